@@ -57,11 +57,11 @@ class Graph:
 
     def add(self, op: str, *operands: str, outputs: int = 1, name: str = "", domain: str = "",
             **attributes):
-        """Adds a node; returns its output name, or a list of `outputs` names."""
+        """Adds a node; returns its output name (the node's own), or a list of `outputs` names."""
         if domain:
             self.domains[domain] = 1
         name = name or self.fresh(op.lower())
-        results = [name + ("_out" if i == 0 else f"_out{i}") for i in range(outputs)]
+        results = [name if i == 0 else f"{name}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(op, list(operands), results, name=name, domain=domain,
                                            **attributes))
         return results[0] if outputs == 1 else results

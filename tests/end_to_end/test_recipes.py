@@ -9,6 +9,9 @@ import pytest
 from onnx import numpy_helper
 
 import probe
+import small
+from bert_base import Shape, transformer
+from macs import count_macs
 from randomize import RESIDUAL_SCALE, last_kernels_of_residual_branches, randomize
 from resnet50 import resnet50
 
@@ -84,3 +87,35 @@ def test_resnet50_has_53_convolutions_and_strides_in_the_3x3(folded):
 def test_resnet50_is_the_same_bytes_for_the_same_seed():
     first, again = (resnet50(5, **SMALL).SerializeToString(deterministic=True) for _ in range(2))
     assert first == again
+
+
+@pytest.mark.parametrize("embeddings", [True, False])
+def test_an_encoder_chain_of_24_layers_stays_bounded(embeddings):
+    shape = Shape(24, 7, 16, 2, 32, words=50, embeddings=embeddings)
+    model = transformer(shape)
+    assert sum(n.op_type == "Softmax" for n in model.graph.node) == 24
+    inputs = probe.seeded_inputs(model)
+    probe.check_bounded(model, inputs, limit=2e4)
+    assert probe.run(model, inputs)["last_hidden_state"].shape == (1, 7, 16)
+
+
+def test_a_bert_base_layer_has_931_135_488_macs_at_128_tokens():
+    layer = 4 * 128 * 768**2 + 2 * 128**2 * 768 + 2 * 128 * 768 * 3072
+    counted = count_macs(transformer(Shape(layers=1, words=8)))["macs_total"]
+    assert counted - 768**2 == layer == 931_135_488  # less the pooler
+
+
+def test_heads_that_do_not_divide_the_width_are_refused():
+    with pytest.raises(ValueError, match="5 heads do not divide the hidden width 12"):
+        transformer(Shape(hidden=12, heads=5))
+
+
+@pytest.mark.parametrize("recipe, shape, macs", [
+    (small.gemm(m=3, k=5, n=7), (3, 7), 3 * 5 * 7),
+    (small.conv(c=6, h=9, w=10, filters=8, stride=2, group=2), (1, 8, 5, 5), 5 * 5 * 8 * 3 * 9),
+    (small.softmax(m=2, n=3), (2, 3), 0),
+    (small.convnet(), (1, 7), 374_935)])
+def test_small_models_have_their_stated_shape_and_macs(recipe, shape, macs):
+    (output,) = probe.run(recipe, probe.seeded_inputs(recipe)).values()
+    assert output.shape == shape
+    assert count_macs(recipe)["macs_total"] == macs
