@@ -3,6 +3,17 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 for folder in ("models/recipes", "scripts", "tests/end_to_end"):
     sys.path.insert(0, str(ROOT / folder))
+
+
+@pytest.fixture(scope="session")
+def millrace() -> Path:
+    """The `millrace` program of the default build folder. Fails, never skips, where it is absent."""
+    program = ROOT / "build" / "bin" / "millrace"
+    if not program.is_file():
+        pytest.fail(f"'{program}' does not exist; build the target millrace first")
+    return program
