@@ -2,6 +2,7 @@
 """Replaces the constant weights of an ONNX graph by seeded random ones.
 
     python models/recipes/randomize.py IN.onnx OUT.onnx [--seed 0] [--dim name=n]...
+    python models/recipes/randomize.py light:squeezenet OUT.onnx      # a graph of the onnx package
 
 The light_* graphs of the ONNX backend tests have real structure but constant weights: their
 activations overflow fp16 and every output is equal. This recipe gives them weights with which
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -46,7 +48,7 @@ class Weight:
 
 
 def randomize(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
-    """A copy of `model` (one input batch, opset unchanged) with seeded random weights.
+    """A copy of `model` (opset unchanged) with seeded random weights.
 
     Weights become initializers that are no graph inputs (IR version >= 4). Scalars and constants
     that no table row names (shapes, thresholds) stay. Raises ValueError when nothing is replaced.
@@ -170,14 +172,23 @@ def replace_constants(graph: onnx.GraphProto, fresh: dict[str, onnx.TensorProto]
         field.extend(copies)
 
 
+def load(source: str) -> onnx.ModelProto:
+    """The model of file `source`; `light:NAME` is a light_NAME graph of the onnx package's backend
+    tests. Raises FileNotFoundError."""
+    if source.startswith("light:"):
+        folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+        source = str(folder / f"light_{source.removeprefix('light:')}.onnx")
+    return onnx.load(source)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model")
+    parser.add_argument("model", help="file, or light:NAME")
     parser.add_argument("output")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dim", action="append", default=[], help="extent of a named axis: name=n")
     arguments = parser.parse_args()
-    model = randomize(onnx.load(arguments.model), arguments.seed)
+    model = randomize(load(arguments.model), arguments.seed)
     inputs = probe.seeded_inputs(model, parse_dims(arguments.dim), arguments.seed)
     largest = probe.check_bounded(model, inputs)
     save(model, arguments.output)

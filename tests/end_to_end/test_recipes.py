@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The recipes build what they say: same seed, same bytes; bounded activations; known shapes."""
-from pathlib import Path
-
 import numpy as np
 import onnx
-import onnx.backend.test
 import pytest
 from onnx import numpy_helper
 
@@ -12,16 +9,10 @@ import probe
 import small
 from bert_base import Shape, transformer
 from macs import count_macs
-from randomize import RESIDUAL_SCALE, last_kernels_of_residual_branches, randomize
+from randomize import RESIDUAL_SCALE, last_kernels_of_residual_branches, load, randomize
 from resnet50 import resnet50
 
-LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 SMALL = dict(width=8, size=32, classes=10)
-
-
-def light(name: str) -> onnx.ModelProto:
-    """A light graph of the ONNX backend tests; the onnx wheel carries them."""
-    return onnx.load(LIGHT / f"light_{name}.onnx")
 
 
 def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -31,7 +22,7 @@ def weights(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", ["resnet50", "squeezenet", "inception_v1", "densenet121",
                                   "shufflenet"])
 def test_random_weights_keep_every_activation_below_the_bound_and_outputs_apart(name):
-    model = randomize(light(name), seed=1)
+    model = randomize(load(f"light:{name}"), seed=1)
     inputs = probe.seeded_inputs(model, seed=1)
     assert 0.1 < probe.check_bounded(model, inputs, limit=1e4)
     (output,) = probe.run(model, inputs).values()
@@ -39,20 +30,20 @@ def test_random_weights_keep_every_activation_below_the_bound_and_outputs_apart(
 
 
 def test_the_light_graph_itself_breaks_the_activation_bound():
-    model = light("resnet50")
+    model = load("light:resnet50")
     with pytest.raises(ValueError, match="the limit is 10000"):
         probe.check_bounded(model, probe.seeded_inputs(model))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_weights():
-    first, again, other = (randomize(light("squeezenet"), seed) for seed in (3, 3, 4))
+    first, again, other = (randomize(load("light:squeezenet"), seed) for seed in (3, 3, 4))
     assert first.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
     kernel = first.graph.node[0].input[1]
     assert not np.array_equal(weights(first)[kernel], weights(other)[kernel])
 
 
 def test_randomize_finds_sixteen_residual_branches_in_resnet50_and_none_in_squeezenet():
-    model = randomize(light("resnet50"))
+    model = randomize(load("light:resnet50"))
     kernels = last_kernels_of_residual_branches(model.graph)
     assert len(kernels) == 16
     values = weights(model)
@@ -61,11 +52,11 @@ def test_randomize_finds_sixteen_residual_branches_in_resnet50_and_none_in_squee
             deviation = value.std() / np.sqrt(2.0 / np.prod(value.shape[1:]))
             expected = RESIDUAL_SCALE if name in kernels else 1.0
             assert deviation == pytest.approx(expected, rel=0.1), name
-    assert not last_kernels_of_residual_branches(light("squeezenet").graph)
+    assert not last_kernels_of_residual_branches(load("light:squeezenet").graph)
 
 
 def test_a_graph_without_constant_weights_is_refused():
-    model = light("squeezenet")
+    model = load("light:squeezenet")
     del model.graph.node[:]
     with pytest.raises(ValueError, match="no constant float weights"):
         randomize(model)
