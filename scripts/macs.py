@@ -30,9 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "models" / "reci
 import probe  # noqa: E402
 from graph import attribute, parse_dims  # noqa: E402
 
-UNSUPPORTED = {"LSTM", "GRU", "RNN", "DeformConv", "MatMulNBits", "MoE", "QMoE", "LongformerAttention",
-               "DecoderAttention", "PackedAttention", "PackedMultiHeadAttention", "SparseAttention",
-               "PagedAttention", "QOrderedMatMul", "QOrderedAttention", "LinearAttention"}
+UNSUPPORTED = {"LSTM", "GRU", "RNN", "DeformConv", "MatMulNBits", "MoE", "QMoE",
+               "LongformerAttention", "DecoderAttention", "PackedAttention",
+               "PackedMultiHeadAttention", "SparseAttention", "PagedAttention", "QOrderedMatMul",
+               "QOrderedAttention", "LinearAttention"}
 
 
 def convolution(weight_index: int):

@@ -15,7 +15,8 @@ from onnx import helper
 
 CONTRIB = "com.microsoft"
 # Operators through which a value keeps its elements: a consumer behind them is the real consumer.
-VIEW_OPS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Cast", "Dropout"}
+VIEW_OPS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Transpose", "Cast",
+            "Dropout"}
 # (domain, operator, index input) -> inputs whose first extent (or that of `axis`) bounds the index.
 INDEXED_BY = {
     ("", "Gather", 1): 0,
@@ -92,7 +93,8 @@ def input_shape(value: onnx.ValueInfoProto, dims: dict[str, int]) -> tuple[int, 
             shape.append(dims[dim.dim_param])
         else:
             name = dim.dim_param or f"(unnamed axis {axis})"
-            raise ValueError(f"input '{value.name}' has no extent for '{name}'; give --dim {name}=n")
+            raise ValueError(f"input '{value.name}' has no extent for '{name}'; "
+                             f"give --dim {name}=n")
     return tuple(shape)
 
 

@@ -30,7 +30,8 @@ FORMATS = {"qdq": ortq.QuantFormat.QDQ, "qoperator": ortq.QuantFormat.QOperator}
 
 
 def quantize(model: onnx.ModelProto, activations: str = "symmetric", form: str = "qdq",
-             seed: int = 0, samples: int = 4, dims: dict[str, int] | None = None) -> onnx.ModelProto:
+             seed: int = 0, samples: int = 4,
+             dims: dict[str, int] | None = None) -> onnx.ModelProto:
     """The int8 model; graph inputs and outputs stay float32.
 
     `activations`: "symmetric" (zero point 0) or "asymmetric" (after a Relu the zero point is -128
@@ -43,23 +44,31 @@ def quantize(model: onnx.ModelProto, activations: str = "symmetric", form: str =
         raise ValueError(f"activations are symmetric or asymmetric, not '{activations}'")
     ready = onnx.shape_inference.infer_shapes(prepare(model))
     feeds = Feeds([probe.seeded_inputs(ready, dims, seed + i) for i in range(samples)])
-    logging.disable(logging.WARNING)  # the quantiser recommends preparations that are done here
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "int8.onnx"
-        ortq.quantize_static(
-            ready, path, feeds, quant_format=FORMATS[form], per_channel=True,
-            op_types_to_quantize=QUANTISED, activation_type=ortq.QuantType.QInt8,
-            weight_type=ortq.QuantType.QInt8, calibrate_method=ortq.CalibrationMethod.MinMax,
-            extra_options={"ActivationSymmetric": activations == "symmetric",
-                           "WeightSymmetric": True})
-        result = onnx.load(path)
-    logging.disable(logging.NOTSET)
+    result = quantize_static(ready, activations, form, feeds)
     skip_rounding_before_relu(result.graph)
     if not any(t.data_type == onnx.TensorProto.INT8 for t in result.graph.initializer):
         raise ValueError(f"nothing was quantised; the graph has none of {', '.join(QUANTISED)}")
     normalise_order(result)
     onnx.checker.check_model(result)
     return result
+
+
+def quantize_static(model: onnx.ModelProto, activations: str, form: str,
+                    feeds: Feeds) -> onnx.ModelProto:
+    """ONNX Runtime's static quantiser with the options of this recipe."""
+    logging.disable(logging.WARNING)  # it recommends preparations that are done here
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "int8.onnx"
+            ortq.quantize_static(
+                model, path, feeds, quant_format=FORMATS[form], per_channel=True,
+                op_types_to_quantize=QUANTISED, activation_type=ortq.QuantType.QInt8,
+                weight_type=ortq.QuantType.QInt8, calibrate_method=ortq.CalibrationMethod.MinMax,
+                extra_options={"ActivationSymmetric": activations == "symmetric",
+                               "WeightSymmetric": True})
+            return onnx.load(path)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 class Feeds(ortq.CalibrationDataReader):

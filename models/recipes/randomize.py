@@ -110,14 +110,15 @@ def find_weights(graph: onnx.GraphProto, shapes: dict[str, tuple[int, ...]]) -> 
 
 
 def draw(rng: np.random.Generator, weight: Weight) -> np.ndarray:
-    """Random values for one weight, same shape. Kernels and matrices: normal, variance 2/fan-in
-    (1/fan-in where no Relu follows, as in a classifier); gains around 1; biases around 0."""
+    """Random values for one weight, same shape. Kernels and matrices: normal, variance
+    2/fan-in; gains around 1; biases around 0."""
     if weight.role == "kernel":
         fan_in = int(np.prod(weight.shape[1:]))
         return rng.normal(0.0, np.sqrt(2.0 / fan_in), weight.shape)
     if weight.role == "matrix":
         transposed = weight.user.op_type == "Gemm" and attribute(weight.user, "transB", 0)
-        fan_in = weight.shape[-1] if transposed else weight.shape[-2 if len(weight.shape) > 1 else 0]
+        axis = -1 if transposed or len(weight.shape) == 1 else -2
+        fan_in = weight.shape[axis]
         return rng.normal(0.0, np.sqrt(2.0 / fan_in), weight.shape)
     if weight.role == "gain":
         return rng.uniform(0.8, 1.2, weight.shape)

@@ -12,7 +12,7 @@ for folder in ("models/recipes", "scripts", "tests/end_to_end"):
 
 @pytest.fixture(scope="session")
 def millrace() -> Path:
-    """The `millrace` program of the default build folder. Fails, never skips, where it is absent."""
+    """The `millrace` program of the default build folder. Fails, never skips, without it."""
     program = ROOT / "build" / "bin" / "millrace"
     if not program.is_file():
         pytest.fail(f"'{program}' does not exist; build the target millrace first")

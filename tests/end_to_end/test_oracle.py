@@ -91,7 +91,8 @@ def test_tensor_names_become_file_names():
 def fake_millrace(folder, body: str):
     """A script in place of the binary: it sees the arguments as `a`, a list."""
     script = folder / "millrace"
-    script.write_text("#!/usr/bin/env python3\nimport json, sys, pathlib, shutil\na = sys.argv[1:]\n"
+    script.write_text("#!/usr/bin/env python3\nimport json, sys, pathlib, shutil\n"
+                      "a = sys.argv[1:]\n"
                       "value = lambda flag: a[a.index(flag) + 1]\n" + body)
     script.chmod(script.stat().st_mode | stat.S_IEXEC)
     return script

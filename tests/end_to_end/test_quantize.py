@@ -46,7 +46,8 @@ def test_tensors_are_signed_and_weights_have_a_scale_per_channel(activations):
             value, scale, zero = (constants[name] for name in node.input)
             if value.ndim >= 2:
                 kernels += 1
-                assert scale.shape == (value.shape[0],) and value.dtype == np.int8 and not zero.any()
+                assert scale.shape == (value.shape[0],) and value.dtype == np.int8
+                assert not zero.any()
             else:
                 biases += 1
                 assert value.dtype == np.int32
