@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "simulator/kernels/PackedWeights.h"
+#include "arch/isa/semantics/Alu.h"
+#include "arch/isa/semantics/Convert.h"
+#include <vector>
+
+namespace millrace {
+
+namespace {
+
+struct FormatFacts {
+  FloatFormat proof;
+  AluOp widening;
+};
+
+/// Digits and least normal exponent (2^-14, 2^-126, 2^-6, 2^-14, as fp32 exponent fields).
+FormatFacts factsOf(ElementType format) {
+  switch (format) {
+  case ElementType::Fp16:
+    return {{11, 127 - 14}, AluOp::CvtF16F32};
+  case ElementType::Bf16:
+    return {{8, 127 - 126}, AluOp::CvtBf16F32};
+  case ElementType::E4M3:
+    return {{4, 127 - 6}, AluOp::CvtE4m3F32};
+  default:
+    return {{3, 127 - 14}, AluOp::CvtE5m2F32};
+  }
+}
+
+} // namespace
+
+void widenLanes(ElementType format, const uint8_t *low, const uint8_t *high, size_t count,
+                uint32_t *lanes, float *values) {
+  const uint8_t *bytes[] = {low, high};
+  semantics::joinBytes(bytes, byteWidth(format), lanes, count);
+  semantics::applyAlu(factsOf(format).widening, lanes, nullptr, nullptr, lanes, count);
+  static_assert(sizeof(float) == sizeof(uint32_t));
+  __builtin_memcpy(values, lanes, count * sizeof(float));
+}
+
+PackedWeights::PackedWeights(const PlaneWeights &low, const PlaneWeights *high, ElementType format,
+                             const ProductRange &range, semantics::CpuLevel level) {
+  if (format != ElementType::Int8) {
+    floatTable = &floatKernel(level);
+    packFloats(low, high, format, range);
+    return;
+  }
+  int8Table = &int8Kernel(level);
+  size_t depth = range.k1 - range.k0;
+  memory = AlignedBuffer(int8Table->packedBytes(depth, range.columnCount));
+  int8Table->pack(low.column(range.firstColumn) + range.k0, low.stride(), depth, range.columnCount,
+                  memory.data());
+}
+
+void PackedWeights::packFloats(const PlaneWeights &low, const PlaneWeights *high,
+                               ElementType format, const ProductRange &range) {
+  size_t depth = range.k1 - range.k0, columns = range.columnCount;
+  size_t packedBytes = AlignedBuffer::roundUp(depth * columns * sizeof(double));
+  size_t boundBytes = AlignedBuffer::roundUp(columns * sizeof(double));
+  memory = AlignedBuffer(packedBytes + 2 * boundBytes);
+  weights = {factsOf(format).proof,
+             depth,
+             columns,
+             memory.at<double>(),
+             memory.at<double>(packedBytes),
+             memory.at<double>(packedBytes + boundBytes)};
+  std::vector<uint32_t> lanes(depth);
+  std::vector<float> values(depth * columns);
+  for (size_t n = 0; n < columns; ++n) {
+    unsigned column = unsigned(range.firstColumn + n);
+    widenLanes(format, low.column(column) + range.k0,
+               high ? high->column(column) + range.k0 : nullptr, depth, lanes.data(),
+               values.data() + n * depth);
+  }
+  floatTable->pack(values.data(), weights);
+}
+
+} // namespace millrace
