@@ -14,5 +14,6 @@ config.suffixes = [".mlir"]
 config.test_source_root = os.path.join(config.millrace_source, "tests")
 config.test_exec_root = os.path.join(config.millrace_build, "tests", "lit")
 config.environment["PATH"] = os.pathsep.join(
-    [os.path.join(config.millrace_build, "bin"), config.millrace_llvm_bin, config.environment["PATH"]])
+    [os.path.join(config.millrace_build, "bin"), config.millrace_llvm_bin,
+     config.environment["PATH"]])
 config.substitutions.append(("%root", config.millrace_source))

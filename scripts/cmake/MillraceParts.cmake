@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # The parts that Millrace uses and does not write. After this, libraries may name in LINK:
-#   yaml-cpp  fmt::fmt  nlohmann_json::nlohmann_json  CLI11::CLI11  Boost::headers  SystemC::systemc  ONNX::onnx
+#   yaml-cpp  fmt::fmt  nlohmann_json::nlohmann_json  CLI11::CLI11  Boost::headers
+#   SystemC::systemc  ONNX::onnx
 # MLIR and LLVM come with the MLIR flag of add_millrace_library.
 
 file(STRINGS "${PROJECT_SOURCE_DIR}/scripts/versions.env" pins REGEX "^[A-Z_]+=")
@@ -29,9 +30,11 @@ endforeach()
 
 find_program(ccache ccache)
 if(ccache AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What ccache and GCC need to cache compilations that use a precompiled header.
+  # What ccache and GCC need to cache compilations that use a precompiled header; and checkouts in
+  # different folders share what they compiled.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${ccache})
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${ccache})
   add_compile_options(-fpch-preprocess)
 endif()
 
@@ -46,7 +49,8 @@ find_package(CLI11 REQUIRED)
 find_package(Boost REQUIRED)
 find_package(GTest REQUIRED)
 find_package(Protobuf REQUIRED) # before ONNX, whose configuration expects it
-find_package(ONNX ${MILLRACE_ONNX_VERSION} EXACT REQUIRED CONFIG PATHS "${onnx_prefix}" NO_DEFAULT_PATH)
+find_package(ONNX ${MILLRACE_ONNX_VERSION} EXACT REQUIRED CONFIG
+             PATHS "${onnx_prefix}" NO_DEFAULT_PATH)
 
 find_library(systemc_library systemc REQUIRED)
 add_library(SystemC::systemc INTERFACE IMPORTED)

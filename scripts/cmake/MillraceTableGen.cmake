@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Code that mlir-tblgen writes. Outputs mirror the source tree inside the build folder, so
-# `#include "compiler/Dialect/Spatial/IR/SpatialOps.h.inc"` finds them. Call after add_millrace_library, in its folder.
+# Code that mlir-tblgen writes. Outputs mirror the source tree inside the build folder, so `#include
+# "compiler/Dialect/Spatial/IR/SpatialOps.h.inc"` finds them. Call after add_millrace_library, in
+# its folder.
 #
 #   millrace_tablegen(LIBRARY input.td output.inc mlir-tblgen-argument...)
-#   add_millrace_dialect(LIBRARY Name)    from NameOps.td: Name{Dialect,Enums,Attributes,Types,Ops}.{h,cpp}.inc
+#   add_millrace_dialect(LIBRARY Name)    from NameOps.td:
+#                                         Name{Dialect,Enums,Attributes,Types,Ops}.{h,cpp}.inc
 #   add_millrace_passes(LIBRARY Group)    from Passes.td: Passes.h.inc
 
 include_guard(GLOBAL)

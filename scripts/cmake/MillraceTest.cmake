@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-#   add_millrace_test(NAME SOURCES file... [DEPENDS millrace-library...] [MLIR] [LINK external-target...]
-#                     [TIMEOUT seconds])
+#   add_millrace_test(NAME [MLIR] [TIMEOUT seconds] SOURCES file... [DEPENDS millrace-library...]
+#                     [LINK external-target...])
 #
-# A GoogleTest program, one entry of ctest. It runs in the source root, so tests name committed files by their path in
-# the tree, and leaves its results in test-results/NAME.xml, from which scripts/test counts single tests.
+# A GoogleTest program, one entry of ctest. It runs in the source root, so tests name committed
+# files by their path in the tree, and leaves its results in test-results/NAME.xml, from which
+# scripts/test counts single tests.
 
 include_guard(GLOBAL)
 
 set(MILLRACE_TEST_RESULTS "${PROJECT_BINARY_DIR}/test-results")
 
-# Registers a ctest entry that writes JUnit results; further arguments are the command.
+# Registers a command as a ctest entry that runs in the source root.
 function(millrace_add_ctest name timeout)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
@@ -24,9 +25,11 @@ function(add_millrace_test name)
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} ${arg_LINK} GTest::gmock GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/bin")
+  set_target_properties(${name} PROPERTIES
+                        RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/bin")
   if(arg_MLIR)
     millrace_use_mlir(${name})
   endif()
-  millrace_add_ctest(${name} ${arg_TIMEOUT} $<TARGET_FILE:${name}> "--gtest_output=xml:${MILLRACE_TEST_RESULTS}/${name}.xml")
+  millrace_add_ctest(${name} ${arg_TIMEOUT} $<TARGET_FILE:${name}>
+                     "--gtest_output=xml:${MILLRACE_TEST_RESULTS}/${name}.xml")
 endfunction()

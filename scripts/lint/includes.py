@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks that every #include stays within the dependences that CMake declares.
 
-CMake already refuses a dependence upward, sideways or across the columns; this lint closes the other way around it: a
-file that includes a header of a library which its own library does not depend on (directly or through others).
+CMake already refuses a dependence upward, sideways or across the columns; this lint closes the
+other way around it: a file that includes a header of a library which its own library does not
+depend on (directly or through others).
 
 usage: includes.py SOURCE_ROOT LEVELS_JSON    (levels.json is written by millrace_check_levels)
 Prints one line per finding; exit code 1 if there is any.
@@ -58,15 +59,17 @@ def findings(root, libraries):
         for included in INCLUDE.findall(path.read_text()):
             if included.split("/")[0] not in COLUMNS:
                 if "/" not in included or included.startswith("."):
-                    yield f"{name}: include \"{included}\" by its path from the root, such as \"arch/isa/AluOp.h\""
+                    yield (f"{name}: include \"{included}\" by its path from the root, "
+                           "such as \"arch/isa/AluOp.h\"")
                 continue
             targets = libraries.owners(included)
             if not targets:
-                yield f"{name}: includes {included}, for whose folder no CMakeLists.txt declares a library"
+                yield (f"{name}: includes {included}, for whose folder no CMakeLists.txt "
+                       "declares a library")
             elif not targets & allowed:
                 yield (f"{name}: includes {included} of {'/'.join(sorted(targets))}, on which "
-                       f"{'/'.join(sorted(owners))} does not depend; add it to DEPENDS if its level is lower, "
-                       f"otherwise move what both need to a lower level")
+                       f"{'/'.join(sorted(owners))} does not depend; add it to DEPENDS if its "
+                       "level is lower, otherwise move what both need to a lower level")
 
 
 def main():
