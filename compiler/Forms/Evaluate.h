@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The reference for kernel graphs: plain loops over every kernel with the rounding points of the
+// machine (docs/spec/machine.md, Numerics) and none of its schedule. Simulator outputs are compared
+// with this.
+#pragma once
+
+#include "arch/spec/Expected.h"
+#include "compiler/Forms/Kernel.h"
+
+#include <functional>
+#include <map>
+
+namespace millrace::forms {
+
+using TensorBytes = std::vector<uint8_t>; ///< row major in the tensor's type
+
+/// One pass of the MXM: a box of the contracted loops of one term, summed exactly and rounded once
+/// to fp32.
+struct Pass {
+  unsigned term = 0;
+  std::vector<std::pair<int64_t, int64_t>>
+      ranges; ///< [from, to) of each loop; ignored for loops not contracted
+};
+
+struct EvaluateOptions {
+  unsigned threads = 0; ///< 0: as many as the CPU has
+  /// The passes of a kernel in the order in which their sums are added in fp32. Together they cover
+  /// every contracted point once. None or an empty answer: one pass per term.
+  std::function<std::vector<Pass>(const KernelGraph &, unsigned kernel)> passes;
+  /// Runs a host call: reads and writes the tensors' bytes. Without it, a host call is an error.
+  std::function<Status(const HostCall &, std::vector<TensorBytes> &)> host;
+};
+
+/// Runs the graph. `inputs` holds the bytes of every Input by tensor number. Returns the bytes of
+/// all tensors. Errors: a missing input or one of the wrong size, a host call that fails.
+Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
+                                            const std::map<unsigned, TensorBytes> &inputs,
+                                            const EvaluateOptions &options = {});
+
+/// Runs one kernel on tensors that hold their bytes already.
+void evaluateKernel(const KernelGraph &graph, unsigned kernel, std::vector<TensorBytes> &tensors,
+                    const EvaluateOptions &options = {});
+
+} // namespace millrace::forms

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/KernelBuilder.h"
+
+#include "arch/isa/semantics/Alu.h"
+
+namespace millrace::forms {
+
+AluOp widenToF32(ElementType type) {
+  switch (type) {
+  case ElementType::Int8:
+    return AluOp::CvtI8F32;
+  case ElementType::UInt8:
+    return AluOp::CvtU8F32;
+  case ElementType::Int32:
+    return AluOp::CvtI32F32;
+  case ElementType::Fp16:
+    return AluOp::CvtF16F32;
+  case ElementType::Bf16:
+    return AluOp::CvtBf16F32;
+  case ElementType::E4M3:
+    return AluOp::CvtE4m3F32;
+  case ElementType::E5M2:
+    return AluOp::CvtE5m2F32;
+  case ElementType::Fp32:
+    return AluOp::Pass;
+  }
+  return AluOp::Pass;
+}
+
+AluOp narrowFromF32(ElementType type) {
+  switch (type) {
+  case ElementType::Int8:
+    return AluOp::CvtF32I8;
+  case ElementType::UInt8:
+    return AluOp::CvtF32U8;
+  case ElementType::Int32:
+    return AluOp::CvtF32I32;
+  case ElementType::Fp16:
+    return AluOp::CvtF32F16;
+  case ElementType::Bf16:
+    return AluOp::CvtF32Bf16;
+  case ElementType::E4M3:
+    return AluOp::CvtF32E4m3Sat;
+  case ElementType::E5M2:
+    return AluOp::CvtF32E5m2Sat;
+  case ElementType::Fp32:
+    return AluOp::Pass;
+  }
+  return AluOp::Pass;
+}
+
+uint32_t encode(ElementType type, float value) {
+  return semantics::applyAlu(narrowFromF32(type), bitsOf(value));
+}
+
+float decode(ElementType type, uint32_t bits) {
+  uint32_t wide = semantics::applyAlu(widenToF32(type), bits);
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+std::vector<uint8_t> encodeAll(ElementType type, const std::vector<float> &values) {
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), 4 * values.size());
+  semantics::applyAlu(narrowFromF32(type), bits.data(), nullptr, nullptr, bits.data(), bits.size());
+  unsigned width = byteWidth(type);
+  std::vector<uint8_t> data(values.size() * width);
+  for (size_t i = 0; i < bits.size(); ++i)
+    std::memcpy(&data[i * width], &bits[i], width);
+  return data;
+}
+
+unsigned KernelBuilder::loop(int64_t extent, LoopKind kind) {
+  building.loops.push_back({extent, kind});
+  return unsigned(building.loops.size() - 1);
+}
+
+void KernelBuilder::term(Access a, Access w, int64_t macs) {
+  building.terms.push_back({std::move(a), std::move(w), macs});
+}
+
+static bool equal(const Node &x, const Node &y) {
+  return x.kind == y.kind && x.index == y.index && x.bits == y.bits && x.op == y.op &&
+         x.args == y.args;
+}
+
+static bool equal(const Access &x, const Access &y) {
+  if (x.tensor != y.tensor || x.pad != y.pad || x.index.size() != y.index.size())
+    return false;
+  for (size_t i = 0; i < x.index.size(); ++i)
+    if (x.index[i].offset != y.index[i].offset || x.index[i].terms != y.index[i].terms)
+      return false;
+  return true;
+}
+
+unsigned KernelBuilder::add(Node node) {
+  for (unsigned i = 0; i < building.nodes.size(); ++i)
+    if (equal(building.nodes[i], node))
+      return i;
+  building.nodes.push_back(std::move(node));
+  return unsigned(building.nodes.size() - 1);
+}
+
+unsigned KernelBuilder::accumulator() { return add({Node::Kind::Accumulator, 0, 0, {}, {}}); }
+
+unsigned KernelBuilder::operand(Access access) {
+  for (unsigned i = 0; i < building.operands.size(); ++i)
+    if (equal(building.operands[i], access))
+      return add({Node::Kind::Operand, i, 0, {}, {}});
+  building.operands.push_back(std::move(access));
+  return add({Node::Kind::Operand, unsigned(building.operands.size() - 1), 0, {}, {}});
+}
+
+unsigned KernelBuilder::load(Access access) {
+  AluOp widen = widenToF32(graph.tensors[access.tensor].type);
+  unsigned raw = operand(std::move(access));
+  return widen == AluOp::Pass ? raw : op(widen, {raw});
+}
+
+unsigned KernelBuilder::immediate(uint32_t bits) {
+  return add({Node::Kind::Immediate, 0, bits, {}, {}});
+}
+
+unsigned KernelBuilder::op(AluOp op, std::vector<unsigned> args) {
+  return add({Node::Kind::Op, 0, 0, op, std::move(args)});
+}
+
+unsigned KernelBuilder::reduce(AluOp op, unsigned node) {
+  return add({Node::Kind::Reduce, 0, 0, op, {node}});
+}
+
+void KernelBuilder::store(unsigned node, Access access) {
+  AluOp narrow = narrowFromF32(graph.tensors[access.tensor].type);
+  storeBits(narrow == AluOp::Pass ? node : op(narrow, {node}), std::move(access));
+}
+
+void KernelBuilder::storeBits(unsigned node, Access access) {
+  building.results.push_back({node, std::move(access)});
+}
+
+unsigned KernelBuilder::finish(std::string name, std::string provenance) {
+  building.provenance = provenance.empty() ? name : std::move(provenance);
+  building.name = std::move(name);
+  graph.kernels.push_back(std::move(building));
+  building = {};
+  unsigned index = unsigned(graph.kernels.size() - 1);
+  graph.order.push_back({false, index});
+  return index;
+}
+
+unsigned addTensor(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                   ElementType type, unsigned laneDim, TensorRole role) {
+  Tensor tensor;
+  tensor.name = std::move(name);
+  tensor.shape = std::move(shape);
+  tensor.type = type;
+  tensor.laneDim = laneDim;
+  tensor.role = role;
+  if (role == TensorRole::Input || role == TensorRole::Output) {
+    tensor.hostName = tensor.name;
+    tensor.hostType = "float";
+    tensor.hostShape = tensor.shape;
+  }
+  graph.tensors.push_back(std::move(tensor));
+  return unsigned(graph.tensors.size() - 1);
+}
+
+unsigned addConstant(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                     ElementType type, unsigned laneDim, const std::vector<float> &values) {
+  unsigned index =
+      addTensor(graph, std::move(name), std::move(shape), type, laneDim, TensorRole::Constant);
+  graph.tensors[index].data = encodeAll(type, values);
+  return index;
+}
+
+unsigned addSplat(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                  ElementType type, unsigned laneDim, float value) {
+  unsigned index = addConstant(graph, std::move(name), std::move(shape), type, laneDim, {value});
+  graph.tensors[index].splat = true;
+  return index;
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Small helpers to read and to build kernels.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+
+namespace millrace::forms {
+
+int64_t elementCount(const Tensor &tensor);
+bool usesLoop(const Access &access, unsigned loop);
+
+/// Row-major element number of the point (one value per loop), or -1 outside the tensor.
+int64_t linearOffset(const Tensor &tensor, const Access &access, const std::vector<int64_t> &point);
+
+/// Visits the points of `loops` in row-major order (other loops are 0) until `visit` returns false.
+void forEachPoint(const Kernel &kernel, const std::vector<unsigned> &loops,
+                  const std::function<bool(const std::vector<int64_t> &)> &visit);
+
+inline uint32_t bitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/// The index `offset + loop * coefficient`; an extent of 1 still names its loop.
+inline AffineIndex at(unsigned loop, int64_t coefficient = 1, int64_t offset = 0) {
+  return {offset, {{loop, coefficient}}};
+}
+inline AffineIndex fixed(int64_t offset) { return {offset, {}}; }
+/// Sum of two indices, for windows: `window(y, stride, ky, dilation, -pad)`.
+inline AffineIndex window(unsigned loop, int64_t stride, unsigned tap, int64_t dilation,
+                          int64_t offset) {
+  return {offset, {{loop, stride}, {tap, dilation}}};
+}
+
+/// The operation that widens a stored value to fp32, or narrows fp32 to the type; Pass for fp32.
+AluOp widenToF32(ElementType type);
+AluOp narrowFromF32(ElementType type);
+
+/// Bits of `value` rounded as the type stores it.
+uint32_t encode(ElementType type, float value);
+float decode(ElementType type, uint32_t bits);
+
+/// Data of a constant: row major, each value rounded to nearest even.
+std::vector<uint8_t> encodeAll(ElementType type, const std::vector<float> &values);
+
+/// Builds one kernel node by node. Equal nodes are shared.
+class KernelBuilder {
+public:
+  explicit KernelBuilder(KernelGraph &graph) : graph(graph) {}
+
+  unsigned loop(int64_t extent, LoopKind kind = LoopKind::Parallel);
+  void term(Access a, Access w, int64_t macs);
+
+  unsigned accumulator();
+  /// The operand's raw bits.
+  unsigned operand(Access access);
+  /// The operand widened to fp32.
+  unsigned load(Access access);
+  unsigned immediate(uint32_t bits);
+  unsigned constant(float value) { return immediate(bitsOf(value)); }
+  unsigned op(AluOp op, std::initializer_list<unsigned> args) {
+    return this->op(op, std::vector<unsigned>(args));
+  }
+  unsigned op(AluOp op, std::vector<unsigned> args);
+  unsigned reduce(AluOp op, unsigned node);
+  /// Stores an fp32 node, narrowed to the tensor's type.
+  void store(unsigned node, Access access);
+  /// Stores the low bytes of a node as they are.
+  void storeBits(unsigned node, Access access);
+
+  Kernel &kernel() { return building; }
+  /// Appends the kernel to the graph, last in order. Returns its index.
+  unsigned finish(std::string name, std::string provenance = {});
+
+private:
+  unsigned add(Node node);
+
+  KernelGraph &graph;
+  Kernel building;
+};
+
+/// Appends a tensor and returns its index.
+unsigned addTensor(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                   ElementType type, unsigned laneDim, TensorRole role = TensorRole::Intermediate);
+/// Appends a constant with `values` rounded to its type.
+unsigned addConstant(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                     ElementType type, unsigned laneDim, const std::vector<float> &values);
+/// Appends a constant that is `value` everywhere.
+unsigned addSplat(KernelGraph &graph, std::string name, std::vector<int64_t> shape,
+                  ElementType type, unsigned laneDim, float value);
+
+/// Every kernel, tensor and access in words, for people; constants by shape only.
+std::string print(const KernelGraph &graph);
+
+} // namespace millrace::forms

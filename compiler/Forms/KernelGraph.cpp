@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Kernel.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <sstream>
+
+namespace millrace::forms {
+
+int64_t KernelGraph::macs() const {
+  int64_t sum = 0;
+  for (const Kernel &kernel : kernels)
+    for (const Term &term : kernel.terms)
+      sum += term.macs;
+  return sum;
+}
+
+namespace {
+
+/// Walks the graph in its order and keeps what is defined so far. Every check returns what is
+/// wrong, or nothing.
+class Verifier {
+public:
+  explicit Verifier(const KernelGraph &graph) : graph(graph) {}
+  std::string run();
+
+private:
+  std::string checkTensor(const Tensor &tensor) const;
+  std::string checkAccess(const Kernel &kernel, const Access &access, std::string_view what) const;
+  std::string checkKinds(const Kernel &kernel, const Access &access, std::string_view what,
+                         bool contracted, bool running) const;
+  std::string checkTerm(const Kernel &kernel, const Term &term) const;
+  std::string checkNodes(const Kernel &kernel) const;
+  std::string checkShape(const Kernel &kernel) const;
+  std::string checkReads(const Kernel &kernel) const;
+  std::string checkRead(unsigned tensor, const std::string &reader) const;
+  std::string mark(const Kernel &kernel, const Result &result);
+  std::string markHost(const HostCall &call);
+  void countWriters();
+
+  const KernelGraph &graph;
+  std::vector<std::vector<bool>> written; ///< by point; empty until a kernel writes the tensor
+  std::vector<unsigned> pendingWriters;   ///< results and host outputs still to come
+};
+
+std::string Verifier::checkTensor(const Tensor &tensor) const {
+  std::string at = "tensor '" + tensor.name + "': ";
+  if (tensor.shape.empty() || tensor.laneDim >= tensor.shape.size())
+    return at + "has rank " + std::to_string(tensor.shape.size()) +
+           " and its lanes are dimension " + std::to_string(tensor.laneDim);
+  for (int64_t extent : tensor.shape)
+    if (extent < 1)
+      return at + "has a dimension of " + std::to_string(extent);
+  int64_t points = tensor.splat ? 1 : elementCount(tensor);
+  size_t bytes = size_t(points) * byteWidth(tensor.type);
+  if (tensor.role == TensorRole::Constant && tensor.data.size() != bytes)
+    return at + "holds " + std::to_string(tensor.data.size()) + " bytes of data instead of " +
+           std::to_string(bytes);
+  if (tensor.role != TensorRole::Constant && !tensor.data.empty())
+    return at + "has data but is no constant";
+  return {};
+}
+
+std::string Verifier::checkAccess(const Kernel &kernel, const Access &access,
+                                  std::string_view what) const {
+  std::string at = "kernel '" + kernel.name + "': " + std::string(what) + " ";
+  if (access.tensor >= graph.tensors.size())
+    return at + "names tensor " + std::to_string(access.tensor) + " of " +
+           std::to_string(graph.tensors.size());
+  const Tensor &tensor = graph.tensors[access.tensor];
+  if (access.index.size() != tensor.shape.size())
+    return at + "has " + std::to_string(access.index.size()) + " indices for '" + tensor.name +
+           "' of rank " + std::to_string(tensor.shape.size());
+  for (const AffineIndex &index : access.index)
+    for (auto [loop, coefficient] : index.terms)
+      if (loop >= kernel.loops.size() || coefficient == 0)
+        return at + "uses loop " + std::to_string(loop) + " of " +
+               std::to_string(kernel.loops.size()) + " with coefficient " +
+               std::to_string(coefficient);
+  return {};
+}
+
+std::string Verifier::checkKinds(const Kernel &kernel, const Access &access, std::string_view what,
+                                 bool contracted, bool running) const {
+  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop) {
+    LoopKind kind = kernel.loops[loop].kind;
+    bool allowed = kind == LoopKind::Parallel || (kind == LoopKind::Contracted && contracted) ||
+                   (kind == LoopKind::Running && running);
+    if (!allowed && usesLoop(access, loop))
+      return "kernel '" + kernel.name + "': " + std::string(what) + " may not use loop " +
+             std::to_string(loop) + ", which is " +
+             (kind == LoopKind::Running ? "running" : "contracted");
+  }
+  return {};
+}
+
+std::string Verifier::checkTerm(const Kernel &kernel, const Term &term) const {
+  for (const Access *access : {&term.a, &term.w})
+    if (std::string error = checkAccess(kernel, *access, "term"); !error.empty())
+      return error;
+  const Tensor &a = graph.tensors[term.a.tensor], &w = graph.tensors[term.w.tensor];
+  std::string at = "kernel '" + kernel.name + "': term " + a.name + " * " + w.name + " ";
+  if (a.type != w.type || a.type == ElementType::Fp32 || a.type == ElementType::Int32)
+    return at + "multiplies " + nameOf(a.type) + " by " + nameOf(w.type) +
+           "; both must be one MXM format";
+  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
+    if (kernel.loops[loop].kind == LoopKind::Contracted &&
+        usesLoop(term.a, loop) != usesLoop(term.w, loop))
+      return at + "contracts loop " + std::to_string(loop) + ", which only one of them uses";
+  return {};
+}
+
+std::string Verifier::checkNodes(const Kernel &kernel) const {
+  for (unsigned i = 0; i < kernel.nodes.size(); ++i) {
+    const Node &node = kernel.nodes[i];
+    std::string at = "kernel '" + kernel.name + "': node " + std::to_string(i) + " ";
+    for (unsigned arg : node.args)
+      if (arg >= i)
+        return at + "uses the later node " + std::to_string(arg);
+    if (node.kind == Node::Kind::Accumulator && kernel.terms.empty())
+      return at + "reads an accumulator, but there is no term";
+    if (node.kind == Node::Kind::Operand && node.index >= kernel.operands.size())
+      return at + "reads operand " + std::to_string(node.index) + " of " +
+             std::to_string(kernel.operands.size());
+    if (node.kind == Node::Kind::Op && node.args.size() != aluOpInfo(node.op).operands)
+      return at + "gives " + std::to_string(node.args.size()) + " arguments to " +
+             std::string(aluOpInfo(node.op).mnemonic);
+    if (node.kind == Node::Kind::Reduce &&
+        (node.args.size() != 1 || aluOpInfo(node.op).operands != 2))
+      return at + "reduces by " + std::string(aluOpInfo(node.op).mnemonic) + " over " +
+             std::to_string(node.args.size()) + " arguments";
+  }
+  return {};
+}
+
+std::string Verifier::checkShape(const Kernel &kernel) const {
+  for (const Loop &loop : kernel.loops)
+    if (loop.extent < 1)
+      return "kernel '" + kernel.name + "': a loop has extent " + std::to_string(loop.extent);
+  for (const Term &term : kernel.terms)
+    if (std::string error = checkTerm(kernel, term); !error.empty())
+      return error;
+  for (const Access &access : kernel.operands) {
+    if (std::string error = checkAccess(kernel, access, "operand"); !error.empty())
+      return error;
+    if (std::string error = checkKinds(kernel, access, "operand", false, true); !error.empty())
+      return error;
+  }
+  if (kernel.results.empty())
+    return "kernel '" + kernel.name + "' has no result";
+  for (const Result &result : kernel.results) {
+    if (std::string error = checkAccess(kernel, result.access, "result"); !error.empty())
+      return error;
+    if (std::string error = checkKinds(kernel, result.access, "result", false, false);
+        !error.empty())
+      return error;
+    if (result.node >= kernel.nodes.size())
+      return "kernel '" + kernel.name + "': a result names node " + std::to_string(result.node) +
+             " of " + std::to_string(kernel.nodes.size());
+  }
+  return checkNodes(kernel);
+}
+
+std::string Verifier::checkRead(unsigned tensor, const std::string &reader) const {
+  const Tensor &read = graph.tensors[tensor];
+  if (read.role == TensorRole::Input || read.role == TensorRole::Constant ||
+      pendingWriters[tensor] == 0)
+    return {};
+  return reader + " reads '" + read.name + "' before all of it is written";
+}
+
+std::string Verifier::checkReads(const Kernel &kernel) const {
+  std::vector<unsigned> reads;
+  for (const Term &term : kernel.terms) {
+    reads.push_back(term.a.tensor);
+    reads.push_back(term.w.tensor);
+  }
+  for (const Access &access : kernel.operands)
+    reads.push_back(access.tensor);
+  for (unsigned tensor : reads)
+    if (std::string error = checkRead(tensor, "kernel '" + kernel.name + "'"); !error.empty())
+      return error;
+  return {};
+}
+
+/// Marks the points that `result` writes; each must lie in the tensor and be new.
+std::string Verifier::mark(const Kernel &kernel, const Result &result) {
+  const Tensor &tensor = graph.tensors[result.access.tensor];
+  std::string at = "kernel '" + kernel.name + "' writes '" + tensor.name + "' ";
+  if (tensor.role == TensorRole::Input || tensor.role == TensorRole::Constant)
+    return at + ", which is not for writing";
+  auto &bits = written[result.access.tensor];
+  bits.resize(size_t(elementCount(tensor)));
+  std::vector<unsigned> loops;
+  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
+    if (kernel.loops[loop].kind == LoopKind::Parallel)
+      loops.push_back(loop);
+  std::string error;
+  forEachPoint(kernel, loops, [&](const std::vector<int64_t> &point) {
+    int64_t offset = linearOffset(tensor, result.access, point);
+    if (offset < 0)
+      error = at + "outside its shape";
+    else if (bits[size_t(offset)])
+      error = at + "twice at element " + std::to_string(offset);
+    else
+      bits[size_t(offset)] = true;
+    return error.empty();
+  });
+  --pendingWriters[result.access.tensor];
+  return error;
+}
+
+std::string Verifier::markHost(const HostCall &call) {
+  for (unsigned tensor : call.inputs) {
+    if (tensor >= graph.tensors.size())
+      return "host call '" + call.name + "' names tensor " + std::to_string(tensor);
+    if (std::string error = checkRead(tensor, "host call '" + call.name + "'"); !error.empty())
+      return error;
+  }
+  for (unsigned tensor : call.outputs)
+    --pendingWriters[tensor];
+  return {};
+}
+
+void Verifier::countWriters() {
+  pendingWriters.assign(graph.tensors.size(), 0);
+  written.resize(graph.tensors.size());
+  for (const Kernel &kernel : graph.kernels)
+    for (const Result &result : kernel.results)
+      ++pendingWriters[result.access.tensor];
+  for (const HostCall &call : graph.hostCalls)
+    for (unsigned tensor : call.outputs)
+      ++pendingWriters[tensor];
+}
+
+std::string Verifier::run() {
+  for (const Tensor &tensor : graph.tensors)
+    if (std::string error = checkTensor(tensor); !error.empty())
+      return error;
+  for (const Kernel &kernel : graph.kernels)
+    if (std::string error = checkShape(kernel); !error.empty())
+      return error;
+  for (const HostCall &call : graph.hostCalls)
+    for (unsigned tensor : call.outputs)
+      if (tensor >= graph.tensors.size())
+        return "host call '" + call.name + "' names tensor " + std::to_string(tensor);
+  countWriters();
+  std::vector<bool> ran(graph.kernels.size()), called(graph.hostCalls.size());
+  for (auto [isHost, index] : graph.order) {
+    auto &done = isHost ? called : ran;
+    if (index >= done.size() || done[index])
+      return std::string("the order names ") + (isHost ? "host call " : "kernel ") +
+             std::to_string(index) + (index >= done.size() ? ", which does not exist" : " twice");
+    done[index] = true;
+    if (isHost) {
+      if (std::string error = markHost(graph.hostCalls[index]); !error.empty())
+        return error;
+      continue;
+    }
+    const Kernel &kernel = graph.kernels[index];
+    if (std::string error = checkReads(kernel); !error.empty())
+      return error;
+    for (const Result &result : kernel.results)
+      if (std::string error = mark(kernel, result); !error.empty())
+        return error;
+  }
+  if (graph.order.size() != graph.kernels.size() + graph.hostCalls.size())
+    return "the order names " + std::to_string(graph.order.size()) + " of " +
+           std::to_string(graph.kernels.size() + graph.hostCalls.size()) +
+           " kernels and host calls";
+  for (unsigned i = 0; i < graph.tensors.size(); ++i)
+    if (graph.tensors[i].role == TensorRole::Output && !written[i].empty())
+      for (size_t point = 0; point < written[i].size(); ++point)
+        if (!written[i][point])
+          return "output '" + graph.tensors[i].name + "' lacks element " + std::to_string(point);
+  return {};
+}
+
+} // namespace
+
+std::string KernelGraph::verify() const { return Verifier(*this).run(); }
+
+int64_t elementCount(const Tensor &tensor) {
+  int64_t count = 1;
+  for (int64_t extent : tensor.shape)
+    count *= extent;
+  return count;
+}
+
+bool usesLoop(const Access &access, unsigned loop) {
+  for (const AffineIndex &index : access.index)
+    for (auto [used, coefficient] : index.terms)
+      if (used == loop && coefficient != 0)
+        return true;
+  return false;
+}
+
+int64_t linearOffset(const Tensor &tensor, const Access &access,
+                     const std::vector<int64_t> &point) {
+  int64_t offset = 0;
+  for (size_t dim = 0; dim < access.index.size(); ++dim) {
+    int64_t index = access.index[dim].offset;
+    for (auto [loop, coefficient] : access.index[dim].terms)
+      index += coefficient * point[loop];
+    if (index < 0 || index >= tensor.shape[dim])
+      return -1;
+    offset = offset * tensor.shape[dim] + index;
+  }
+  return offset;
+}
+
+void forEachPoint(const Kernel &kernel, const std::vector<unsigned> &loops,
+                  const std::function<bool(const std::vector<int64_t> &)> &visit) {
+  std::vector<int64_t> point(kernel.loops.size(), 0);
+  for (;;) {
+    if (!visit(point))
+      return;
+    size_t i = loops.size();
+    while (i > 0 && ++point[loops[i - 1]] == kernel.loops[loops[i - 1]].extent)
+      point[loops[--i]] = 0;
+    if (i == 0)
+      return;
+  }
+}
+
+} // namespace millrace::forms

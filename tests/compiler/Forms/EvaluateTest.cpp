@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/Builders.h"
+
+#include <cmath>
+#include <gmock/gmock.h>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+/// A tensor's values by name.
+std::vector<float> valuesOf(const KernelGraph &graph, const std::vector<TensorBytes> &bytes,
+                            const std::string &name) {
+  for (unsigned i = 0; i < graph.tensors.size(); ++i)
+    if (graph.tensors[i].name == name) {
+      unsigned width = byteWidth(graph.tensors[i].type);
+      std::vector<float> values(bytes[i].size() / width);
+      for (size_t j = 0; j < values.size(); ++j) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, &bytes[i][j * width], width);
+        values[j] = decode(graph.tensors[i].type, bits);
+      }
+      return values;
+    }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+struct Evaluated {
+  KernelGraph graph;
+  std::vector<TensorBytes> bytes;
+  explicit Evaluated(KernelGraph built, const EvaluateOptions &options = {}) : graph(std::move(built)) {
+    auto result = evaluate(graph, randomInputs(graph), options);
+    if (!result)
+      ADD_FAILURE() << result.error();
+    else
+      bytes = std::move(*result);
+  }
+  std::vector<float> operator[](const std::string &name) const {
+    return valuesOf(graph, bytes, name);
+  }
+};
+
+double relativeError(const std::vector<float> &got, const std::vector<double> &want) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < want.size(); ++i)
+    error += (got[i] - want[i]) * (got[i] - want[i]), norm += want[i] * want[i];
+  return got.size() == want.size() ? std::sqrt(error / norm) : INFINITY;
+}
+
+} // namespace
+
+TEST(Evaluate, MatmulWithBiasAndReluEqualsPlainLoops) {
+  Evaluated run(buildMatmul({5, 37, 21, ElementType::Fp16, true, true, 1}));
+  auto x = run["x"], w = run["matmul.w"], bias = run["bias"], y = run["y"];
+  for (size_t m = 0; m < 5; ++m)
+    for (size_t n = 0; n < 21; ++n) {
+      double sum = 0;
+      for (size_t k = 0; k < 37; ++k)
+        sum += double(x[m * 37 + k]) * double(w[n * 37 + k]);
+      float want = std::max(float(sum) + bias[n], 0.0f);
+      EXPECT_EQ(y[m * 21 + n], decode(ElementType::Fp16, encode(ElementType::Fp16, want)));
+    }
+}
+
+TEST(Evaluate, Int8SumsAreExactAndRequantisedPerColumn) {
+  Evaluated run(buildMatmul({4, 300, 9, ElementType::Int8, true, false, 2}));
+  auto x = run["x"], w = run["matmul.w"], bias = run["bias"], scale = run["scale"], y = run["y"];
+  for (size_t m = 0; m < 4; ++m)
+    for (size_t n = 0; n < 9; ++n) {
+      int32_t sum = 0;
+      for (size_t k = 0; k < 300; ++k)
+        sum += int32_t(x[m * 300 + k]) * int32_t(w[n * 300 + k]);
+      float value = std::nearbyint(float(sum) * scale[n] + bias[n]);
+      EXPECT_EQ(y[m * 9 + n], std::clamp(value, -128.0f, 127.0f));
+    }
+}
+
+TEST(Evaluate, GroupedStridedPaddedConvolutionEqualsPlainLoops) {
+  ConvSpec spec{.channels = 8,
+                .height = 7,
+                .width = 9,
+                .filters = 12,
+                .kernel = 3,
+                .stride = 2,
+                .pad = 1,
+                .groups = 4,
+                .bias = false,
+                .relu = false,
+                .residual = true};
+  Evaluated run(buildConv(spec));
+  auto x = run["x"], w = run["w"], r = run["r"], y = run["y"];
+  int64_t height = 4, width = 5, group = 2, filters = 3;
+  std::vector<double> want;
+  for (int64_t f = 0; f < 12; ++f)
+    for (int64_t oy = 0; oy < height; ++oy)
+      for (int64_t ox = 0; ox < width; ++ox) {
+        double sum = r[size_t((f * height + oy) * width + ox)];
+        for (int64_t c = 0; c < group; ++c)
+          for (int64_t ky = 0; ky < 3; ++ky)
+            for (int64_t kx = 0; kx < 3; ++kx) {
+              int64_t iy = oy * 2 + ky - 1, ix = ox * 2 + kx - 1;
+              if (iy >= 0 && iy < 7 && ix >= 0 && ix < 9)
+                sum += double(x[size_t(((f / filters * group + c) * 7 + iy) * 9 + ix)]) *
+                       double(w[size_t(((f * group + c) * 3 + ky) * 3 + kx)]);
+            }
+        want.push_back(sum);
+      }
+  EXPECT_LT(relativeError(y, want), 4e-4); // one rounding to fp16
+}
+
+TEST(Evaluate, MaxPoolIgnoresPadding) {
+  Evaluated run(buildMaxPool(3, 5, 5, 3, 2, 1, ElementType::Fp16));
+  auto x = run["x"], y = run["y"];
+  EXPECT_EQ(y[0], std::max({x[0], x[1], x[5], x[6]}));
+  EXPECT_EQ(y[2 * 9 + 4],
+            std::max({x[56], x[57], x[58], x[61], x[62], x[63], x[66], x[67], x[68]}));
+}
+
+TEST(Evaluate, LayerNormEqualsTheFormula) {
+  Evaluated run(buildLayerNorm(6, 96));
+  auto x = run["x"], gamma = run["gamma"], beta = run["beta"], y = run["y"];
+  std::vector<double> want;
+  for (size_t row = 0; row < 6; ++row) {
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < 96; ++i)
+      mean += x[row * 96 + i] / 96;
+    for (size_t i = 0; i < 96; ++i)
+      variance += (x[row * 96 + i] - mean) * (x[row * 96 + i] - mean) / 96;
+    for (size_t i = 0; i < 96; ++i)
+      want.push_back((x[row * 96 + i] - mean) / std::sqrt(variance + 1e-5) * gamma[i] + beta[i]);
+  }
+  EXPECT_LT(relativeError(y, want), 5e-4); // centred values and results are fp16
+}
+
+TEST(Evaluate, AttentionEqualsSoftmaxOfTheScores) {
+  for (bool causal : {false, true}) {
+    Evaluated run(buildAttention(17, 40, 24, causal));
+    auto q = run["q"], k = run["k"], v = run["v^T"], y = run["y"];
+    std::vector<double> want;
+    for (size_t i = 0; i < 17; ++i) {
+      std::vector<double> p(17);
+      double sum = 0;
+      for (size_t j = 0; j < 17; ++j) {
+        double score = 0;
+        for (size_t c = 0; c < 24; ++c)
+          score += double(q[i * 24 + c]) * double(k[j * 24 + c]);
+        sum += p[j] = causal && j > i ? 0 : std::exp(score);
+      }
+      for (size_t c = 0; c < 24; ++c) {
+        double value = 0;
+        for (size_t j = 0; j < 17; ++j)
+          value += p[j] / sum * double(v[c * 17 + j]);
+        want.push_back(value);
+      }
+    }
+    EXPECT_LT(relativeError(y, want), 5e-4) << "causal " << causal; // exp and result are fp16
+  }
+}
+
+TEST(Evaluate, PassesRoundOnceEachAndAddInOrder) {
+  // 2^12 * 2^12 + 1 - 2^24 is 1 in one pass; cut after the second product, fp32 loses the 1.
+  KernelGraph graph = buildMatmul({1, 3, 1, ElementType::Fp16, false, false, 1});
+  graph.tensors[2].data = encodeAll(ElementType::Fp16, {4096, 1, -4096});
+  std::map<unsigned, TensorBytes> inputs = {{0, encodeAll(ElementType::Fp16, {4096, 1, 4096})}};
+  auto whole = evaluate(graph, inputs);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(valuesOf(graph, *whole, "y")[0], 1);
+  EvaluateOptions options;
+  options.passes = [](const KernelGraph &, unsigned) {
+    return std::vector<Pass>{{0, {{0, 1}, {0, 1}, {0, 2}}}, {0, {{0, 1}, {0, 1}, {2, 3}}}};
+  };
+  auto cut = evaluate(graph, inputs, options);
+  ASSERT_TRUE(cut);
+  EXPECT_EQ(valuesOf(graph, *cut, "y")[0], 0);
+}
+
+TEST(Evaluate, AMissingInputIsNamed) {
+  KernelGraph graph = buildMatmul({4, 32, 32});
+  auto result = evaluate(graph, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error(), "input 'x' needs 256 bytes, got 0");
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Builders.h"
+
+#include <gmock/gmock.h>
+
+using namespace millrace;
+using namespace millrace::forms;
+using testing::HasSubstr;
+
+TEST(Verify, EveryBuiltGraphIsValid) {
+  EXPECT_EQ(buildMatmul({}).verify(), "");
+  EXPECT_EQ(buildMatmul({7, 40, 50, ElementType::Int8, true, true, 3}).verify(), "");
+  EXPECT_EQ(buildConv({.groups = 4, .residual = true}).verify(), "");
+  EXPECT_EQ(buildMaxPool(16, 9, 9, 3, 2, 1, ElementType::Fp16).verify(), "");
+  EXPECT_EQ(buildLayerNorm(3, 48).verify(), "");
+  EXPECT_EQ(buildAttention(12, 32, 16, true).verify(), "");
+  EXPECT_EQ(buildPerceptron(4, 32, 3, ElementType::Fp16).verify(), "");
+}
+
+TEST(Verify, MacsAreTheDenseFormula) {
+  EXPECT_EQ(buildMatmul({4, 32, 16}).macs(), 4 * 32 * 16);
+  ConvSpec spec{.channels = 16,
+                .height = 8,
+                .width = 8,
+                .filters = 32,
+                .kernel = 3,
+                .stride = 2,
+                .pad = 1,
+                .groups = 2};
+  EXPECT_EQ(buildConv(spec).macs(), 32 * 4 * 4 * (16 / 2) * 9);
+  // Three projections, scores and weighted sum; the copy of the scores for the maximum does not
+  // count.
+  EXPECT_EQ(buildAttention(12, 32, 16, false).macs(), 3 * 12 * 32 * 16 + 2 * 12 * 12 * 16);
+}
+
+TEST(Verify, APointWrittenTwiceIsNamed) {
+  KernelGraph graph = buildMatmul({});
+  graph.kernels[0].results[0].access.index[1] = fixed(0);
+  EXPECT_THAT(graph.verify(), HasSubstr("writes 'y' twice at element 0"));
+}
+
+TEST(Verify, AMissingElementOfAnOutputIsNamed) {
+  KernelGraph graph = buildMatmul({});
+  graph.tensors[1].shape[0] += 1;
+  EXPECT_THAT(graph.verify(), HasSubstr("output 'y' lacks element 128"));
+}
+
+TEST(Verify, AReadBeforeTheWriteIsNamed) {
+  KernelGraph graph = buildPerceptron(2, 8, 2, ElementType::Fp16);
+  std::swap(graph.order[0], graph.order[1]);
+  EXPECT_THAT(graph.verify(), HasSubstr("reads 'layer0.y' before all of it is written"));
+}
+
+TEST(Verify, ALoopContractedByOneOperandOnlyIsNamed) {
+  KernelGraph graph = buildMatmul({});
+  graph.kernels[0].terms[0].w.index[1] = fixed(0);
+  EXPECT_THAT(graph.verify(), HasSubstr("contracts loop 2, which only one of them uses"));
+}
+
+TEST(Verify, MixedOperandTypesAreNamed) {
+  KernelGraph graph = buildMatmul({});
+  graph.tensors[0].type = ElementType::Bf16;
+  EXPECT_THAT(graph.verify(), HasSubstr("multiplies bf16 by fp16"));
+}
+
+TEST(Verify, ANodeMayNotUseALaterOne) {
+  KernelGraph graph = buildMatmul({});
+  graph.kernels[0].nodes[2].args[0] = 3;
+  EXPECT_THAT(graph.verify(), HasSubstr("uses the later node 3"));
+}
