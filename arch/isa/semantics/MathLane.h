@@ -148,23 +148,28 @@ MILLRACE_LANE uint32_t erf(uint32_t a) {
 
 /// a^b with the special cases of IEEE 754 (pow).
 MILLRACE_LANE uint32_t pow(uint32_t a, uint32_t b) {
-  double x = double(asFloat(a & ~signBit)), y = double(asFloat(b));
-  double infinity = asDouble(0x7ff0000000000000ull);
+  constexpr uint32_t one = 0x3f800000;
+  const double infinity = asDouble(0x7ff0000000000000ull);
+  uint32_t aMagnitude = a & ~signBit, bMagnitude = b & ~signBit;
+  double x = double(asFloat(aMagnitude)), y = double(asFloat(b));
   double logX = logarithm(x);
-  logX = x == 0 ? -infinity : logX;
-  logX = x == infinity ? infinity : logX;
-  double product = x == 1.0 ? 0.0 : y * logX;
-  uint32_t magnitude = asBits(float(exponentialValue(product)));
-  // Values of 2^24 and more are even integers.
-  float yMagnitude = asFloat(b & ~signBit);
-  bool big = !(yMagnitude < 0x1p24f);
-  int32_t whole = int32_t(big ? 0.0f : yMagnitude);
-  bool isInteger = big | (float(whole) == yMagnitude);
-  bool isOdd = isInteger & ((whole & 1) != 0);
-  bool negativeFinite = (a > signBit) & (a < (signBit | infinityBits));
-  uint32_t value = magnitude | (isOdd ? a & signBit : 0);
-  value = (negativeFinite & !isInteger) | isNan(a) | isNan(b) ? canonicalNan : value;
-  return ((b & ~signBit) == 0) | (a == asBits(1.0f)) ? asBits(1.0f) : value;
+  logX = aMagnitude == 0 ? -infinity : logX;
+  logX = aMagnitude == infinityBits ? infinity : logX;
+  logX = aMagnitude == one ? 0.0 : logX;
+  y = bMagnitude == infinityBits ? double(asFloat((b & signBit) | 0x7f7fffff)) : y;
+  uint32_t magnitude = asBits(float(exponentialValue(y * logX)));
+  // The exponent is an odd integer, an even one (2^24 and more are), or none.
+  uint32_t clampedB = bMagnitude < 0x4b800000 ? bMagnitude : 0x4b800000;
+  int32_t whole = int32_t(asFloat(clampedB));
+  uint32_t isInteger = asBits(float(whole)) == clampedB ? ~0u : 0;
+  uint32_t oddMask = 0u - (uint32_t(whole) & 1);
+  uint32_t value = magnitude | (a & signBit & isInteger & oddMask);
+  uint32_t negativeFinite = a - (signBit + 1) < infinityBits - 1 ? ~0u : 0;
+  value = (negativeFinite & ~isInteger) != 0 ? canonicalNan : value;
+  value = isNan(a) ? canonicalNan : value;
+  value = isNan(b) ? canonicalNan : value;
+  value = bMagnitude == 0 ? one : value;
+  return a == one ? one : value;
 }
 
 /// Below this magnitude the argument of sin and cos is reduced in fp64; see reduceLarge beyond.
