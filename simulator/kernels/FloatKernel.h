@@ -13,8 +13,9 @@
 // (2) Unambiguous. |s - v| <= (K + 4) u |a| |b| = d (Cauchy and Schwarz; the 4 covers the rounding
 //     of s +- d). If s - d and s + d round to the same fp32 bits, so does v.
 // (3) Compensated. The errors of all additions, themselves summed, give v to within
-//     (K + 2)^2 u^2 |a| |b|; accepted where no rounding boundary of fp32 is that near.
-// (4) Otherwise, for ties and total cancellation: again with ExactSum.
+//     (K + 2)^2 u^2 |a| |b|. If the last bits of row and column are worth more than that, the
+//     result is v itself; else it is accepted where no rounding boundary of fp32 is that near.
+// (4) Otherwise, for sums of very uneven terms that end on a boundary: again with ExactSum.
 // Infinity and NaN come out right by themselves, since finite products cannot overflow fp64.
 
 #ifndef MILLRACE_SIMULATOR_KERNELS_FLOATKERNEL_H
@@ -40,6 +41,7 @@ struct FloatWeights {
   double *packed;     ///< depth * columns, in the kernel's own order
   double *norm;       ///< per column: an upper bound of its 2-norm
   double *spread;     ///< per column: span of the exponents of its nonzero values
+  double *unit;       ///< per column: a power of two that divides every value
 };
 
 /// How outputs were proven, by the numbers above.

@@ -58,13 +58,14 @@ void PackedWeights::packFloats(const PlaneWeights &low, const PlaneWeights *high
   size_t depth = range.k1 - range.k0, columns = range.columnCount;
   size_t packedBytes = AlignedBuffer::roundUp(depth * columns * sizeof(double));
   size_t boundBytes = AlignedBuffer::roundUp(columns * sizeof(double));
-  memory = AlignedBuffer(packedBytes + 2 * boundBytes);
+  memory = AlignedBuffer(packedBytes + 3 * boundBytes);
   weights = {factsOf(format).proof,
              depth,
              columns,
              memory.at<double>(),
              memory.at<double>(packedBytes),
-             memory.at<double>(packedBytes + boundBytes)};
+             memory.at<double>(packedBytes + boundBytes),
+             memory.at<double>(packedBytes + 2 * boundBytes)};
   std::vector<uint32_t> lanes(depth);
   std::vector<float> values(depth * columns);
   for (size_t n = 0; n < columns; ++n) {

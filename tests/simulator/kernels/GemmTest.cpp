@@ -215,6 +215,53 @@ TEST(Gemm, FloatSumsSurviveCancellation) {
     }
 }
 
+TEST(Gemm, ALastBitThatDecidesATieIsNeverLost) {
+  // 2^e + 2^(e - 24), or 2^(e - 23) more, is a tie of fp32; what is left of (1 + 2^-7)^2 -
+  // (1 + 2^-6), 2^-14, decides it. fp64 holds all of that up to e = 38, not beyond.
+  for (int e = 24; e <= 120; ++e)
+    for (bool odd : {false, true})
+      for (float sign : {1.0f, -1.0f}) {
+        Problem p(ElementType::Bf16, 1, 16, 5);
+        auto lane = [&](size_t k, float activation, float weight) {
+          p.activations.set(0, k, narrow(p.format, activation));
+          for (size_t n = 0; n < 16; ++n)
+            p.weights.set(n, k, narrow(p.format, weight));
+        };
+        auto power = [&](size_t k, int exponent) {
+          lane(k, std::ldexp(1.0f, exponent / 2), std::ldexp(1.0f, exponent - exponent / 2));
+        };
+        power(0, e);
+        power(1, e - 24);
+        if (odd)
+          power(2, e - 23);
+        lane(3, 1 + 0x1p-7f, sign * (1 + 0x1p-7f));
+        lane(4, 1 + 0x1p-6f, -sign);
+        float below = std::ldexp(odd ? 1 + 0x1p-23f : 1.0f, e);
+        float expected = sign > 0 ? std::nextafter(below, INFINITY) : below;
+        ASSERT_EQ(std::bit_cast<float>(p.truth()[0]), expected);
+        p.expectExact("e = " + std::to_string(e));
+      }
+}
+
+TEST(Gemm, ThreeScalesThatCancelLeaveTheSmallest) {
+  // Far enough apart, the small terms are lost by fp64 and then by the sum of its errors.
+  std::mt19937 random(9);
+  for (int gap = 10; gap <= 60; ++gap) {
+    Problem p(ElementType::Bf16, 2, 16, 9);
+    float scales[9] = {float(gap), gap / 2.0f, 0, 0, 0, 0, 0, float(gap), gap / 2.0f};
+    for (size_t k = 0; k < 9; ++k)
+      for (size_t i = 0; i < 2; ++i)
+        p.activations.set(i, k, narrow(p.format, std::ldexp(1.0f, int(scales[k]))));
+    for (size_t n = 0; n < 16; ++n)
+      for (size_t k = 0; k < 9; ++k) {
+        float small = std::ldexp(normal(random), -int(random() % 4));
+        float value = k < 2 ? 1.0f : k < 7 ? small : -1.0f;
+        p.weights.set(n, k, narrow(p.format, std::ldexp(value, int(scales[k]))));
+      }
+    p.expectExact("gap " + std::to_string(gap));
+  }
+}
+
 TEST(Gemm, TheSlowestProofIsReached) {
   // One huge pair that cancels exactly and one lane at its rounding error: fp64 sees nothing.
   Problem p(ElementType::Bf16, 6, 32, 64);
