@@ -198,8 +198,10 @@ uint64_t Machine::hash() const {
     fnv.add(std::string_view(mnemonic));
     add(cycles);
   }
-  add(l.sxmEntry, l.transposer, l.transposerExit, l.distributor, l.permutor, l.shifter, l.selector, l.rotator);
-  add(l.mxmEntry, l.mxmExit, l.mxmMultiply, l.mxmAccumulate, l.installToActivate, l.accumulateInterval);
+  add(l.sxmEntry, l.transposer, l.transposerExit, l.distributor, l.permutor, l.shifter, l.selector,
+      l.rotator);
+  add(l.mxmEntry, l.mxmExit, l.mxmMultiply, l.mxmAccumulate, l.installToActivate,
+      l.accumulateInterval);
   add(l.startBarrier, l.superlaneStagger);
 
   fnv.add(std::string_view(fabric.topology));

@@ -15,7 +15,12 @@ Machine tspUnits() {
   m.memory = {.slices = 44, .slicesPerRegister = 4, .banks = 2, .rowsPerBank = 4096};
   m.mxm.planes = 2;
   m.vxm.alus = 16;
-  m.sxm = {.transposers = 2, .permutors = 1, .distributors = 4, .shifters = 2, .selectors = 4, .rotators = 1};
+  m.sxm = {.transposers = 2,
+           .permutors = 1,
+           .distributors = 4,
+           .shifters = 2,
+           .selectors = 4,
+           .rotators = 1};
   m.c2c.ports = 16;
   return m;
 }

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "arch/spec/MachineFile.h"
+
+#include "arch/spec/Fabric.h"
+#include "arch/spec/Nearest.h"
+#include "arch/spec/Quantity.h"
+#include "arch/spec/Schema.h"
+#include "arch/spec/Settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where NAME.yaml may lie: beside the program once installed, else in the tree it was built from.
+std::vector<fs::path> machineFolders() {
+  std::vector<fs::path> folders;
+  std::error_code code;
+  if (const fs::path program = fs::read_symlink("/proc/self/exe", code); !code)
+    folders.push_back(program.parent_path().parent_path() / "share/millrace/machines");
+  folders.emplace_back(MILLRACE_MACHINES_FOLDER);
+  return folders;
+}
+
+bool isPath(const std::string &nameOrPath) {
+  return nameOrPath.find('/') != std::string::npos || nameOrPath.ends_with(".yaml");
+}
+
+/// The file of a machine; a variant looks for its base in its own folder first.
+Expected<fs::path> findFile(const std::string &nameOrPath, const fs::path &folder) {
+  if (isPath(nameOrPath)) {
+    const fs::path path = folder / nameOrPath;
+    return fs::is_regular_file(path)
+               ? Expected<fs::path>(path)
+               : Error{"there is no machine file '" + path.string() + "'; check the path"};
+  }
+  std::vector<fs::path> folders = machineFolders();
+  if (!folder.empty())
+    folders.insert(folders.begin(), folder);
+  for (const fs::path &candidate : folders)
+    if (const fs::path path = candidate / (nameOrPath + ".yaml"); fs::is_regular_file(path))
+      return path;
+  const std::vector<std::string> names = machineNames();
+  std::string known;
+  for (const std::string &name : names)
+    known += (known.empty() ? "" : ", ") + name;
+  return Error{"unknown machine '" + nameOrPath + "'; did you mean '" + nearest(nameOrPath, names) +
+               "'? known: " + known + "; or give the path of a .yaml file"};
+}
+
+Expected<std::string> readFile(const fs::path &path) {
+  std::ifstream stream(path);
+  std::stringstream text;
+  text << stream.rdbuf();
+  if (!stream)
+    return Error{"cannot read machine file '" + path.string() + "'; check its permissions"};
+  return text.str();
+}
+
+/// Puts a variant's settings on those of its base. A list of links replaces the base's list as a
+/// whole.
+void overlay(std::vector<Setting> &under, const std::vector<Setting> &over) {
+  auto isLink = [](const Setting &setting) { return setting.path.starts_with("fabric.links."); };
+  if (std::any_of(over.begin(), over.end(), isLink))
+    std::erase_if(under, isLink);
+  for (const Setting &setting : over) {
+    auto same = [&setting](const Setting &other) { return other.path == setting.path; };
+    if (auto found = std::find_if(under.begin(), under.end(), same); found != under.end())
+      *found = setting;
+    else
+      under.push_back(setting);
+  }
+}
+
+/// The settings of `yaml` on those of its bases. `chain`: the files from the first variant to this
+/// one.
+Expected<std::vector<Setting>> resolveBases(const std::string &yaml, const fs::path &file,
+                                            std::vector<std::string> chain) {
+  Expected<Settings> own = readSettings(yaml, file.string());
+  if (!own)
+    return own.takeError();
+  if (!own->base)
+    return std::move(own->list);
+
+  Expected<fs::path> baseFile = findFile(*own->base, file.parent_path());
+  if (!baseFile)
+    return Error{own->baseWhere + ": base: " + baseFile.error()};
+  chain.push_back(fs::weakly_canonical(file).string());
+  if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(*baseFile).string()) !=
+      chain.end()) {
+    std::string ring;
+    for (const std::string &link : chain)
+      ring += fs::path(link).stem().string() + " -> ";
+    return Error{own->baseWhere + ": bases form a cycle: " + ring + *own->base +
+                 "; let one of them stand alone"};
+  }
+  Expected<std::string> baseText = readFile(*baseFile);
+  if (!baseText)
+    return baseText.takeError();
+  Expected<std::vector<Setting>> settings = resolveBases(*baseText, *baseFile, chain);
+  if (!settings)
+    return settings;
+  // A variant is another machine: what its base is called does not carry over.
+  std::erase_if(*settings,
+                [](const Setting &s) { return s.path == "name" || s.path == "description"; });
+  overlay(*settings, own->list);
+  return settings;
+}
+
+std::string shortNumber(double number) {
+  char buffer[40];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr};
+}
+
+/// Turns settings into the members of a machine.
+class Builder {
+public:
+  Expected<Machine> build(const std::vector<Setting> &settings) {
+    // Lengths of time and sizes in bytes wait for the clock and the vector length.
+    for (bool late : {false, true}) {
+      for (const Setting &setting : settings)
+        if (needsContext(setting.text, findKey(setting.path).key->unit) == late)
+          if (Status status = apply(setting); !status)
+            return status.takeError();
+      context = {machine.clockHz, machine.lanes()};
+    }
+    for (const Key &key : machineKeys())
+      if (key.required && !given.count(std::string(key.path)))
+        return Error{"'" + std::string(key.path) + "' is missing (" + std::string(key.doc) +
+                     "); give it or name a base that does"};
+    return std::move(machine);
+  }
+
+private:
+  Status apply(const Setting &setting) {
+    const KeyMatch match = findKey(setting.path);
+    given.insert(setting.path);
+    const bool isNumber = match.key->unit != "text";
+    if (isNumber && setting.trust)
+      machine.trust[setting.path] = *setting.trust;
+    if (isNumber && !setting.source.empty())
+      machine.source[setting.path] = setting.source;
+    Status status =
+        std::visit([&](auto member) { return store(member(machine, match.name), setting, match); },
+                   match.key->member);
+    return status ? std::move(status)
+                  : Error{setting.where + ": '" + setting.path + "' " + status.error()};
+  }
+
+  static Status store(std::string *member, const Setting &setting, const KeyMatch &) {
+    *member = setting.text;
+    return Success{};
+  }
+
+  template <class Number>
+  Status store(Number *member, const Setting &setting, const KeyMatch &match) {
+    const Key &key = *match.key;
+    if (!member)
+      return notMember(match);
+    Expected<double> number = parseQuantity(setting.text, key.unit, context);
+    if (!number)
+      return Error{"= '" + setting.text + "' " + number.error()};
+    if (std::is_integral_v<Number> && *number != std::floor(*number))
+      return Error{"= " + shortNumber(*number) + " is no whole number of " + std::string(key.unit) +
+                   "; round it"};
+    if (*number < key.least || *number > key.most)
+      return Error{"= " + shortNumber(*number) + " lies outside " + shortNumber(key.least) +
+                   " to " + shortNumber(key.most) + " " + std::string(key.unit) + " (" +
+                   std::string(key.doc) + "); choose a value in that range"};
+    *member = Number(*number);
+    return Success{};
+  }
+
+  static Error notMember(const KeyMatch &match) {
+    if (match.key->path.starts_with("mxm.formats.")) {
+      std::vector<std::string> names;
+      for (unsigned type = 0; type < kElementTypes; ++type)
+        names.push_back(nameOf(ElementType(type)));
+      return Error{"names no element type; did you mean '" + nearest(match.name, names) + "'?"};
+    }
+    if (match.key->path.starts_with("latency."))
+      return Error{"names no operation; write a mnemonic such as exp.f32"};
+    return Error{"skips a link; number links from 0 without gaps"};
+  }
+
+  Machine machine;
+  UnitContext context;
+  std::set<std::string> given;
+};
+
+/// A link that states no latency or slot has those of the link class.
+void completeLinks(Machine &machine) {
+  for (Link &link : machine.links) {
+    link.latency = link.latency ? link.latency : machine.fabric.link.latency;
+    link.slot = link.slot ? link.slot : machine.fabric.link.slot;
+  }
+}
+
+Expected<Machine> finish(std::vector<Setting> settings, const std::string &file,
+                         const std::vector<std::string> &overrides) {
+  std::vector<Setting> changes;
+  for (const std::string &text : overrides) {
+    Expected<Setting> change = readOverride(text);
+    if (!change)
+      return change.takeError();
+    changes.push_back(*change);
+  }
+  overlay(settings, changes);
+  Expected<Machine> machine = Builder().build(settings);
+  if (!machine) {
+    // Errors of a setting say where it was written; a missing key was written nowhere.
+    const bool isPlaced = !machine.error().starts_with("'");
+    return isPlaced ? machine.takeError() : Error{file + ": " + machine.error()};
+  }
+  if (Status status = deriveLinks(*machine); !status)
+    return Error{file + ": " + status.error()};
+  completeLinks(*machine);
+  if (Status status = machine->verify(); !status)
+    return Error{file + ": " + status.error()};
+  return machine;
+}
+
+} // namespace
+
+std::vector<std::string> machineNames() {
+  std::set<std::string> names;
+  for (const fs::path &folder : machineFolders()) {
+    std::error_code code;
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder, code))
+      if (entry.path().extension() == ".yaml")
+        names.insert(entry.path().stem().string());
+  }
+  return {names.begin(), names.end()};
+}
+
+Expected<Machine> parseMachine(const std::string &yaml, const std::string &file,
+                               const std::vector<std::string> &overrides) {
+  Expected<std::vector<Setting>> settings = resolveBases(yaml, file, {});
+  if (!settings)
+    return settings.takeError();
+  return finish(std::move(*settings), file, overrides);
+}
+
+Expected<Machine> loadMachine(const std::string &nameOrPath,
+                              const std::vector<std::string> &overrides) {
+  Expected<fs::path> file = findFile(nameOrPath, "");
+  if (!file)
+    return file.takeError();
+  Expected<std::string> text = readFile(*file);
+  if (!text)
+    return text.takeError();
+  return parseMachine(*text, file->string(), overrides);
+}
+
+} // namespace millrace
