@@ -21,7 +21,7 @@ set(MILLRACE_CACHE "${default_cache}" CACHE PATH "Folder that scripts/setup fill
 string(SHA256 python_key "${MILLRACE_PYTHON_PACKAGES}")
 string(SUBSTRING "${python_key}" 0 12 python_key)
 set(MILLRACE_PYTHON_BIN "${MILLRACE_CACHE}/python-${python_key}/bin")
-set(onnx_prefix "${MILLRACE_CACHE}/onnx-${MILLRACE_ONNX_VERSION}")
+set(onnx_prefix "${MILLRACE_CACHE}/onnx-${MILLRACE_ONNX_VERSION}-static")
 foreach(result "${MILLRACE_PYTHON_BIN}/../complete" "${onnx_prefix}/complete")
   if(NOT EXISTS "${result}")
     message(FATAL_ERROR "${result} is missing; run scripts/setup")

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All operations that are imported. Each file Ops*.cpp adds one family to the table.
+#pragma once
+
+#include "compiler/Import/Onnx/NodeImporter.h"
+
+namespace millrace::onnx_import {
+
+void addArithmeticOps(HandlerTable &table);
+void addActivationOps(HandlerTable &table);
+void addConvolutionOps(HandlerTable &table);
+void addPoolingOps(HandlerTable &table);
+void addMatMulOps(HandlerTable &table);
+void addReductionOps(HandlerTable &table);
+void addNormalizationOps(HandlerTable &table);
+void addShapeOps(HandlerTable &table);
+void addSliceOps(HandlerTable &table);
+void addGatherOps(HandlerTable &table);
+void addConstantOps(HandlerTable &table);
+void addQuantizationOps(HandlerTable &table);
+void addAttentionOps(HandlerTable &table);
+void addEmbeddingOps(HandlerTable &table);
+
+/// "domain:type".
+std::string handlerKey(std::string_view domain, std::string_view type);
+
+/// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one is out of range.
+std::optional<Shape> normalAxes(llvm::ArrayRef<int64_t> axes, int64_t rank);
+/// One axis; nothing if out of range.
+std::optional<int64_t> normalAxis(int64_t axis, int64_t rank);
+/// 0, 1, ..., rank - 1.
+Shape allAxes(int64_t rank);
+
+} // namespace millrace::onnx_import

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Import/Onnx/Import.h"
+
+#include "compiler/Import/Onnx/Fold.h"
+#include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Prepare.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace millrace {
+namespace onnx_import {
+
+std::string handlerKey(std::string_view domain, std::string_view type) {
+  return std::string(domain) + ":" + std::string(type);
+}
+
+std::optional<int64_t> normalAxis(int64_t axis, int64_t rank) {
+  int64_t normal = axis < 0 ? axis + rank : axis;
+  return normal >= 0 && normal < rank ? std::optional(normal) : std::nullopt;
+}
+
+std::optional<Shape> normalAxes(ArrayRef<int64_t> axes, int64_t rank) {
+  Shape result;
+  for (int64_t axis : axes) {
+    std::optional<int64_t> normal = normalAxis(axis, rank);
+    if (!normal)
+      return std::nullopt;
+    result.push_back(*normal);
+  }
+  llvm::sort(result);
+  return result;
+}
+
+Shape allAxes(int64_t rank) {
+  Shape axes;
+  for (int64_t i = 0; i < rank; ++i)
+    axes.push_back(i);
+  return axes;
+}
+
+namespace {
+
+HandlerTable makeHandlers() {
+  HandlerTable table;
+  for (auto add : {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps, addMatMulOps,
+                   addReductionOps, addNormalizationOps, addShapeOps, addSliceOps, addGatherOps, addConstantOps,
+                   addQuantizationOps, addAttentionOps, addEmbeddingOps})
+    add(table);
+  return table;
+}
+
+/// Imports one graph into one function. Values are known by their ONNX names.
+class GraphImporter {
+public:
+  GraphImporter(const onnx::GraphProto &graph, const HandlerTable &handlers, MLIRContext &context)
+      : graph(graph), handlers(handlers), context(context), builder(&context),
+        tensors(UnknownLoc::get(&context), builder) {}
+
+  Expected<OwningOpRef<ModuleOp>> run();
+
+private:
+  Status checkSupported() const;
+  Status addArguments(func::FuncOp function, Block &entry);
+  Status importNode(const onnx::NodeProto &node, size_t index);
+  Status addResults(func::FuncOp function);
+  Expected<GraphValue> lookUp(const std::string &name);
+  Location named(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
+  /// A map that converts the elements, for values whose stored type is not the type that computes.
+  Value convert(Value value, Type elementType);
+
+  const onnx::GraphProto &graph;
+  const HandlerTable &handlers;
+  MLIRContext &context;
+  OpBuilder builder;
+  TensorBuilder tensors;
+  llvm::StringMap<GraphValue> values;
+  llvm::StringMap<const onnx::TensorProto *> initializers;
+};
+
+Status GraphImporter::checkSupported() const {
+  std::string list;
+  for (const auto &[index, node] : llvm::enumerate(graph.node())) {
+    if (handlers.contains(handlerKey(normalDomain(node), node.op_type())))
+      continue;
+    std::string domain = node.domain().empty() ? "" : node.domain() + ".";
+    list += (list.empty() ? "" : ", ") + domain + node.op_type() + " (node '" + nodeName(node, index) + "')";
+  }
+  if (!list.empty())
+    return Error{"operations that are not supported: " + list};
+  return Success{};
+}
+
+Value GraphImporter::convert(Value value, Type elementType) {
+  if (elementTypeOf(value) == elementType)
+    return value;
+  return tensors.map({value}, elementType,
+                     [&](Scalars &s, ValueRange x) { return Arithmetic(s).cast(x[0], elementType, false); });
+}
+
+Status GraphImporter::addArguments(func::FuncOp function, Block &entry) {
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    if (initializers.contains(input.name()))
+      continue;
+    const auto &tensorType = input.type().tensor_type();
+    std::optional<HostType> type = hostTypeOf(tensorType.elem_type());
+    if (!type)
+      return Error{"input '" + input.name() + "' has ONNX element type " + std::to_string(tensorType.elem_type()) +
+                   ", which is not supported"};
+    Shape shape;
+    for (const auto &dim : tensorType.shape().dim())
+      shape.push_back(dim.dim_value());
+    auto index = static_cast<unsigned>(entry.getNumArguments());
+    auto argumentType = RankedTensorType::get(shape, storageType(*type, &context));
+    auto attributes = builder.getDictionaryAttr(
+        {builder.getNamedAttr("onnx.name", builder.getStringAttr(input.name())),
+         builder.getNamedAttr("onnx.type", builder.getStringAttr(onnxName(*type)))});
+    if (failed(function.insertArgument(index, argumentType, attributes, named(input.name()))))
+      return Error{"input '" + input.name() + "' cannot become an argument"};
+    tensors.setLocation(named(input.name()));
+    Value value = convert(entry.getArgument(index), computeType(*type, &context));
+    values[input.name()] = {value, *type};
+  }
+  return Success{};
+}
+
+Expected<GraphValue> GraphImporter::lookUp(const std::string &name) {
+  if (name.empty())
+    return GraphValue{};
+  if (auto found = values.find(name); found != values.end())
+    return found->second;
+  auto initializer = initializers.find(name);
+  if (initializer == initializers.end())
+    return Error{"value '" + name + "' is used but never computed"};
+  Expected<ElementsAttr> constant = importTensor(*initializer->second, &context);
+  if (!constant)
+    return constant.takeError();
+  Value value = arith::ConstantOp::create(builder, named(name), cast<TypedAttr>(*constant));
+  return values[name] = GraphValue{value, *hostTypeOf(initializer->second->data_type())};
+}
+
+Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
+  SmallVector<GraphValue> inputs;
+  for (const std::string &name : node.input()) {
+    Expected<GraphValue> value = lookUp(name);
+    if (!value)
+      return value.takeError();
+    inputs.push_back(*value);
+  }
+  tensors.setLocation(named(nodeName(node, index)));
+  NodeImporter importer(node, std::move(inputs), tensors);
+  const Handler &handler = handlers.find(handlerKey(normalDomain(node), node.op_type()))->second;
+  if (Status handled = handler(importer); !handled)
+    return handled;
+  for (auto [i, result] : llvm::enumerate(importer.results())) {
+    if (importer.wants(i) && !result.value)
+      return importer.error("output " + std::to_string(i) + " is not supported");
+    if (importer.wants(i))
+      values[node.output(static_cast<int>(i))] = result;
+  }
+  return Success{};
+}
+
+Status GraphImporter::addResults(func::FuncOp function) {
+  SmallVector<Value> results;
+  SmallVector<Type> types;
+  SmallVector<Attribute> attributes;
+  for (const onnx::ValueInfoProto &output : graph.output()) {
+    Expected<GraphValue> value = lookUp(output.name());
+    if (!value)
+      return value.takeError();
+    tensors.setLocation(named(output.name()));
+    results.push_back(convert(value->value, storageType(value->type, &context)));
+    types.push_back(results.back().getType());
+    attributes.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("onnx.name", builder.getStringAttr(output.name())),
+         builder.getNamedAttr("onnx.type", builder.getStringAttr(onnxName(value->type)))}));
+  }
+  func::ReturnOp::create(builder, function.getLoc(), results);
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), types));
+  function.setResAttrsAttr(builder.getArrayAttr(attributes));
+  return Success{};
+}
+
+Expected<OwningOpRef<ModuleOp>> GraphImporter::run() {
+  if (Status supported = checkSupported(); !supported)
+    return supported.takeError();
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    initializers[tensor.name()] = &tensor;
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder, named(graph.name()));
+  builder.setInsertionPointToStart(module->getBody());
+  auto function = func::FuncOp::create(builder, named(graph.name()), "main", builder.getFunctionType({}, {}));
+  Block &entry = *function.addEntryBlock();
+  builder.setInsertionPointToEnd(&entry);
+  // Handlers build through `tensors`, whose insertion point is its own.
+  tensors.ops().setInsertionPointToEnd(&entry);
+  if (Status added = addArguments(function, entry); !added)
+    return added.takeError();
+  for (const auto &[index, node] : llvm::enumerate(graph.node()))
+    if (Status imported = importNode(node, index); !imported)
+      return imported.takeError();
+  builder.setInsertionPointToEnd(&entry);
+  if (Status added = addResults(function); !added)
+    return added.takeError();
+  return module;
+}
+
+/// Runs the clean-up passes and the verifier; returns what the first diagnostic said.
+Status finish(ModuleOp module, const ImportOptions &options) {
+  std::string text;
+  ScopedDiagnosticHandler collect(module.getContext(), [&](Diagnostic &diagnostic) {
+    if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      text = diagnostic.str();
+    return success();
+  });
+  if (failed(verify(module)))
+    return Error{"the imported module is not valid: " + text};
+  if (!options.cleanUp)
+    return Success{};
+  foldConstants(module);
+  PassManager passes(module.getContext());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  if (failed(passes.run(module)))
+    return Error{"clean-up failed: " + text};
+  return Success{};
+}
+
+} // namespace
+} // namespace onnx_import
+
+void loadImportDialects(MLIRContext &context) {
+  context.loadDialect<func::FuncDialect, arith::ArithDialect, math::MathDialect, tensor::TensorDialect,
+                      linalg::LinalgDialect>();
+}
+
+Expected<OwningOpRef<ModuleOp>> importOnnx(const std::filesystem::path &path, const ImportOptions &options,
+                                           MLIRContext &context) {
+  using namespace onnx_import;
+  loadImportDialects(context);
+  HandlerTable handlers = makeHandlers();
+  auto isSupported = [&](std::string_view domain, std::string_view type) {
+    return handlers.contains(handlerKey(domain, type));
+  };
+  Expected<onnx::ModelProto> model = prepareModel(path, options, isSupported);
+  if (!model)
+    return model.takeError();
+  GraphImporter importer(model->graph(), handlers, context);
+  Expected<OwningOpRef<ModuleOp>> module = importer.run();
+  if (!module)
+    return Error{path.string() + ": " + module.error()};
+  if (Status finished = finish(**module, options); !finished)
+    return Error{path.string() + ": " + finished.error()};
+  return module;
+}
+
+} // namespace millrace

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Import/Onnx/Handlers.h"
+namespace millrace::onnx_import {
+void addAttentionOps(HandlerTable &) {}
+} // namespace millrace::onnx_import

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Conv, ConvInteger and ConvTranspose in the layout N x C x spatial, weights M x C/group x kernel.
+#include "compiler/Import/Onnx/Convolution.h"
+
+#include "compiler/Import/Onnx/Handlers.h"
+
+using namespace mlir;
+
+namespace millrace::onnx_import {
+namespace {
+
+template <class Op>
+Value createConvolution(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window) {
+  Value init = node.t.filled(shape, node.t.scalar(elementTypeOf(input), 0));
+  auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, weights}, ValueRange(init),
+                       windowAttribute(node, window.strides), windowAttribute(node, window.dilations));
+  return op->getResult(0);
+}
+
+/// Each channel by itself: weights C x 1 x kernel.
+Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window) {
+  Shape kernel{shape[1]};
+  kernel.append(window.kernel);
+  weights = node.t.reshape(weights, kernel);
+  if (window.rank() == 1)
+    return createConvolution<linalg::DepthwiseConv1DNcwCwOp>(node, input, weights, shape, window);
+  return createConvolution<linalg::DepthwiseConv2DNchwChwOp>(node, input, weights, shape, window);
+}
+
+/// Groups as a dimension of their own: N x G x C/G x H x W.
+Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window,
+              int64_t group) {
+  ArrayRef<int64_t> in = shapeOf(input), kernel = shapeOf(weights);
+  Shape inputShape{in[0], group, in[1] / group, in[2], in[3]};
+  Shape weightShape{group, kernel[0] / group, kernel[1], kernel[2], kernel[3]};
+  Shape resultShape{shape[0], group, shape[1] / group, shape[2], shape[3]};
+  Value result =
+      createConvolution<linalg::Conv2DNgchwGfchwOp>(node, node.t.reshape(input, inputShape),
+                                                    node.t.reshape(weights, weightShape), resultShape, window);
+  return node.t.reshape(result, shape);
+}
+
+/// One spatial dimension as two of which the first has extent 1.
+void addUnitDimension(NodeImporter &node, Value &input, Value &weights, Window &window) {
+  Shape in(shapeOf(input)), kernel(shapeOf(weights));
+  in.insert(in.begin() + 2, 1);
+  kernel.insert(kernel.begin() + 2, 1);
+  input = node.t.reshape(input, in);
+  weights = node.t.reshape(weights, kernel);
+  for (Shape *field : {&window.kernel, &window.strides, &window.dilations, &window.outputs})
+    field->insert(field->begin(), 1);
+}
+
+} // namespace
+
+Expected<Window> readConvolution(NodeImporter &node, Value input, Value weights) {
+  ArrayRef<int64_t> in = shapeOf(input), kernel = shapeOf(weights);
+  if (in.size() < 3 || in.size() > 5 || kernel.size() != in.size())
+    return node.error("convolves tensors of rank " + std::to_string(in.size()) + " and " +
+                      std::to_string(kernel.size()) + "; 1 to 3 spatial dimensions are supported");
+  int64_t group = node.getInt("group", 1);
+  if (group < 1 || in[1] != kernel[1] * group || kernel[0] % group != 0)
+    return node.error(std::to_string(in[1]) + " channels do not fit weights of " + std::to_string(kernel[0]) + " x " +
+                      std::to_string(kernel[1]) + " in " + std::to_string(group) + " groups");
+  if (in.size() == 5 && group != 1)
+    return node.error("grouped convolution in 3 dimensions is not supported");
+  return readWindow(node, in.drop_front(2), kernel.drop_front(2));
+}
+
+Value convolve(NodeImporter &node, Value input, Value weights, Window window) {
+  int64_t group = node.getInt("group", 1);
+  input = padWindow(node, input, window, node.t.scalar(elementTypeOf(input), 0));
+  Shape shape{shapeOf(input)[0], shapeOf(weights)[0]};
+  shape.append(window.outputs);
+  if (group > 1 && window.rank() < 3 && group == shape[1] && group == shapeOf(input)[1])
+    return depthwise(node, input, weights, shape, window);
+  if (group > 1 && window.rank() == 1) {
+    addUnitDimension(node, input, weights, window);
+    Shape wide(shape);
+    wide.insert(wide.begin() + 2, 1);
+    return node.t.reshape(grouped(node, input, weights, wide, window, group), shape);
+  }
+  if (group > 1)
+    return grouped(node, input, weights, shape, window, group);
+  if (window.rank() == 1)
+    return createConvolution<linalg::Conv1DNcwFcwOp>(node, input, weights, shape, window);
+  if (window.rank() == 2)
+    return createConvolution<linalg::Conv2DNchwFchwOp>(node, input, weights, shape, window);
+  return createConvolution<linalg::Conv3DNcdhwFcdhwOp>(node, input, weights, shape, window);
+}
+
+Value addChannelBias(NodeImporter &node, Value input, Value bias) {
+  auto rank = static_cast<unsigned>(shapeOf(input).size());
+  auto identity = node.t.ops().getMultiDimIdentityMap(rank);
+  return node.t.map(shapeOf(input), {input, bias}, {identity, node.t.select(rank, {1})}, elementTypeOf(input),
+                    [](Scalars &s, ValueRange x) { return Arithmetic(s).add(x[0], x[1]); });
+}
+
+Value perChannel(NodeImporter &node, Value input, Value channels,
+                 llvm::function_ref<Value(Arithmetic &, Value, Value)> body) {
+  auto rank = static_cast<unsigned>(shapeOf(input).size());
+  auto identity = node.t.ops().getMultiDimIdentityMap(rank);
+  AffineMap map = shapeOf(channels).empty() ? node.t.select(rank, {}) : node.t.select(rank, {1});
+  return node.t.map(shapeOf(input), {input, channels}, {identity, map}, elementTypeOf(input),
+                    [&](Scalars &s, ValueRange x) {
+                      Arithmetic a(s);
+                      return body(a, x[0], x[1]);
+                    });
+}
+
+namespace {
+
+Status importConv(NodeImporter &node) {
+  Expected<Window> window = readConvolution(node, node.in(0), node.in(1));
+  if (!window)
+    return window.takeError();
+  Value result = convolve(node, node.in(0), node.in(1), *window);
+  return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
+}
+
+/// The transposed convolution as a convolution of the input spread by the strides, with flipped weights
+/// M x C/group x kernel from C x M/group x kernel.
+Status importConvTranspose(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Shape in(node.shape(0)), kernel(node.shape(1));
+  if (node.getInt("group", 1) != 1 || in.size() > 5)
+    return node.error("transposed convolution in groups is not supported");
+  size_t rank = in.size() < 3 ? 0 : in.size() - 2;
+  if (rank == 0)
+    return node.error("convolves a tensor of rank " + std::to_string(in.size()));
+  if (node.getString("auto_pad", "NOTSET") != "NOTSET" || node.attribute("output_shape"))
+    return node.error("auto_pad and output_shape are not supported; export the model with explicit pads");
+  Shape strides = node.getInts("strides", Shape(rank, 1)), dilations = node.getInts("dilations", Shape(rank, 1));
+  Shape pads = node.getInts("pads", Shape(2 * rank, 0)), tail = node.getInts("output_padding", Shape(rank, 0));
+  Window window;
+  window.dilations = dilations;
+  Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1), permutation = allAxes(static_cast<int64_t>(in.size()));
+  std::swap(permutation[0], permutation[1]);
+  Value weights = t.transpose(node.in(1), permutation);
+  SmallVector<AffineExpr> flipped;
+  for (unsigned i = 0; i < in.size(); ++i)
+    flipped.push_back(i < 2 ? t.ops().getAffineDimExpr(i) : kernel[i] - 1 - t.ops().getAffineDimExpr(i));
+  weights = t.map(shapeOf(weights), {weights},
+                  {AffineMap::get(static_cast<unsigned>(in.size()), 0, flipped, t.ops().getContext())},
+                  elementTypeOf(weights), [](Scalars &, ValueRange x) { return x[0]; });
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t reach = (kernel[i + 2] - 1) * dilations[i], before = reach - pads[i], after = reach - pads[rank + i] + tail[i];
+    if (before < 0 || after < 0)
+      return node.error("pads beyond the kernel's reach are not supported");
+    offsets[i + 2] = before;
+    steps[i + 2] = strides[i];
+    spread[i + 2] = (in[i + 2] - 1) * strides[i] + 1 + before + after;
+    window.kernel.push_back(kernel[i + 2]);
+    window.strides.push_back(1);
+    for (Shape *none : {&window.low, &window.high, &window.extra})
+      none->push_back(0);
+    window.outputs.push_back(spread[i + 2] - reach);
+  }
+  auto attributes = [&](ArrayRef<int64_t> values) {
+    return getAsIndexOpFoldResult(t.ops().getContext(), values);
+  };
+  Value zeros = t.filled(spread, t.scalar(elementTypeOf(node.in(0)), 0));
+  Value input = tensor::InsertSliceOp::create(t.ops(), node.in(0), zeros, attributes(offsets), attributes(in),
+                                              attributes(steps));
+  Value result = convolve(node, input, weights, window);
+  return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
+}
+
+/// int32 sums of (x - zero point) * (w - zero point); exact.
+Status importConvInteger(NodeImporter &node) {
+  Type i32 = node.t.ops().getI32Type();
+  auto centred = [&](size_t i, size_t zeroPoint, unsigned channelLoop) {
+    SmallVector<Value> inputs{node.in(i)};
+    auto rank = static_cast<unsigned>(node.rank(i));
+    SmallVector<AffineMap> maps{node.t.ops().getMultiDimIdentityMap(rank)};
+    if (node.has(zeroPoint)) {
+      inputs.push_back(node.in(zeroPoint));
+      bool isScalar = productOf(node.shape(zeroPoint)) == 1;
+      if (isScalar)
+        inputs[1] = node.t.reshape(inputs[1], {});
+      maps.push_back(isScalar ? node.t.select(rank, {}) : node.t.select(rank, {channelLoop}));
+    }
+    return node.t.map(node.shape(i), inputs, maps, i32, [&](Scalars &s, ValueRange x) {
+      Arithmetic a(s, isUnsigned(node.inType(i)));
+      Value wide = a.cast(x[0], i32, false);
+      return x.size() == 2 ? a.sub(wide, a.cast(x[1], i32, false)) : wide;
+    });
+  };
+  Value input = centred(0, 2, 1), weights = centred(1, 3, 0);
+  Expected<Window> window = readConvolution(node, input, weights);
+  if (!window)
+    return window.takeError();
+  return node.done(convolve(node, input, weights, *window), HostType::Int32);
+}
+
+} // namespace
+
+void addConvolutionOps(HandlerTable &table) {
+  table[":Conv"] = importConv;
+  table[":ConvTranspose"] = importConvTranspose;
+  table[":ConvInteger"] = importConvInteger;
+}
+
+} // namespace millrace::onnx_import

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Softmax, batch, layer, instance and local response normalisation.
+#include "compiler/Import/Onnx/Convolution.h"
+#include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Normalization.h"
+#include "compiler/Import/Onnx/Reduction.h"
+
+using namespace mlir;
+
+namespace millrace::onnx_import {
+namespace {
+
+Shape axesFrom(int64_t axis, int64_t rank) {
+  Shape axes;
+  for (int64_t i = axis; i < rank; ++i)
+    axes.push_back(i);
+  return axes;
+}
+
+/// A map of `input` and of `statistic`, which lacks `axes`.
+Value mapWith(TensorBuilder &t, Value input, Value statistic, ArrayRef<int64_t> axes,
+              llvm::function_ref<Value(Arithmetic &, Value, Value)> body) {
+  auto rank = static_cast<unsigned>(shapeOf(input).size());
+  return t.map(shapeOf(input), {input, statistic},
+               {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, axes)}, elementTypeOf(input),
+               [&](Scalars &s, ValueRange x) {
+                 Arithmetic a(s);
+                 return body(a, x[0], x[1]);
+               });
+}
+
+/// 1 / sqrt(mean of squares + epsilon)
+Value inverseDeviation(TensorBuilder &t, Value centred, ArrayRef<int64_t> axes, double epsilon) {
+  Value squares = t.reduce(centred, axes, t.scalar(elementTypeOf(centred), 0), [](Scalars &s, Value x, Value sum) {
+    Arithmetic a(s);
+    return a.add(sum, a.mul(x, x));
+  });
+  double count = 1;
+  for (int64_t axis : axes)
+    count *= static_cast<double>(shapeOf(centred)[axis]);
+  return t.map({squares}, elementTypeOf(centred), [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value variance = a.div(x[0], a.like(x[0], count));
+    Value deviation = a.call<math::SqrtOp>(a.add(variance, a.like(variance, epsilon)));
+    return a.div(a.like(deviation, 1), deviation);
+  });
+}
+
+/// centred * inverse deviation * scale + bias, in one map.
+Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int64_t> axes, Value scale, Value bias) {
+  ArrayRef<int64_t> shape = shapeOf(centred);
+  auto rank = static_cast<unsigned>(shape.size());
+  SmallVector<Value> inputs{centred, inverse};
+  SmallVector<AffineMap> maps{t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, axes)};
+  for (Value parameter : {scale, bias}) {
+    if (!parameter)
+      continue;
+    inputs.push_back(parameter);
+    maps.push_back(t.broadcastMap(shapeOf(parameter), shape));
+  }
+  return t.map(shape, inputs, maps, elementTypeOf(centred), [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value result = a.mul(x[0], x[1]);
+    if (scale)
+      result = a.mul(result, x[2]);
+    return bias ? a.add(result, x.back()) : result;
+  });
+}
+
+} // namespace
+
+Value softmax(TensorBuilder &t, Value input, int64_t axis, bool takeLog) {
+  Value centred = mapWith(t, input, t.reduceMax(input, {axis}), {axis},
+                          [](Arithmetic &a, Value x, Value greatest) { return a.sub(x, greatest); });
+  Value powers = t.map({centred}, elementTypeOf(input),
+                       [](Scalars &s, ValueRange x) { return Arithmetic(s).call<math::ExpOp>(x[0]); });
+  Value sum = t.reduceSum(powers, {axis});
+  if (takeLog)
+    return mapWith(t, centred, sum, {axis},
+                   [](Arithmetic &a, Value x, Value total) { return a.sub(x, a.call<math::LogOp>(total)); });
+  return mapWith(t, powers, sum, {axis}, [](Arithmetic &a, Value x, Value total) { return a.div(x, total); });
+}
+
+LayerNorm layerNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale, Value bias) {
+  Shape axes = axesFrom(axis, static_cast<int64_t>(shapeOf(input).size()));
+  Value mean = meanOver(t, input, axes);
+  Value centred = mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
+  Value inverse = inverseDeviation(t, centred, axes, epsilon);
+  return {scaleAndShift(t, centred, inverse, axes, scale, bias), mean, inverse};
+}
+
+LayerNorm rmsNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale) {
+  Shape axes = axesFrom(axis, static_cast<int64_t>(shapeOf(input).size()));
+  Value inverse = inverseDeviation(t, input, axes, epsilon);
+  return {scaleAndShift(t, input, inverse, axes, scale, Value()), Value(), inverse};
+}
+
+namespace {
+
+Handler softmaxOp(bool takeLog) {
+  return [takeLog](NodeImporter &node) -> Status {
+    std::optional<int64_t> axis = normalAxis(node.getInt("axis", -1), node.rank(0));
+    if (!axis)
+      return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+    return node.done(softmax(node.t, node.in(0), *axis, takeLog));
+  };
+}
+
+/// (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with statistics that are inputs.
+Status importBatchNorm(NodeImporter &node) {
+  if (node.getInt("training_mode", 0) != 0)
+    return node.error("training mode is not supported");
+  TensorBuilder &t = node.t;
+  Value input = node.in(0);
+  double epsilon = node.getFloat("epsilon", 1e-5);
+  auto rank = static_cast<unsigned>(node.rank(0));
+  AffineMap channel = t.select(rank, {1});
+  SmallVector<Value> inputs{input};
+  SmallVector<AffineMap> maps{t.ops().getMultiDimIdentityMap(rank)};
+  for (size_t i : {1, 2, 3, 4}) {
+    inputs.push_back(node.in(i));
+    maps.push_back(channel);
+  }
+  return node.done(t.map(node.shape(0), inputs, maps, elementTypeOf(input), [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value deviation = a.call<math::SqrtOp>(a.add(x[4], a.like(x[4], epsilon)));
+    return a.add(a.mul(a.div(a.sub(x[0], x[3]), deviation), x[1]), x[2]);
+  }));
+}
+
+/// Normalises each channel of each image by itself.
+Status importInstanceNorm(NodeImporter &node) {
+  LayerNorm norm = layerNorm(node.t, node.in(0), 2, node.getFloat("epsilon", 1e-5), Value(), Value());
+  Value scaled = perChannel(node, norm.result, node.in(1), [](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
+  return node.done(addChannelBias(node, scaled, node.in(2)));
+}
+
+/// Statistics come with extent 1 where they were reduced.
+Status setLayerNorm(NodeImporter &node, const LayerNorm &norm, int64_t axis, size_t meanAt, size_t inverseAt) {
+  Shape kept = keepDims(shapeOf(norm.result), axesFrom(axis, static_cast<int64_t>(shapeOf(norm.result).size())));
+  node.set(0, norm.result, node.inType(0));
+  if (norm.mean && node.wants(meanAt))
+    node.set(meanAt, node.t.reshape(norm.mean, kept), HostType::Float32);
+  if (node.wants(inverseAt))
+    node.set(inverseAt, node.t.reshape(norm.inverseDeviation, kept), HostType::Float32);
+  return Success{};
+}
+
+Status importLayerNorm(NodeImporter &node) {
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", -1), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  Value bias = node.has(2) ? node.in(2) : Value();
+  LayerNorm norm = layerNorm(node.t, node.in(0), *axis, node.getFloat("epsilon", 1e-5), node.in(1), bias);
+  return setLayerNorm(node, norm, *axis, 1, 2);
+}
+
+Status importRmsNorm(NodeImporter &node) {
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", -1), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  LayerNorm norm = rmsNorm(node.t, node.in(0), *axis, node.getFloat("epsilon", 1e-5), node.in(1));
+  return setLayerNorm(node, norm, *axis, node.outputCount(), 1);
+}
+
+/// com.microsoft: inputs x, skip, gamma, beta, bias; the normalised sum, and the sum as output 3.
+Handler skipLayerNorm(bool simplified) {
+  return [simplified](NodeImporter &node) -> Status {
+    size_t biasAt = simplified ? 3 : 4;
+    SmallVector<Value> inputs{node.in(0), node.in(1)};
+    if (node.has(biasAt))
+      inputs.push_back(node.in(biasAt));
+    Value sum = node.t.map(inputs, elementTypeOf(node.in(0)), [](Scalars &s, ValueRange x) {
+      Arithmetic a(s);
+      Value result = a.add(x[0], x[1]);
+      return x.size() == 3 ? a.add(result, x[2]) : result;
+    });
+    int64_t axis = node.rank(0) - 1;
+    double epsilon = node.getFloat("epsilon", 1e-12);
+    Value bias = !simplified && node.has(3) ? node.in(3) : Value();
+    LayerNorm norm = simplified ? rmsNorm(node.t, sum, axis, epsilon, node.in(2))
+                                : layerNorm(node.t, sum, axis, epsilon, node.in(2), bias);
+    if (node.wants(3))
+      node.set(3, sum, node.inType(0));
+    return setLayerNorm(node, norm, axis, 1, 2);
+  };
+}
+
+/// x / (bias + alpha / size * sum of squares over `size` channels around)^beta. The sum is a pooling over channels:
+/// loops n, c, rest..., tap on the padded squares.
+Status importLrn(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Value input = node.in(0);
+  int64_t size = node.getInt("size", 1);
+  double alpha = node.getFloat("alpha", 1e-4), beta = node.getFloat("beta", 0.75), bias = node.getFloat("bias", 1);
+  auto rank = static_cast<unsigned>(node.rank(0));
+  Type type = elementTypeOf(input);
+  Value squares = t.map({input}, type, [](Scalars &s, ValueRange x) { return Arithmetic(s).mul(x[0], x[0]); });
+  Shape low(rank, 0), high(rank, 0);
+  low[1] = (size - 1) / 2;
+  high[1] = size - 1 - low[1];
+  Value padded = t.pad(squares, low, high, t.scalar(type, 0));
+  SmallVector<AffineExpr> in;
+  for (unsigned i = 0; i < rank; ++i)
+    in.push_back(t.ops().getAffineDimExpr(i));
+  in[1] = in[1] + t.ops().getAffineDimExpr(rank);
+  SmallVector<utils::IteratorType> iterators(rank + 1, utils::IteratorType::parallel);
+  iterators[rank] = utils::IteratorType::reduction;
+  Value init = t.filled(node.shape(0), t.scalar(type, 0)), window = t.empty({size}, type);
+  SmallVector<AffineMap> maps{AffineMap::get(rank + 1, 0, in, t.ops().getContext()), t.select(rank + 1, {rank}),
+                              t.withoutAxes(rank + 1, {static_cast<int64_t>(rank)})};
+  auto sums = linalg::GenericOp::create(t.ops(), TypeRange(init.getType()), ValueRange{padded, window},
+                                        ValueRange(init), maps, iterators,
+                                        [](OpBuilder &builder, Location loc, ValueRange x) {
+                                          Scalars s(loc, builder);
+                                          linalg::YieldOp::create(s, Arithmetic(s).add(x[2], x[0]));
+                                        });
+  return node.done(t.map({input, sums.getResult(0)}, type, [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value scaled = a.mul(x[1], a.like(x[1], alpha / static_cast<double>(size)));
+    Value base = a.add(scaled, a.like(scaled, bias));
+    return a.div(x[0], math::PowFOp::create(s, base, a.like(base, beta)));
+  }));
+}
+
+} // namespace
+
+void addNormalizationOps(HandlerTable &table) {
+  table[":Softmax"] = softmaxOp(false);
+  table[":LogSoftmax"] = softmaxOp(true);
+  table[":BatchNormalization"] = importBatchNorm;
+  table[":InstanceNormalization"] = importInstanceNorm;
+  table[":LayerNormalization"] = importLayerNorm;
+  table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] = importRmsNorm;
+  table["com.microsoft:SkipLayerNormalization"] = skipLayerNorm(false);
+  table["com.microsoft:SkipSimplifiedLayerNormalization"] = skipLayerNorm(true);
+  table[":LRN"] = importLrn;
+}
+
+} // namespace millrace::onnx_import

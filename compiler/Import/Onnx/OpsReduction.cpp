@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions over axes, and the index of the largest or smallest element.
+#include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Reduction.h"
+
+using namespace mlir;
+
+namespace millrace::onnx_import {
+
+Shape keepDims(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
+  Shape kept(shape);
+  for (int64_t axis : axes)
+    kept[axis] = 1;
+  return kept;
+}
+
+Value meanOver(TensorBuilder &t, Value input, ArrayRef<int64_t> axes) {
+  int64_t count = 1;
+  for (int64_t axis : axes)
+    count *= shapeOf(input)[axis];
+  Value sum = t.reduceSum(input, axes);
+  return t.map({sum, t.splat(shapeOf(sum), elementTypeOf(sum), static_cast<double>(count))}, elementTypeOf(sum),
+               [](Scalars &s, ValueRange x) { return Arithmetic(s).div(x[0], x[1]); });
+}
+
+namespace {
+
+/// The axes of a reduction, from input 1 or the attribute; all axes where none are given.
+Expected<Shape> readAxes(NodeImporter &node) {
+  Shape axes = node.getInts("axes");
+  if (node.has(1)) {
+    std::optional<Shape> constant = node.constantIntegers(1);
+    if (!constant)
+      return node.error("its axes are not constant");
+    axes = *constant;
+  }
+  if (axes.empty() && node.getInt("noop_with_empty_axes", 0) == 0)
+    return allAxes(node.rank(0));
+  std::optional<Shape> normal = normalAxes(axes, node.rank(0));
+  if (!normal)
+    return node.error("an axis lies outside of rank " + std::to_string(node.rank(0)));
+  return *normal;
+}
+
+struct Reduction {
+  enum class Kind { Sum, Mean, Max, Min, Prod } kind;
+  enum class Before { Nothing, Abs, Square, Exp } before = Before::Nothing;
+  enum class After { Nothing, Sqrt, Log } after = After::Nothing;
+};
+
+Value applyBefore(Arithmetic &a, Value x, Reduction::Before before) {
+  switch (before) {
+  case Reduction::Before::Abs:
+    return isa<FloatType>(x.getType()) ? a.call<math::AbsFOp>(x) : a.call<math::AbsIOp>(x);
+  case Reduction::Before::Square:
+    return a.mul(x, x);
+  case Reduction::Before::Exp:
+    return a.call<math::ExpOp>(x);
+  case Reduction::Before::Nothing:
+    break;
+  }
+  return x;
+}
+
+Value reduceKind(NodeImporter &node, Value input, ArrayRef<int64_t> axes, const Reduction &reduction) {
+  using Kind = Reduction::Kind;
+  TensorBuilder &t = node.t;
+  Type type = elementTypeOf(input);
+  bool unsignedInput = isUnsigned(node.inType(0));
+  Value initial = reduction.kind == Kind::Max   ? t.lowest(type, unsignedInput)
+                  : reduction.kind == Kind::Min ? t.highest(type, unsignedInput)
+                                                : t.scalar(type, reduction.kind == Kind::Prod ? 1 : 0);
+  return t.reduce(input, axes, initial, [&](Scalars &s, Value element, Value sum) {
+    Arithmetic a(s, unsignedInput);
+    Value x = applyBefore(a, element, reduction.before);
+    switch (reduction.kind) {
+    case Kind::Max:
+      return a.max(sum, x);
+    case Kind::Min:
+      return a.min(sum, x);
+    case Kind::Prod:
+      return a.mul(sum, x);
+    default:
+      return a.add(sum, x);
+    }
+  });
+}
+
+Handler reduction(Reduction reduction) {
+  return [reduction](NodeImporter &node) -> Status {
+    Expected<Shape> axes = readAxes(node);
+    if (!axes)
+      return axes.takeError();
+    Value input = node.in(0), result;
+    if (axes->empty() && reduction.before == Reduction::Before::Nothing &&
+        reduction.after == Reduction::After::Nothing)
+      return node.done(input);
+    Shape kept = keepDims(node.shape(0), *axes);
+    if (reduction.kind == Reduction::Kind::Mean)
+      result = meanOver(node.t, input, *axes);
+    else
+      result = reduceKind(node, input, *axes, reduction);
+    if (reduction.after != Reduction::After::Nothing)
+      result = node.t.map({result}, elementTypeOf(result), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return reduction.after == Reduction::After::Sqrt ? a.call<math::SqrtOp>(x[0]) : a.call<math::LogOp>(x[0]);
+      });
+    return node.done(node.getInt("keepdims", 1) != 0 ? node.t.reshape(result, kept) : result);
+  };
+}
+
+/// log(sum(exp(x - max))) + max: the maximum keeps exp from overflowing.
+Status importLogSumExp(NodeImporter &node) {
+  Expected<Shape> axes = readAxes(node);
+  if (!axes)
+    return axes.takeError();
+  TensorBuilder &t = node.t;
+  Value input = node.in(0);
+  auto rank = static_cast<unsigned>(node.rank(0));
+  Value greatest = t.reduceMax(input, *axes);
+  Value powers = t.map(node.shape(0), {input, greatest},
+                       {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, *axes)}, elementTypeOf(input),
+                       [](Scalars &s, ValueRange x) {
+                         Arithmetic a(s);
+                         return a.call<math::ExpOp>(a.sub(x[0], x[1]));
+                       });
+  Value result =
+      t.map({t.reduceSum(powers, *axes), greatest}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return a.add(a.call<math::LogOp>(x[0]), x[1]);
+      });
+  return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, keepDims(node.shape(0), *axes)) : result);
+}
+
+/// A reduction of two values, the best element so far and its index; ties keep the first (or the last) index.
+Handler bestIndex(bool largest) {
+  return [largest](NodeImporter &node) -> Status {
+    std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
+    if (!axis)
+      return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+    bool lastWins = node.getInt("select_last_index", 0) != 0, unsignedInput = isUnsigned(node.inType(0));
+    TensorBuilder &t = node.t;
+    Type type = elementTypeOf(node.in(0)), i64 = t.ops().getI64Type();
+    auto rank = static_cast<unsigned>(node.rank(0));
+    Shape kept = keepDims(node.shape(0), {*axis}), shape(node.shape(0));
+    shape.erase(shape.begin() + *axis);
+    Value worst = largest ? t.lowest(type, unsignedInput) : t.highest(type, unsignedInput);
+    Value best = t.filled(shape, worst), index = t.filled(shape, t.scalar(i64, 0));
+    SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+    iterators[*axis] = utils::IteratorType::reduction;
+    AffineMap out = t.withoutAxes(rank, {*axis});
+    auto generic = linalg::GenericOp::create(
+        t.ops(), TypeRange{best.getType(), index.getType()}, ValueRange(node.in(0)), ValueRange{best, index},
+        {t.ops().getMultiDimIdentityMap(rank), out, out}, iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
+          Scalars s(loc, builder);
+          Arithmetic a(s, unsignedInput);
+          Value here = arith::IndexCastOp::create(s, i64, linalg::IndexOp::create(s, *axis));
+          auto order = lastWins ? Arithmetic::Order::LessOrEqual : Arithmetic::Order::Less;
+          Value wins = largest ? a.compare(order, x[1], x[0]) : a.compare(order, x[0], x[1]);
+          linalg::YieldOp::create(s, ValueRange{a.choose(wins, x[0], x[1]), a.choose(wins, here, x[2])});
+        });
+    Value result = generic.getResult(1);
+    return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, kept) : result, HostType::Int64);
+  };
+}
+
+} // namespace
+
+void addReductionOps(HandlerTable &table) {
+  using Kind = Reduction::Kind;
+  using Before = Reduction::Before;
+  using After = Reduction::After;
+  table[":ReduceSum"] = reduction({Kind::Sum});
+  table[":ReduceMean"] = reduction({Kind::Mean});
+  table[":ReduceMax"] = reduction({Kind::Max});
+  table[":ReduceMin"] = reduction({Kind::Min});
+  table[":ReduceProd"] = reduction({Kind::Prod});
+  table[":ReduceL1"] = reduction({Kind::Sum, Before::Abs});
+  table[":ReduceL2"] = reduction({Kind::Sum, Before::Square, After::Sqrt});
+  table[":ReduceSumSquare"] = reduction({Kind::Sum, Before::Square});
+  table[":ReduceLogSum"] = reduction({Kind::Sum, Before::Nothing, After::Log});
+  table[":ReduceLogSumExp"] = importLogSumExp;
+  table[":ArgMax"] = bestIndex(true);
+  table[":ArgMin"] = bestIndex(false);
+}
+
+} // namespace millrace::onnx_import

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Import/Onnx/Prepare.h"
+
+#include <onnx/checker.h>
+#include <onnx/common/file_utils.h>
+#include <onnx/defs/schema.h>
+#include <onnx/inliner/inliner.h>
+#include <onnx/shape_inference/implementation.h>
+#include <onnx/version_converter/convert.h>
+
+#include <fstream>
+#include <set>
+#include <unordered_map>
+
+namespace millrace::onnx_import {
+namespace {
+
+constexpr int oldestOpset = 7;
+
+Expected<onnx::ModelProto> readModel(const std::filesystem::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return Error{"cannot open for reading"};
+  onnx::ModelProto model;
+  if (!model.ParseFromIstream(&file))
+    return Error{"not an ONNX model, or cut off (protobuf cannot parse it)"};
+  if (!model.has_graph() || model.graph().node_size() == 0)
+    return Error{"not an ONNX model (it has no graph)"};
+  return model;
+}
+
+Status readExternal(onnx::TensorProto &tensor, const std::filesystem::path &folder) {
+  std::string location;
+  uint64_t offset = 0, length = 0;
+  bool hasLength = false;
+  for (const auto &entry : tensor.external_data()) {
+    if (entry.key() == "location")
+      location = entry.value();
+    else if (entry.key() == "offset")
+      offset = std::stoull(entry.value());
+    else if (entry.key() == "length") {
+      length = std::stoull(entry.value());
+      hasLength = true;
+    }
+  }
+  std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
+  bool leaves = relative.is_absolute() || (!relative.empty() && *relative.begin() == "..");
+  std::string name = "tensor '" + tensor.name() + "'";
+  if (location.empty() || leaves)
+    return Error{name + ": external data '" + location + "' must be a file beside the model"};
+  std::filesystem::path path = folder / relative;
+  std::error_code failed;
+  uint64_t size = std::filesystem::file_size(path, failed);
+  if (failed)
+    return Error{name + ": external data file '" + path.string() + "' is missing"};
+  if (offset > size || (hasLength && length > size - offset))
+    return Error{name + ": external data file '" + path.string() + "' ends before byte " +
+                 std::to_string(offset + length)};
+  if (!hasLength)
+    length = size - offset;
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(offset));
+  std::string &raw = *tensor.mutable_raw_data();
+  raw.resize(length);
+  if (!file.read(raw.data(), static_cast<std::streamsize>(length)))
+    return Error{name + ": cannot read external data file '" + path.string() + "'"};
+  tensor.clear_external_data();
+  tensor.clear_data_location();
+  return Success{};
+}
+
+Status readAllExternal(onnx::ModelProto &model, const std::filesystem::path &folder) {
+  for (onnx::TensorProto &tensor : *model.mutable_graph()->mutable_initializer()) {
+    if (tensor.data_location() != onnx::TensorProto::EXTERNAL)
+      continue;
+    if (Status read = readExternal(tensor, folder); !read)
+      return read;
+  }
+  return Success{};
+}
+
+std::set<std::string> initializerNames(const onnx::GraphProto &graph) {
+  std::set<std::string> names;
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    names.insert(tensor.name());
+  return names;
+}
+
+/// Gives symbolic dimensions their values. Shapes that follow (outputs, intermediate values) are forgotten instead:
+/// shape inference finds them again.
+Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &dims) {
+  std::set<std::string> constants = initializerNames(graph), missing, known;
+  for (onnx::ValueInfoProto &input : *graph.mutable_input()) {
+    if (constants.contains(input.name()))
+      continue;
+    if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape())
+      return Error{"input '" + input.name() + "' is not a tensor of known rank"};
+    auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+    for (int i = 0; i < shape.dim_size(); ++i) {
+      auto &dim = *shape.mutable_dim(i);
+      if (dim.has_dim_value())
+        continue;
+      std::string name = dim.has_dim_param() && !dim.dim_param().empty()
+                             ? dim.dim_param()
+                             : input.name() + "." + std::to_string(i);
+      known.insert(name);
+      if (auto found = dims.find(name); found != dims.end())
+        dim.set_dim_value(found->second);
+      else
+        missing.insert(name);
+    }
+  }
+  if (!missing.empty()) {
+    std::string list;
+    for (const std::string &name : missing)
+      list += (list.empty() ? "" : ", ") + name;
+    return Error{"symbolic dimensions without a value: " + list + "; give each by --dim name=n"};
+  }
+  for (const auto &[name, value] : dims) {
+    if (!known.contains(name))
+      return Error{"--dim " + name + "=" + std::to_string(value) + ": no input has a dimension of that name"};
+    if (value < 0)
+      return Error{"--dim " + name + "=" + std::to_string(value) + ": a dimension is at least 0"};
+  }
+  if (dims.empty())
+    return Success{};
+  graph.clear_value_info();
+  for (onnx::ValueInfoProto &output : *graph.mutable_output())
+    output.mutable_type()->mutable_tensor_type()->clear_shape();
+  return Success{};
+}
+
+/// Keeps large weights aside while the model is rewritten: nothing there reads them, everything would copy them.
+class LiftedWeights {
+public:
+  explicit LiftedWeights(onnx::GraphProto &graph) {
+    for (onnx::TensorProto &tensor : *graph.mutable_initializer())
+      if (tensor.raw_data().size() > smallestLifted)
+        bytes[tensor.name()].swap(*tensor.mutable_raw_data());
+  }
+  void putBack(onnx::GraphProto &graph) {
+    for (onnx::TensorProto &tensor : *graph.mutable_initializer())
+      if (auto found = bytes.find(tensor.name()); found != bytes.end())
+        tensor.mutable_raw_data()->swap(found->second);
+  }
+
+private:
+  static constexpr size_t smallestLifted = 4096;
+  std::unordered_map<std::string, std::string> bytes;
+};
+
+int64_t opsetOf(const onnx::ModelProto &model) {
+  for (const auto &opset : model.opset_import())
+    if (opset.domain().empty() || opset.domain() == "ai.onnx")
+      return opset.version();
+  return 0;
+}
+
+int newestOpset() {
+  return onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at(onnx::ONNX_DOMAIN).second;
+}
+
+/// Replaces operations without a handler by their function bodies, which may again hold such operations.
+void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) {
+  constexpr int deepestNesting = 8;
+  for (int depth = 0; depth < deepestNesting; ++depth) {
+    std::set<onnx::inliner::FunctionId> unsupported;
+    for (const onnx::NodeProto &node : model.graph().node())
+      if (!isSupported(normalDomain(node), node.op_type()))
+        unsupported.insert({node.domain(), node.op_type()});
+    if (unsupported.empty())
+      return;
+    int before = model.graph().node_size();
+    auto selected = onnx::inliner::FunctionIdSet::Create({unsupported.begin(), unsupported.end()});
+    onnx::inliner::InlineSelectedFunctions(model, *selected, onnx::OpSchemaRegistry::Instance());
+    if (model.graph().node_size() == before)
+      return;
+  }
+}
+
+void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
+  onnx::inliner::InlineLocalFunctions(model, /*convert_version=*/true);
+  int target = newestOpset();
+  if (int64_t opset = opsetOf(model); opset != 0 && opset != target)
+    model = onnx::version_conversion::ConvertVersion(model, target);
+  inlineUnsupported(model, isSupported);
+  onnx::ShapeInferenceOptions inference(/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/true);
+  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), inference);
+}
+
+} // namespace
+
+std::string_view normalDomain(const onnx::NodeProto &node) {
+  return node.domain() == "ai.onnx" ? std::string_view() : std::string_view(node.domain());
+}
+
+Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path, const ImportOptions &options,
+                                        const IsSupported &isSupported) {
+  auto fail = [&](const std::string &text) { return Error{path.string() + ": " + text}; };
+  Expected<onnx::ModelProto> model = readModel(path);
+  if (!model)
+    return fail(model.error());
+  if (int64_t opset = opsetOf(*model); opset != 0 && (opset < oldestOpset || opset > newestOpset()))
+    return fail("opset " + std::to_string(opset) + " is not supported; opsets " + std::to_string(oldestOpset) +
+                " to " + std::to_string(newestOpset()) + " are");
+  // The ONNX library reports by exceptions; they end here.
+  try {
+    if (Status read = readAllExternal(*model, path.parent_path()); !read)
+      return fail(read.error());
+    onnx::checker::check_model(*model);
+    if (Status bound = bindDims(*model->mutable_graph(), options.dims); !bound)
+      return fail(bound.error());
+    LiftedWeights weights(*model->mutable_graph());
+    rewrite(*model, isSupported);
+    weights.putBack(*model->mutable_graph());
+  } catch (const std::exception &failure) {
+    return fail(failure.what());
+  }
+  return model;
+}
+
+} // namespace millrace::onnx_import
