@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// MLIR, SystemC, ONNX and Boost.Graph serve one program. Each brings a shared library, and two of them build on other
-// copies of common parts; this test fails first when an upgrade makes them clash.
+// MLIR, SystemC, ONNX and Boost.Graph serve one program. Each brings a shared library, and two of
+// them build on other copies of common parts; this test fails first when an upgrade makes them
+// clash.
 
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/topological_sort.hpp>
