@@ -72,6 +72,7 @@ struct Placement {
   uint16_t pe = 0;
   Hemisphere hemisphere = Hemisphere::West;
   bool bytesInLanes = false;
+  uint8_t firstByte = 0; ///< slices[0] takes this byte of the element, slices[1] the next ...
   std::vector<uint16_t> slices;
   uint32_t row = 0;
   uint32_t lane = 0;

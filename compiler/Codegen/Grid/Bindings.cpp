@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Bindings.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+namespace {
+
+/// A box of a tensor's row indices whose rows are contiguous in the row order.
+struct RowBox {
+  std::vector<int64_t> start, count; ///< per dimension; the lane dimension has count 1
+};
+
+/// Rows [from, to) as boxes: whole inner dimensions where possible.
+void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vector<int64_t> start, int64_t from,
+             int64_t to, std::vector<RowBox> &boxes) {
+  if (from >= to)
+    return;
+  while (dim < t.shape.size() && dim == t.laneDim)
+    ++dim;
+  RowBox box{start, std::vector<int64_t>(t.shape.size(), 1)};
+  if (dim >= t.shape.size()) {
+    boxes.push_back(box);
+    return;
+  }
+  const int64_t pitch = layout.pitch[dim], first = (from + pitch - 1) / pitch, last = to / pitch;
+  auto descend = [&](int64_t index, int64_t lo, int64_t hi) {
+    std::vector<int64_t> inner = start;
+    inner[dim] = index;
+    boxesOf(t, layout, dim + 1, inner, lo - index * pitch, hi - index * pitch, boxes);
+  };
+  if (first > last) { // within one step of this dimension
+    descend(from / pitch, from, to);
+    return;
+  }
+  if (from < first * pitch)
+    descend(first - 1, from, first * pitch);
+  if (first < last) {
+    box.start[dim] = first;
+    box.count[dim] = last - first;
+    for (size_t d = dim + 1; d < t.shape.size(); ++d)
+      if (d != t.laneDim)
+        box.count[d] = t.shape[d];
+    boxes.push_back(box);
+  }
+  if (last * pitch < to)
+    descend(last, last * pitch, to);
+}
+
+Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTile &tile, const Copy &copy,
+                      const Segment &segment, const RowBox &box) {
+  Placement p;
+  p.pe = uint16_t(copy.pe);
+  p.hemisphere = copy.hemisphere;
+  p.slices.assign(segment.slices.begin(), segment.slices.end());
+  int64_t row = 0;
+  for (size_t d = 0; d < t.shape.size(); ++d)
+    row += layout.pitch[d] * box.start[d];
+  p.row = uint32_t(segment.address + row - segment.firstRow);
+  p.start = box.start;
+  p.start[t.laneDim] = tile.start;
+  for (unsigned d = 0; d < t.shape.size(); ++d)
+    if (d != t.laneDim && box.count[d] > 1)
+      p.loops.push_back({uint32_t(box.count[d]), int32_t(layout.pitch[d]), 0, d, 1});
+  p.loops.push_back({uint32_t(tile.count), 0, 1, t.laneDim, 1});
+  return p;
+}
+
+void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, const Copy &copy,
+                std::vector<Placement> &placements) {
+  // Row by row: an input used as run-time weights (a key cache) is small.
+  const unsigned width = c.machine.mxm.columnsPerInstall;
+  for (size_t k = 0; k < layout.tiles.size(); ++k)
+    for (int64_t n = 0; n < layout.rows; ++n) {
+      const Columns &columns = copy.columnTiles[k];
+      std::vector<RowBox> boxes;
+      boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), n, n + 1, boxes);
+      for (unsigned b = 0; b < byteWidth(t.type); ++b) {
+        Segment s;
+        s.firstRow = n;
+        s.address = columns.address + b * columns.groups + unsigned(n / width);
+        s.slices = {columns.slices[unsigned(n + int64_t(width / 2) * b) % width]};
+        Placement p = placementOf(t, layout, layout.tiles[k], copy, s, boxes.front());
+        p.firstByte = uint8_t(b);
+        placements.push_back(p);
+      }
+    }
+}
+
+} // namespace
+
+std::vector<Binding> bindingsOf(const Context &c) {
+  std::vector<Binding> bindings;
+  for (unsigned id = 0; id < c.graph.tensors.size(); ++id) {
+    const Tensor &t = c.tensor(id);
+    const bool input = t.role == forms::TensorRole::Input;
+    if (!input && t.role != forms::TensorRole::Output)
+      continue;
+    const TensorLayout &layout = c.layouts[id];
+    Binding binding;
+    binding.role = input ? Binding::Role::Input : Binding::Role::Output;
+    binding.name = t.hostName.empty() ? t.name : t.hostName;
+    binding.hostType = t.hostType.empty() ? "float32" : t.hostType;
+    binding.shape = t.shape;
+    binding.gridType = t.type;
+    for (const Copy &copy : layout.copies) {
+      if (copy.columns) {
+        if (input)
+          addColumns(c, t, layout, copy, binding.placements);
+        continue;
+      }
+      for (size_t k = 0; k < layout.tiles.size(); ++k)
+        for (const Segment &segment : copy.tiles[k]) {
+          std::vector<RowBox> boxes;
+          boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), segment.firstRow,
+                  segment.firstRow + segment.rows, boxes);
+          for (const RowBox &box : boxes)
+            binding.placements.push_back(placementOf(t, layout, layout.tiles[k], copy, segment, box));
+        }
+      if (!input)
+        break; // one copy is enough to read
+    }
+    bindings.push_back(std::move(binding));
+  }
+  return bindings;
+}
+
+} // namespace millrace::grid

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Bursts.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace millrace::grid {
+
+Instruction instruction(Opcode opcode, const Flow &flow) {
+  Instruction i;
+  i.opcode = opcode;
+  i.n0 = uint16_t(flow.n0);
+  i.n1 = uint16_t(flow.n1);
+  i.c0 = uint32_t(flow.c0);
+  i.c1 = uint32_t(flow.c1);
+  return i;
+}
+
+namespace {
+
+/// Elements [from0, from0 + n0) x [from1, from1 + n1) of a flow whose rows lie in one segment.
+struct Cut {
+  unsigned from0, n0, from1, n1;
+  const Segment *segment;
+};
+
+std::vector<Cut> cutAtSegments(const std::vector<Segment> &segments, const RowPattern &rows,
+                               const Flow &flow) {
+  auto find = [&](int64_t row) -> const Segment * {
+    for (const Segment &s : segments)
+      if (row >= s.firstRow && row < s.firstRow + s.rows)
+        return &s;
+    assert(false && "a row that this copy does not hold");
+    return nullptr;
+  };
+  if (segments.size() == 1)
+    return {{0, flow.n0, 0, flow.n1, &segments[0]}};
+  std::vector<Cut> cuts;
+  for (unsigned i1 = 0; i1 < flow.n1; ++i1)
+    for (unsigned i0 = 0; i0 < flow.n0;) {
+      const Segment *segment = find(rows.row + i1 * rows.step1 + i0 * rows.step0);
+      unsigned n = 1;
+      while (i0 + n < flow.n0 && find(rows.row + i1 * rows.step1 + (i0 + n) * rows.step0) == segment)
+        ++n;
+      bool joined = false;
+      for (Cut &cut : cuts)
+        if (cut.segment == segment && cut.from0 == i0 && cut.n0 == n && cut.from1 + cut.n1 == i1) {
+          ++cut.n1;
+          joined = true;
+        }
+      if (!joined)
+        cuts.push_back({i0, n, i1, 1, segment});
+      i0 += n;
+    }
+  return cuts;
+}
+
+Flow part(const Flow &flow, const Cut &cut) { return {cut.n0, cut.n1, flow.c0, flow.c1}; }
+Cycle offset(const Flow &flow, const Cut &cut) { return cut.from1 * flow.c1 + cut.from0 * flow.c0; }
+
+void setRows(Instruction &i, const Cut &cut, const RowPattern &rows) {
+  i.address = unsigned(cut.segment->address + rows.row + cut.from1 * rows.step1 + cut.from0 * rows.step0 -
+                       cut.segment->firstRow);
+  i.s0 = int32_t(rows.step0);
+  i.s1 = int32_t(rows.step1);
+}
+
+void writeColumns(Context &c, Piece &piece, const Copy &copy, const Columns &columns, const RowPattern &rows,
+                  const Flow &flow, unsigned bytes, Piece::StreamVar stream, Cycle leave,
+                  uint32_t provenance) {
+  const unsigned width = c.machine.mxm.columnsPerInstall;
+  // Rows in the order they flow; those that land in one slice and step evenly become one strided burst.
+  const bool even = flow.n1 == 1 || (rows.step1 == rows.step0 * flow.n0 && flow.c1 == flow.c0 * flow.n0);
+  assert(even && rows.step0 == 1 && "rows of run-time weights are written in order");
+  (void)even;
+  const unsigned total = flow.n0 * flow.n1;
+  for (unsigned k = 0; k < std::min(total, width); ++k)
+    for (unsigned b = 0; b < bytes; ++b) {
+      const int64_t n = rows.row + k - columns.firstRow;
+      const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
+      const unsigned slice = columns.slices[s];
+      Flow strided{(total - k + width - 1) / width, 1, Cycle(width) * flow.c0, 1};
+      Instruction i = instruction(Opcode::Write, strided);
+      i.address = columns.address + b * columns.groups + unsigned(n / width);
+      i.s0 = 1;
+      i.tensor = columns.regions[s];
+      i.provenance = provenance;
+      const unsigned position = c.machine.position(slice);
+      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                                       leave + c.program.timing.hops(0, position) + k * flow.c0);
+      piece.tap(burst, ProducerOf::A, stream, b, 1, position);
+    }
+}
+
+} // namespace
+
+void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+              Piece::StreamVar stream, unsigned byte, unsigned position, Cycle arrive, uint32_t provenance) {
+  for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
+    for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
+      const unsigned slice = cut.segment->slices[b];
+      Instruction i = instruction(Opcode::Read, part(flow, cut));
+      setRows(i, cut, rows);
+      i.tensor = cut.segment->regions[b];
+      i.provenance = provenance;
+      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                                       arrive + offset(flow, cut) - c.program.timing.readTo(slice, position));
+      piece.feed(burst, 0, stream, byte + b, 1, c.machine.position(slice), c.program.timing.readInjects());
+    }
+}
+
+void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row, const Flow &flow,
+                  Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance) {
+  for (unsigned b = 0; b < row.slices.size(); ++b) {
+    Instruction i = instruction(Opcode::Read, flow);
+    i.address = row.address;
+    i.tensor = row.regions[b];
+    i.provenance = provenance;
+    Piece::BurstId burst = piece.add(pe, {UnitKind::Mem, h, row.slices[b]}, i,
+                                     arrive - c.program.timing.readTo(row.slices[b], position));
+    piece.feed(burst, 0, stream, b, 1, c.machine.position(row.slices[b]), c.program.timing.readInjects());
+  }
+}
+
+void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+               Piece::StreamVar stream, Cycle leave, uint32_t provenance) {
+  if (copy.columns) {
+    const Columns &columns = copy.columnTiles[tile];
+    // A region holds every byte plane of its slice's groups.
+    const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
+    writeColumns(c, piece, copy, columns, rows, flow, bytes, stream, leave, provenance);
+    return;
+  }
+  for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
+    for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
+      const unsigned slice = cut.segment->slices[b], position = c.machine.position(slice);
+      Instruction i = instruction(Opcode::Write, part(flow, cut));
+      setRows(i, cut, rows);
+      i.tensor = cut.segment->regions[b];
+      i.provenance = provenance;
+      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                                       leave + offset(flow, cut) + c.program.timing.hops(0, position));
+      piece.tap(burst, ProducerOf::A, stream, b, 1, position);
+    }
+}
+
+} // namespace millrace::grid

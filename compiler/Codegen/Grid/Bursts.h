@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows of tensors on and off streams: the Read and Write bursts that a piece needs, cut where a tensor's rows are cut.
+#pragma once
+
+#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Schedule/Piece.h"
+
+namespace millrace::grid {
+
+using schedule::Piece;
+
+/// The iteration of a piece: element (i1, i0) flows at i1 c1 + i0 c0.
+struct Flow {
+  unsigned n0 = 1, n1 = 1;
+  Cycle c0 = 1, c1 = 1;
+  Cycle last() const { return Cycle(n1 - 1) * c1 + Cycle(n0 - 1) * c0; }
+};
+/// n0 x n1 vectors, one a cycle.
+inline Flow dense(unsigned n0, unsigned n1) { return {n0, n1, 1, Cycle(n0)}; }
+
+Instruction instruction(Opcode opcode, const Flow &flow);
+
+/// Rows row + i0 step0 + i1 step1 of lane tile `tile`, all bytes, sampled at `position` at `arrive` + flow: bytes
+/// [0, width) of the stream group from `byte` on.
+void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+              Piece::StreamVar stream, unsigned byte, unsigned position, Cycle arrive, uint32_t provenance);
+
+/// The same row of a constant for every element.
+void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row, const Flow &flow,
+                  Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance);
+
+/// Writes the group that passes position 0 outward at `leave` + flow (whole width) into rows of a row or column copy.
+void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+               Piece::StreamVar stream, Cycle leave, uint32_t provenance);
+
+} // namespace millrace::grid

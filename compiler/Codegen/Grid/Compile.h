@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From a kernel graph to a scheduled program image.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "compiler/Forms/Kernel.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace millrace::grid {
+
+struct CompileOptions {
+  /// Called after each kernel with how many are done, of how many.
+  std::function<void(size_t, size_t)> progress;
+};
+
+/// What the compiler knows about one kernel's schedule; cycles within the grid segment.
+struct KernelReport {
+  std::string name, provenance;
+  Cycle firstCycle = 0, lastCycle = 0; ///< of its bursts
+  int64_t macs = 0;
+  int64_t mxmVectors = 0, mxmInstalls = 0, vxmVectors = 0;
+};
+
+struct CompileReport {
+  std::vector<KernelReport> kernels;
+  int64_t macsOnGrid = 0;
+  uint64_t predictedCycles = 0;
+  uint64_t bursts = 0;
+};
+
+/// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor or kernel, the numbers
+/// and the remedy (a model larger than memory says by how much).
+Expected<Image> compile(const forms::KernelGraph &graph, const Machine &machine, const CompileOptions &options,
+                        CompileReport &report);
+
+} // namespace millrace::grid

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Storage: where tensors, constants and weight tiles go, and the image blocks that fill them.
+#include "compiler/Codegen/Grid/Context.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace millrace::grid {
+
+using memory::HemisphereAllocator;
+using memory::Span;
+
+Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program)
+    : machine(machine), graph(graph), program(program), layouts(inferLayouts(graph, machine)) {
+  for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
+    allocators.emplace_back(machine);
+  string("");
+  company.resize(graph.tensors.size());
+  for (const Kernel &kernel : graph.kernels) {
+    std::vector<unsigned> in, out;
+    for (const forms::Term &t : kernel.terms)
+      in.push_back(t.a.tensor);
+    for (const Access &o : kernel.operands)
+      in.push_back(o.tensor);
+    for (const forms::Result &r : kernel.results)
+      out.push_back(r.access.tensor);
+    for (unsigned x : in) {
+      for (unsigned y : in)
+        if (x != y)
+          company[x].samePort.push_back(y);
+      for (unsigned y : out) {
+        company[x].sameBank.push_back(y);
+        company[y].sameBank.push_back(x);
+      }
+    }
+    for (unsigned x : out)
+      for (unsigned y : out)
+        if (x != y)
+          company[x].samePort.push_back(y);
+  }
+}
+
+uint32_t Context::string(const std::string &text) {
+  auto [it, fresh] = stringIds.emplace(text, uint32_t(strings.size()));
+  if (fresh)
+    strings.push_back(text);
+  return it->second;
+}
+
+Error Context::outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows, unsigned first,
+                           unsigned last) const {
+  const uint64_t free = allocators[size_t(pe) * kHemispheres + size_t(h)].freeRows(first, last);
+  const uint64_t bytes = machine.lanes();
+  return {"'" + what + "' needs " + std::to_string(rows) + " rows (" + std::to_string(rows * bytes / 1024) +
+          " KiB) in the " + (h == Hemisphere::West ? "west" : "east") + " hemisphere of PE " +
+          std::to_string(pe) + ", where slices " + std::to_string(first) + " to " + std::to_string(last - 1) +
+          " have " + std::to_string(free) + " rows (" + std::to_string(free * bytes / 1024) +
+          " KiB) free; use a machine with more memory or more PEs"};
+}
+
+uint32_t Context::region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
+                         unsigned rows, Cycle notBefore) {
+  schedule::RegionState state;
+  state.name = string(name);
+  state.pe = pe;
+  state.hemisphere = h;
+  state.slice = slice;
+  state.row = row;
+  state.rows = rows;
+  state.notBefore = notBefore;
+  return program.addRegion(state);
+}
+
+uint32_t Context::constantRegion(const std::string &name, unsigned pe, Hemisphere h, unsigned slice,
+                                 unsigned row, unsigned rows) {
+  uint32_t id = region(name, pe, h, slice, row, rows, schedule::kNever);
+  program.regions[id].from = 0;
+  program.regions[id].untilEnd = true;
+  return id;
+}
+
+void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows, unsigned bytes,
+                       uint32_t region, uint64_t offset) {
+  Block block;
+  block.pe = uint16_t(pe);
+  block.hemisphere = h;
+  block.slice = uint16_t(slice);
+  block.bytes = uint16_t(bytes);
+  block.row = row;
+  block.rows = rows;
+  block.tensor = region;
+  block.offset = offset;
+  for (unsigned r = 0; r < rows; ++r)
+    program.state[pe].row(h, slice, row + r).origin = {kInitialContents, r, uint32_t(blocks.size())};
+  blocks.push_back(block);
+}
+
+/// Cost of every (slice, bank) of a hemisphere for a new copy of the tensor.
+std::vector<unsigned> Context::costs(unsigned id, unsigned pe, Hemisphere h) const {
+  const MemorySpec &spec = machine.memory;
+  std::vector<unsigned> cost(size_t(spec.slices) * spec.banks, 0);
+  auto add = [&](unsigned tensor, bool wholeSlice, unsigned amount) {
+    for (const Copy &copy : layouts[tensor].copies) {
+      if (copy.pe != pe || copy.hemisphere != h)
+        continue;
+      for (const auto &tile : copy.tiles)
+        for (const Segment &s : tile)
+          for (unsigned slice : s.slices)
+            for (unsigned b = 0; b < spec.banks; ++b)
+              if (wholeSlice || b == s.address / spec.rowsPerBank)
+                cost[slice * spec.banks + b] = std::max(cost[slice * spec.banks + b], amount);
+    }
+  };
+  for (unsigned other : company[id].sameBank)
+    add(other, false, 400);
+  for (unsigned other : company[id].samePort)
+    add(other, true, 400);
+  add(id, true, HemisphereAllocator::kForbidden);
+  return cost;
+}
+
+Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowOwners &owners) {
+  const Tensor &t = tensor(id);
+  TensorLayout &layout = layouts[id];
+  const MemorySpec &spec = machine.memory;
+  const unsigned width = byteWidth(t.type);
+  const std::vector<unsigned> base = costs(id, pe, h);
+  std::vector<int> owned(spec.slices, -1); ///< which owner's rows a slice holds
+  Copy copy;
+  copy.pe = pe;
+  copy.hemisphere = h;
+  const bool constant = t.role == forms::TensorRole::Constant;
+  const unsigned first = constant ? 0 : weightSlices, last = constant ? weightSlices : spec.slices;
+  for (unsigned tile = 0; tile < layout.tiles.size(); ++tile) {
+    std::vector<Segment> segments;
+    auto given = owners.find(tile);
+    for (int64_t row = 0; row < layout.rows;) {
+      int64_t end = layout.rows;
+      int owner = 0;
+      if (given != owners.end())
+        for (const RowOwner &o : given->second) {
+          if (o.first <= row)
+            owner = int(o.owner);
+          else
+            end = std::min(end, o.first);
+        }
+      std::vector<unsigned> cost = base;
+      for (unsigned slice = 0; slice < spec.slices; ++slice) // an owner keeps to its own slices
+        for (unsigned b = 0; b < spec.banks; ++b)
+          cost[slice * spec.banks + b] += owned[slice] < 0 ? 20 : owned[slice] == owner ? 0 : 200;
+      Span span = allocator(pe, h).take(width, unsigned(std::min<int64_t>(end - row, spec.rowsPerBank)), first,
+                                        last, cost);
+      if (span.slices.empty())
+        return outOfMemory(t.name, pe, h, uint64_t(layout.rows - row) * width, first, last);
+      Segment s;
+      s.firstRow = row;
+      s.rows = span.rows;
+      s.address = span.address;
+      s.slices = span.slices;
+      for (unsigned slice : span.slices) {
+        s.regions.push_back(region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
+        owned[slice] = owner;
+      }
+      row += span.rows;
+      segments.push_back(s);
+      spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
+    }
+    copy.tiles.push_back(std::move(segments));
+  }
+  layout.copies.push_back(std::move(copy));
+  if (constant)
+    loadConstant(id, layout.copies.back());
+  return Success{};
+}
+
+Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
+  const Tensor &t = tensor(id);
+  TensorLayout &layout = layouts[id];
+  const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
+  Copy copy;
+  copy.pe = pe;
+  copy.hemisphere = h;
+  copy.columns = true;
+  for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
+    // One group more than the rows fill: a run of columns may begin within a group.
+    const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
+    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {});
+    if (span.slices.empty() || span.rows < groups * bytes)
+      return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, weightSlices);
+    Columns columns;
+    columns.rows = layout.rows;
+    columns.address = span.address;
+    columns.groups = groups;
+    columns.slices = span.slices;
+    for (unsigned slice : span.slices) {
+      columns.regions.push_back(region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
+      program.regions[columns.regions.back()].untilEnd = true; // pad rows stay as loaded: never reused
+      program.regions[columns.regions.back()].from = 0;
+    }
+    const uint64_t zero = data.size();
+    data.push_back(0);
+    for (int64_t n = layout.rows; n < int64_t(groups) * width; ++n)
+      for (unsigned b = 0; b < bytes; ++b) {
+        const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
+        addBlock(pe, h, columns.slices[s], columns.address + b * groups + unsigned(n / width), 1, 1,
+                 columns.regions[s], zero);
+      }
+    copy.columnTiles.push_back(std::move(columns));
+  }
+  layout.copies.push_back(std::move(copy));
+  return Success{};
+}
+
+void Context::release(unsigned id) {
+  auto it = spans.find(id);
+  if (it == spans.end())
+    return;
+  // A span's last use is the last of its regions, which name the same rows.
+  std::map<std::pair<size_t, unsigned>, Cycle> lastUse; ///< (allocator, slice and address) -> cycle
+  for (const Copy &copy : layouts[id].copies)
+    for (const auto &tile : copy.tiles)
+      for (const Segment &s : tile)
+        for (size_t b = 0; b < s.slices.size(); ++b) {
+          Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
+                                s.slices[b] * machine.rowsPerSlice() + s.address}];
+          use = std::max(use, program.regions[s.regions[b]].to);
+        }
+  for (auto &[where, span] : it->second) {
+    for (unsigned slice : span.slices)
+      span.notBefore = std::max(span.notBefore, lastUse[{where, slice * machine.rowsPerSlice() + span.address}]);
+    allocators[where].give(span);
+  }
+  spans.erase(it);
+}
+
+namespace {
+template <class F> void forEachRegion(const TensorLayout &layout, F f) {
+  for (const Copy &copy : layout.copies) {
+    for (const auto &tile : copy.tiles)
+      for (const Segment &s : tile)
+        for (uint32_t r : s.regions)
+          f(r);
+    for (const Columns &c : copy.columnTiles)
+      for (uint32_t r : c.regions)
+        f(r);
+  }
+}
+} // namespace
+
+void Context::keepFromStart(unsigned id) {
+  forEachRegion(layouts[id], [&](uint32_t r) { program.regions[r].from = 0; });
+}
+
+void Context::keepToEnd(unsigned id) {
+  forEachRegion(layouts[id], [&](uint32_t r) { program.regions[r].untilEnd = true; });
+}
+
+void Context::loadConstant(unsigned id, const Copy &copy) {
+  const Tensor &t = tensor(id);
+  const TensorLayout &layout = layouts[id];
+  const unsigned width = byteWidth(t.type);
+  int64_t laneStride = 1; // elements from one lane to the next
+  for (size_t d = t.laneDim + 1; d < t.shape.size(); ++d)
+    laneStride *= t.shape[d];
+  // Element (row, lane): rows count all dimensions but the lanes, row major.
+  auto elementOf = [&](int64_t row, int64_t lane) {
+    int64_t above = row / laneStride, below = row % laneStride;
+    return (above * t.shape[t.laneDim] + lane) * laneStride + below;
+  };
+  for (size_t tile = 0; tile < layout.tiles.size(); ++tile)
+    for (const Segment &s : copy.tiles[tile])
+      for (unsigned b = 0; b < width; ++b) {
+        const uint64_t offset = data.size();
+        const int64_t count = layout.tiles[tile].count;
+        data.resize(offset + size_t(s.rows * count));
+        for (int64_t r = 0; r < s.rows; ++r)
+          for (int64_t l = 0; l < count; ++l) {
+            int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
+            data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
+          }
+        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), unsigned(count),
+                 s.regions[b], offset);
+        program.regions[s.regions[b]].from = 0;
+        program.regions[s.regions[b]].untilEnd = true;
+      }
+}
+
+void Context::loadInput(unsigned id) {
+  keepFromStart(id);
+  for (const Copy &copy : layouts[id].copies) {
+    for (const auto &tile : copy.tiles)
+      for (const Segment &s : tile)
+        for (size_t b = 0; b < s.slices.size(); ++b)
+          addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), 0, s.regions[b], 0);
+    for (const Columns &columns : copy.columnTiles)
+      for (size_t s = 0; s < columns.slices.size(); ++s) {
+        const unsigned rows = program.regions[columns.regions[s]].rows, bytes = rows / columns.groups;
+        // The zero rows after the last column keep the block that they have.
+        for (unsigned b = 0; b < bytes; ++b) {
+          const unsigned width = unsigned(columns.slices.size());
+          const unsigned column = unsigned(s + width - (width / 2) * b % width) % width;
+          const int64_t used = (columns.rows - int64_t(column) + width - 1) / width;
+          if (used > 0)
+            addBlock(copy.pe, copy.hemisphere, columns.slices[s], columns.address + b * columns.groups,
+                     unsigned(used), 0, columns.regions[s], 0);
+        }
+      }
+  }
+}
+
+Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
+                                           unsigned width) {
+  std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + std::to_string(width) + ":" +
+                    std::string(bytes.begin(), bytes.end());
+  if (auto it = constantRows.find(key); it != constantRows.end())
+    return it->second;
+  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, {});
+  if (span.slices.empty())
+    return outOfMemory("constant row", pe, h, width, 0, weightSlices);
+  ConstantRow row;
+  row.address = span.address;
+  row.slices = span.slices;
+  const size_t lanes = bytes.size() / width;
+  for (unsigned b = 0; b < width; ++b) {
+    row.regions.push_back(constantRegion("constant", pe, h, span.slices[b], span.address, 1));
+    const uint64_t offset = data.size();
+    for (size_t l = 0; l < lanes; ++l)
+      data.push_back(bytes[l * width + b]);
+    addBlock(pe, h, span.slices[b], span.address, 1, unsigned(lanes), row.regions[b], offset);
+  }
+  constantRows.emplace(std::move(key), row);
+  return row;
+}
+
+Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h, unsigned groups,
+                                         unsigned planes, unsigned lanes,
+                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
+  const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
+  if (auto it = weightTiles.find(place); it != weightTiles.end())
+    return it->second;
+  const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
+  auto [known, fresh] = tileData.emplace(key, data.size());
+  if (fresh) {
+    std::vector<uint8_t> bytes(size_t(width) * rows * lanes);
+    fill(bytes);
+    data.insert(data.end(), bytes.begin(), bytes.end());
+  }
+  // Whole sets of 16 slices in turn, so that neighbouring tiles can be read at once.
+  Span span;
+  const unsigned sets = weightSlices / width, turn = unsigned(weightTiles.size()) % sets;
+  for (unsigned k = 0; k < sets && span.rows < rows; ++k) {
+    if (!span.slices.empty())
+      allocator(pe, h).give(span);
+    unsigned set = (turn + k) % sets;
+    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {});
+  }
+  if (span.rows < rows)
+    return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0, weightSlices);
+  WeightTile tile;
+  tile.address = span.address;
+  tile.groups = groups;
+  tile.slices = span.slices;
+  std::sort(tile.slices.begin(), tile.slices.end());
+  for (unsigned s = 0; s < width; ++s) {
+    tile.regions.push_back(constantRegion("weights", pe, h, tile.slices[s], span.address, rows));
+    addBlock(pe, h, tile.slices[s], span.address, rows, lanes, tile.regions[s],
+             known->second + uint64_t(s) * rows * lanes);
+  }
+  weightTiles.emplace(place, tile);
+  return tile;
+}
+
+const Copy *Context::rowCopy(unsigned t, unsigned pe, Hemisphere h, unsigned which) const {
+  for (const Copy &copy : layouts[t].copies)
+    if (copy.pe == pe && copy.hemisphere == h && !copy.columns && which-- == 0)
+      return &copy;
+  return nullptr;
+}
+
+const Copy *Context::columnCopy(unsigned t, unsigned pe, Hemisphere h) const {
+  for (const Copy &copy : layouts[t].copies)
+    if (copy.pe == pe && copy.hemisphere == h && copy.columns)
+      return &copy;
+  return nullptr;
+}
+
+} // namespace millrace::grid

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every part of the grid code generator works on.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "compiler/Codegen/Grid/Layout.h"
+#include "compiler/MemoryPlan/Allocator.h"
+#include "compiler/Schedule/Program.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace millrace::grid {
+
+/// A PE's hemisphere, and within it the planes that work as one for a format: a worker does contractions on its own.
+struct Worker {
+  unsigned pe = 0;
+  Hemisphere hemisphere = Hemisphere::West;
+  unsigned plane = 0; ///< first plane
+  bool operator==(const Worker &) const = default;
+};
+
+/// One vector per byte in MEM: a per-lane constant.
+struct ConstantRow {
+  unsigned address = 0;
+  std::vector<unsigned> slices;
+  std::vector<uint32_t> regions;
+};
+
+/// Weights as Install takes them: plane p, group g, column s lies in slices[s] at address + p * groups + g.
+struct WeightTile {
+  unsigned address = 0, groups = 0;
+  std::vector<unsigned> slices;
+  std::vector<uint32_t> regions; ///< per slice
+};
+
+/// Tensors that bursts of one piece touch together with a tensor.
+struct Company {
+  std::vector<unsigned> samePort; ///< read with it, or written with it: must lie in other slices
+  std::vector<unsigned> sameBank; ///< read while it is written, or the reverse: must lie in other banks
+};
+
+/// Who writes the rows of each lane tile: from row `first` on, until the next entry.
+struct RowOwner {
+  int64_t first = 0;
+  unsigned owner = 0;
+};
+using RowOwners = std::map<unsigned, std::vector<RowOwner>>; ///< per lane tile, by row
+
+struct Context {
+  Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program);
+
+  const Machine &machine;
+  const KernelGraph &graph;
+  schedule::Program &program;
+  std::vector<TensorLayout> layouts;
+  std::vector<Company> company; ///< per tensor
+  std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
+  unsigned weightSlices = 0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
+  std::vector<std::string> strings;
+  std::vector<Block> blocks;
+  std::vector<uint8_t> data;
+
+  memory::HemisphereAllocator &allocator(unsigned pe, Hemisphere h) {
+    return allocators[size_t(pe) * kHemispheres + size_t(h)];
+  }
+  uint32_t string(const std::string &text);
+  const Tensor &tensor(unsigned t) const { return graph.tensors[t]; }
+
+  /// Adds a copy of the tensor, all lane tiles. Slices used by the other copies on this hemisphere are not used again,
+  /// what a piece touches together with the tensor (see `company`) is kept apart, and so are rows of different owners:
+  /// they are written at the same time.
+  Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowOwners &owners = {});
+  /// Adds a copy for Install: of every row, and zero rows up to a whole group.
+  Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h);
+  /// Gives the rows of all copies back; what follows there waits for the last use.
+  void release(unsigned tensor);
+  /// Marks every region of the tensor as alive from the start, or to the end.
+  void keepFromStart(unsigned tensor);
+  void keepToEnd(unsigned tensor);
+  /// Constant tensors: the data of a row copy as image blocks.
+  void loadConstant(unsigned tensor, const Copy &copy);
+
+  /// Input tensors: the host fills the rows before the program starts.
+  void loadInput(unsigned tensor);
+
+  /// A per-lane constant of `width` bytes per lane, little endian, made once per PE and hemisphere.
+  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
+                                    unsigned width);
+  /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes: [slice][plane][group][lane bytes].
+  Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h, unsigned groups,
+                                  unsigned planes, unsigned lanes,
+                                  const std::function<void(std::vector<uint8_t> &)> &fill);
+
+  const Copy *rowCopy(unsigned tensor, unsigned pe, Hemisphere h, unsigned which = 0) const;
+  const Copy *columnCopy(unsigned tensor, unsigned pe, Hemisphere h) const;
+
+private:
+  std::map<std::string, uint32_t> stringIds;
+  std::unordered_map<std::string, ConstantRow> constantRows;
+  std::unordered_map<std::string, WeightTile> weightTiles;
+  std::unordered_map<std::string, uint64_t> tileData; ///< key to offset: hemispheres share the bytes
+  std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>> spans; ///< per tensor, allocator
+
+  std::vector<unsigned> costs(unsigned tensor, unsigned pe, Hemisphere h) const;
+  Error outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows, unsigned first,
+                    unsigned last) const;
+  uint32_t region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
+                  unsigned rows, Cycle notBefore);
+  uint32_t constantRegion(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
+                          unsigned rows);
+  void addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows, unsigned bytes,
+                uint32_t region, uint64_t offset);
+};
+
+} // namespace millrace::grid

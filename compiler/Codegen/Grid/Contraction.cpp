@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Contraction.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+
+using forms::Term;
+
+ElementType contractedType(const Context &c, const Kernel &kernel) {
+  return c.tensor(kernel.terms.front().a.tensor).type;
+}
+
+std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
+  std::vector<Worker> workers;
+  const MxmFormatSpec *format = m.mxm.format(type);
+  for (unsigned plane = 0; format && plane + format->planes <= m.mxm.planes; plane += format->planes)
+    for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+      workers.push_back({pe, h, plane});
+  return workers;
+}
+
+namespace {
+
+/// One weight tile: the lanes of one activation tile (for one tap) times the lanes of the result tile.
+struct Tile {
+  size_t term = 0;
+  std::vector<int64_t> loops; ///< with the tap's values; the contracted lane loop at 0
+  unsigned aTile = 0;         ///< lane tile of a
+  int64_t firstLane = 0;      ///< absolute lane of a at lane 0 of the vector
+  unsigned k0 = 0, k1 = 0;    ///< lanes of the vector that multiply
+  std::string key;
+};
+
+/// One sweep of activations through an installed tile.
+struct Pass {
+  size_t tile = 0;
+  unsigned k0 = 0, k1 = 0;
+  Box box;           ///< elements of the flow whose tap lies inside
+  bool full = false; ///< all of them, or padded to all
+};
+
+class Contraction {
+public:
+  Contraction(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
+              WorkerState &state, ContractionCounts &counts, uint32_t provenance)
+      : c(c), m(c.machine), kernel(kernel), kernelIndex(kernelIndex), work(work), state(state), counts(counts),
+        domain(domainOf(work, kernel, share, state.worker.pe, provenance)), share(share) {
+    if (work.roles.running.empty())
+      return;
+    // One row after another through one running accumulator, as far apart as the operation takes.
+    Cycle interval = 1;
+    for (const forms::Node &node : kernel.nodes)
+      if (node.kind == forms::Node::Kind::Reduce)
+        interval = std::max(interval, c.program.timing.aluOp(node.op));
+    domain.loop1 = domain.loop0;
+    domain.loop0.reset();
+    domain.flow = Flow{1, domain.flow.n0, 1, interval};
+  }
+
+  Status run();
+
+private:
+  Context &c;
+  const Machine &m;
+  const Kernel &kernel;
+  size_t kernelIndex;
+  const Work &work;
+  WorkerState &state;
+  ContractionCounts &counts;
+  Domain domain;
+  Share share;
+  std::vector<Tile> tiles;
+  std::vector<Pass> passes;
+
+  unsigned columnGroups() const {
+    return unsigned((domain.lanes + m.mxm.columnsPerInstall - 1) / m.mxm.columnsPerInstall);
+  }
+  ElementType typeOf(const Tile &tile) const { return c.tensor(kernel.terms[tile.term].a.tensor).type; }
+
+  Status planTiles();
+  void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
+  Status planPasses();
+  Status orderPasses();
+  Expected<unsigned> install(const Tile &tile, Cycle from);
+  Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
+  Status installRows(const Tile &tile, unsigned buffer, Cycle from);
+  void addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer);
+  void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
+  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last, Cycle from);
+};
+
+/// The contracted loop along the lanes of a; none when a single lane is contracted.
+std::optional<unsigned> laneLoop(const Context &c, const Kernel &kernel, const Access &a) {
+  std::optional<unsigned> loop;
+  for (auto [l, k] : a.index[c.tensor(a.tensor).laneDim].terms)
+    if (k == 1 && kernel.loops[l].kind == forms::LoopKind::Contracted &&
+        (!loop || kernel.loops[l].extent > kernel.loops[*loop].extent))
+      loop = l;
+  return loop;
+}
+
+void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops, const std::string &tap) {
+  const Term &term = kernel.terms[index];
+  const Tensor &a = c.tensor(term.a.tensor);
+  const TensorLayout &layout = c.layouts[term.a.tensor];
+  const forms::AffineIndex &lanes = term.a.index[a.laneDim];
+  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
+  int64_t from = evaluate(lanes, loops), to = from + (contracted ? kernel.loops[*contracted].extent : 1);
+  if (work.roles.group) { // every group that the result tile touches
+    std::vector<int64_t> last = loopsAtLane(domain, domain.lanes - 1);
+    to += (last[*work.roles.group] - loops[*work.roles.group]) * coefficient(lanes, *work.roles.group);
+  }
+  for (unsigned t = layout.tileOf(from); t < layout.tiles.size() && layout.tiles[t].start < to; ++t) {
+    Tile tile;
+    tile.term = index;
+    tile.loops = loops;
+    tile.aTile = t;
+    tile.firstLane = layout.tiles[t].start;
+    tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
+    tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
+    tile.key = "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
+               std::to_string(share.tile) + ".t" + std::to_string(index) + tap + ".c" + std::to_string(t);
+    tiles.push_back(std::move(tile));
+  }
+}
+
+Status Contraction::planTiles() {
+  for (size_t index = 0; index < kernel.terms.size(); ++index) {
+    const Term &term = kernel.terms[index];
+    std::optional<unsigned> lane = laneLoop(c, kernel, term.a);
+    std::vector<unsigned> taps;
+    for (unsigned l : work.roles.contracted)
+      if (l != lane)
+        for (const Access *access : {&term.a, &term.w})
+          if (std::any_of(access->index.begin(), access->index.end(),
+                          [&](const forms::AffineIndex &i) { return coefficient(i, l) != 0; })) {
+            taps.push_back(l);
+            break;
+          }
+    std::vector<std::pair<std::vector<int64_t>, std::string>> points{{domain.loops, ""}};
+    for (unsigned l : taps) {
+      std::vector<std::pair<std::vector<int64_t>, std::string>> next;
+      for (const auto &[loops, name] : points)
+        for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
+          next.push_back({loops, name + "." + std::to_string(v)});
+          next.back().first[l] = v;
+        }
+      points = std::move(next);
+    }
+    for (const auto &[loops, name] : points)
+      addTiles(index, loops, name);
+  }
+  return Success{};
+}
+
+Status Contraction::planPasses() {
+  for (size_t t = 0; t < tiles.size(); ++t) {
+    const Access &a = kernel.terms[tiles[t].term].a;
+    Domain tap = domain;
+    tap.loops = tiles[t].loops;
+    Expected<Box> box = insideOf(c, a, tap, domain.flow);
+    if (!box)
+      return box.takeError();
+    const bool padded = a.pad != 0;
+    if (box->empty() && !padded)
+      continue;
+    const unsigned step = m.mxm.format(typeOf(tiles[t]))->lanesPerPass;
+    for (unsigned k = tiles[t].k0; k < tiles[t].k1;) {
+      unsigned end = std::min(tiles[t].k1, (k / step + 1) * step);
+      passes.push_back({t, k, end, *box, padded || box->covers(domain.flow)});
+      k = end;
+    }
+  }
+  if (passes.empty()) // every tap lies outside: one padded pass gives the zeros
+    passes.push_back({0, tiles[0].k0, tiles[0].k0 + 1, Box{}, true});
+  return orderPasses();
+}
+
+/// The first pass writes every accumulator row and the last one emits every row, so both must sweep all of them.
+Status Contraction::orderPasses() {
+  auto firstFull = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
+  if (firstFull == passes.end()) {
+    passes.front().full = true; // padded with constant rows
+  } else {
+    const size_t tile = firstFull->tile;
+    std::stable_partition(passes.begin(), passes.end(), [&](const Pass &p) { return p.tile == tile; });
+    auto full = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
+    std::rotate(passes.begin(), full, full + 1);
+  }
+  size_t last = passes.size();
+  while (last > 1 && !(passes[last - 1].full && passes[last - 1].tile != passes.front().tile))
+    --last;
+  if (last > 1) {
+    const size_t tile = passes[last - 1].tile;
+    std::stable_partition(passes.begin() + 1, passes.end(), [&](const Pass &p) { return p.tile != tile; });
+    auto full = std::find_if(passes.begin() + 1, passes.end(),
+                             [&](const Pass &p) { return p.full && p.tile == tile; });
+    std::rotate(full, full + 1, passes.end());
+  } else {
+    passes.back().full = true;
+  }
+  return Success{};
+}
+
+void Contraction::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const {
+  const Term &term = kernel.terms[tile.term];
+  const Tensor &w = c.tensor(term.w.tensor);
+  const unsigned width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall, groups = columnGroups();
+  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
+  const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
+  std::vector<int64_t> elementPitch(w.shape.size(), 1);
+  for (size_t d = w.shape.size(); d-- > 1;)
+    elementPitch[d - 1] = elementPitch[d] * w.shape[d];
+  int64_t step = 0; // elements of w from one contracted lane to the next
+  for (size_t d = 0; contracted && d < w.shape.size(); ++d)
+    step += elementPitch[d] * coefficient(term.w.index[d], *contracted);
+  for (int64_t n = 0; n < domain.lanes; ++n) {
+    Domain point = domain;
+    point.loops = tile.loops;
+    const std::vector<int64_t> loops = loopsAtLane(point, n);
+    const int64_t firstLane = evaluate(lanes, loops); // of a, for this column
+    int64_t element = 0;
+    for (size_t d = 0; d < w.shape.size(); ++d)
+      element += elementPitch[d] * evaluate(term.w.index[d], loops);
+    const int64_t extent = contracted ? kernel.loops[*contracted].extent : 1;
+    const int64_t from = std::max<int64_t>(firstLane, tile.firstLane + tile.k0);
+    const int64_t to = std::min<int64_t>(firstLane + extent, tile.firstLane + tile.k1);
+    for (int64_t x = from; x < to; ++x) {
+      const int64_t e = w.splat ? 0 : element + (x - firstLane) * step;
+      const size_t k = size_t(x - tile.firstLane);
+      for (unsigned b = 0; b < width; ++b)
+        bytes[((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * tile.k1 + k] =
+            w.data[size_t(e) * width + b];
+    }
+  }
+}
+
+void Contraction::addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer) {
+  for (unsigned p = 0; p < planes; ++p) {
+    Instruction i = instruction(Opcode::Install, dense(columnGroups(), 1));
+    i.s0 = 1;
+    i.buffer = uint8_t(buffer);
+    i.provenance = domain.provenance;
+    Piece::BurstId burst = piece.add(domain.pe,
+                                     {UnitKind::MxmInstall, state.worker.hemisphere, state.worker.plane + p}, i,
+                                     Cycle(p) * columnGroups());
+    piece.tap(burst, ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
+  }
+  ++counts.installs;
+}
+
+Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle from) {
+  const unsigned planes = m.mxm.format(typeOf(tile))->planes;
+  const Worker &worker = state.worker;
+  Expected<WeightTile> stored =
+      c.weightTile(tile.key, worker.pe, worker.hemisphere, columnGroups(), planes, tile.k1,
+                   [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
+  if (!stored)
+    return stored.takeError();
+  Piece piece(c.program);
+  Piece::StreamVar stream =
+      piece.stream(worker.pe, worker.hemisphere, Direction::Outward, m.mxm.columnsPerInstall);
+  for (unsigned s = 0; s < stored->slices.size(); ++s) {
+    Instruction i = instruction(Opcode::Read, dense(stored->groups * planes, 1));
+    i.address = stored->address;
+    i.s0 = 1;
+    i.tensor = stored->regions[s];
+    i.provenance = domain.provenance;
+    const unsigned slice = stored->slices[s];
+    Piece::BurstId burst = piece.add(worker.pe, {UnitKind::Mem, worker.hemisphere, slice}, i,
+                                     -c.program.timing.readTo(slice, m.lastPosition()));
+    piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
+  }
+  addInstalls(piece, stream, planes, buffer);
+  if (Expected<Cycle> start = piece.place(from); !start)
+    return start.takeError();
+  return Success{};
+}
+
+/// Weights made at run time: rows of a tensor, column n of the tile is row base + n.
+Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
+  const Term &term = kernel.terms[tile.term];
+  const Tensor &w = c.tensor(term.w.tensor);
+  const TensorLayout &layout = c.layouts[term.w.tensor];
+  const Worker &worker = state.worker;
+  const Copy *copy = c.columnCopy(term.w.tensor, worker.pe, worker.hemisphere);
+  const int64_t lane = evaluate(term.w.index[w.laneDim], tile.loops) +
+                       (tile.firstLane + tile.k0 -
+                        evaluate(term.a.index[c.tensor(term.a.tensor).laneDim], tile.loops));
+  const unsigned wTile = layout.tileOf(lane);
+  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
+      rowCoefficient(layout, term.w, *work.roles.lane) != 1)
+    return Error{"kernel '" + kernel.name + "': '" + w.name +
+                 "' does not lie as weights for '" + c.tensor(term.a.tensor).name +
+                 "': lanes or columns do not match"};
+  const Columns &columns = copy->columnTiles[wTile];
+  const unsigned width = m.mxm.columnsPerInstall, planes = m.mxm.format(typeOf(tile))->planes;
+  const int64_t base = rowOf(layout, term.w, tile.loops) - columns.firstRow;
+  Piece piece(c.program);
+  Piece::StreamVar stream = piece.stream(worker.pe, worker.hemisphere, Direction::Outward, width);
+  for (unsigned p = 0; p < planes; ++p)
+    for (unsigned s = 0; s < width; ++s) {
+      const unsigned place = unsigned(base + s + int64_t(width / 2) * p) % width;
+      const unsigned slice = columns.slices[place];
+      Instruction i = instruction(Opcode::Read, dense(columnGroups(), 1));
+      i.address = columns.address + p * columns.groups + unsigned((base + s) / width);
+      i.s0 = 1;
+      i.tensor = columns.regions[place];
+      i.provenance = domain.provenance;
+      Piece::BurstId burst = piece.add(worker.pe, {UnitKind::Mem, worker.hemisphere, slice}, i,
+                                       Cycle(p) * columnGroups() -
+                                           c.program.timing.readTo(slice, m.lastPosition()));
+      piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
+    }
+  addInstalls(piece, stream, planes, buffer);
+  if (Expected<Cycle> start = piece.place(from); !start)
+    return start.takeError();
+  return Success{};
+}
+
+/// Which buffer holds the tile, after installing it if none does.
+Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
+  for (unsigned b = 0; b < state.resident.size(); ++b)
+    if (state.resident[b] == tile.key) {
+      state.lastBuffer = b;
+      return b;
+    }
+  const unsigned buffer = (state.lastBuffer + 1) % m.mxm.buffers;
+  const bool constant =
+      c.tensor(kernel.terms[tile.term].w.tensor).role == forms::TensorRole::Constant;
+  Status done = constant ? installConstant(tile, buffer, from) : installRows(tile, buffer, from);
+  if (!done)
+    return done.takeError();
+  state.resident[buffer] = tile.key;
+  state.lastBuffer = buffer;
+  return buffer;
+}
+
+/// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
+Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
+                                   Cycle from) {
+  const Tile &tile = tiles[pass.tile];
+  const Access &a = kernel.terms[tile.term].a;
+  const ElementType type = typeOf(tile);
+  const Worker &worker = state.worker;
+  const MxmFormatSpec *format = m.mxm.format(type);
+  const Flow &all = domain.flow;
+  const bool whole = first || last || pass.full;
+  const Flow flow = whole ? all : Flow{unsigned(pass.box.n0), unsigned(pass.box.n1), all.c0,
+                                       std::max<Cycle>(pass.box.n0, all.n0 == 1 ? all.c1 : 1)};
+  const Copy *copy = nullptr;
+  for (unsigned which = worker.plane / format->planes; !copy; --which) { // fewer copies are shared
+    copy = c.rowCopy(a.tensor, worker.pe, worker.hemisphere, which);
+    if (!copy && which == 0)
+      return Error{"kernel '" + kernel.name + "': '" + c.tensor(a.tensor).name + "' has no copy where it is needed"};
+  }
+  Piece piece(c.program);
+  Piece::StreamVar stream = piece.stream(worker.pe, worker.hemisphere, Direction::Outward, byteWidth(type));
+  Domain tap = domain;
+  tap.loops = tile.loops;
+  if (whole) {
+    if (Status s = readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), 0); !s)
+      return s.takeError();
+  } else {
+    RowPattern rows = rowsOf(c.layouts[a.tensor], a, tap);
+    rows.row += pass.box.from0 * rows.step0 + pass.box.from1 * rows.step1;
+    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, 0, m.lastPosition(), 0, domain.provenance);
+  }
+  Instruction activate = instruction(Opcode::Activate, flow);
+  activate.buffer = uint8_t(buffer);
+  activate.format = type;
+  activate.k0 = uint16_t(pass.k0);
+  activate.k1 = uint16_t(pass.k1);
+  activate.g1 = uint16_t(columnGroups());
+  activate.provenance = domain.provenance;
+  Piece::BurstId act =
+      piece.add(worker.pe, {UnitKind::MxmActivate, worker.hemisphere, worker.plane}, activate, 0);
+  piece.tap(act, ProducerOf::A, stream, 0, byteWidth(type), m.lastPosition());
+  Instruction accumulate = instruction(Opcode::Accumulate, flow);
+  accumulate.address = row + (whole ? 0 : unsigned(pass.box.from1 * all.n0 + pass.box.from0));
+  accumulate.s0 = 1;
+  accumulate.s1 = int32_t(all.n0);
+  accumulate.format = type;
+  accumulate.function = uint8_t((first ? 0 : AccumulateMode::Add) | (last ? AccumulateMode::Emit : 0));
+  accumulate.provenance = domain.provenance;
+  const Cycle at = c.program.timing.activateToAccumulate();
+  Piece::BurstId acc =
+      piece.add(worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
+  piece.product(acc, act);
+  counts.vectors += flow.n0 * flow.n1;
+  if (last) {
+    Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
+    piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
+    counts.emitted += flow.n0 * flow.n1;
+    if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0, worker.hemisphere,
+                               worker.plane / format->planes);
+        !s)
+      return s.takeError();
+  }
+  return piece.place(from);
+}
+
+Status Contraction::run() {
+  const unsigned rows = domain.flow.n0 * domain.flow.n1;
+  if (rows > m.mxm.accumulatorRows)
+    return Error{"kernel '" + kernel.name + "' needs " + std::to_string(rows) +
+                 " accumulator rows at once, the plane has " + std::to_string(m.mxm.accumulatorRows)};
+  if (Status s = planTiles(); !s)
+    return s;
+  if (Status s = planPasses(); !s)
+    return s;
+  if (state.nextAccumulator + rows > m.mxm.accumulatorRows)
+    state.nextAccumulator = 0;
+  const unsigned row = state.nextAccumulator;
+  state.nextAccumulator += rows;
+  Cycle from = 0;
+  for (size_t p = 0; p < passes.size(); ++p) {
+    Expected<unsigned> buffer = install(tiles[passes[p].tile], 0);
+    if (!buffer)
+      return buffer.takeError();
+    Expected<Cycle> start = sweep(passes[p], *buffer, row, p == 0, p + 1 == passes.size(), from);
+    if (!start)
+      return start.takeError();
+    from = *start;
+  }
+  return Success{};
+}
+
+} // namespace
+
+Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
+                WorkerState &state, ContractionCounts &counts, uint32_t provenance) {
+  return Contraction(c, kernel, kernelIndex, work, share, state, counts, provenance).run();
+}
+
+} // namespace millrace::grid

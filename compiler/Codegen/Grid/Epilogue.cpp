@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Epilogue.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace millrace::grid {
+
+using forms::Node;
+
+namespace {
+
+constexpr Cycle kUnset = INT64_MIN;
+
+/// Builds the mesh of one piece.
+class Mesh {
+public:
+  Mesh(Context &c, Piece &piece, const Domain &domain, const std::vector<AccumulatorStream> &accumulator,
+       Cycle start, Hemisphere side, unsigned which)
+      : c(c), piece(piece), d(domain), kernel(*domain.kernel), accumulator(accumulator), start(start),
+        side(side), which(which), timing(c.program.timing) {}
+
+  Status build();
+
+private:
+  /// What an ALU operand can be wired to.
+  struct Source {
+    enum class Kind { Burst, Stream } kind = Kind::Burst;
+    Piece::BurstId burst = 0;
+    Piece::StreamVar stream = 0;
+    unsigned width = 0;
+    Cycle ready = 0; ///< dispatch cycle of an ALU that takes it
+  };
+
+  Context &c;
+  Piece &piece;
+  const Domain &d;
+  const Kernel &kernel;
+  const std::vector<AccumulatorStream> &accumulator;
+  Cycle start;
+  Hemisphere side;
+  unsigned which;
+  const schedule::Timing &timing;
+
+  std::vector<bool> needed, late, onAccumulator; ///< per node; late: after the running reduction
+  std::vector<Cycle> dispatch;
+  std::vector<std::optional<Piece::BurstId>> bursts;
+  std::map<std::pair<unsigned, Cycle>, Source> delayed; ///< (node, ready cycle)
+  std::map<unsigned, unsigned> operandReads;            ///< tensor -> reads of it so far in this piece
+
+  bool isOp(unsigned n) const {
+    return kernel.nodes[n].kind == Node::Kind::Op || kernel.nodes[n].kind == Node::Kind::Reduce;
+  }
+  bool isConstant(unsigned n) const {
+    return kernel.nodes[n].kind == Node::Kind::Operand &&
+           c.tensor(kernel.operands[kernel.nodes[n].index].tensor).role == forms::TensorRole::Constant;
+  }
+  const Access &accessOf(unsigned n) const { return kernel.operands[kernel.nodes[n].index]; }
+  /// The same value for every element of this piece: can be latched.
+  bool isLatched(unsigned n) const;
+  Flow flowOf(unsigned n) const { return late[n] ? Flow{} : d.flow; }
+  /// Dispatch of an op to the dispatch of one chained to it.
+  Cycle latency(unsigned n) const {
+    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
+    return last + timing.aluToChained(kernel.nodes[n].op);
+  }
+
+  Status plan();
+  Status place(unsigned n);
+  Expected<Source> take(unsigned n, Cycle at);
+  Expected<Source> origin(unsigned n, Cycle at);
+  Expected<Source> delay(unsigned n, Source from, Cycle at);
+  Status addLatch(unsigned n, Piece::AluVar alu, Cycle at);
+  Expected<Piece::StreamVar> readOperand(unsigned n, const Flow &flow, Cycle arrive);
+  Expected<std::vector<uint8_t>> constantLanes(const Access &access) const;
+  Status store();
+  Cycle earliestUse(unsigned n) const;
+};
+
+bool Mesh::isLatched(unsigned n) const {
+  if (kernel.nodes[n].kind != Node::Kind::Operand)
+    return false;
+  const Access &access = accessOf(n);
+  for (const forms::AffineIndex &index : access.index)
+    for (std::optional<unsigned> loop : {d.loop0, d.loop1})
+      if (loop && coefficient(index, *loop) != 0)
+        return false;
+  return true;
+}
+
+/// Dispatch cycles: as early as the accumulator allows, what does not hang on it as late as its users allow.
+Status Mesh::plan() {
+  const size_t count = kernel.nodes.size();
+  needed.assign(count, false);
+  late.assign(count, false);
+  onAccumulator.assign(count, false);
+  dispatch.assign(count, kUnset);
+  bursts.assign(count, std::nullopt);
+  for (const forms::Result &r : kernel.results)
+    needed[r.node] = true;
+  for (size_t n = count; n-- > 0;)
+    if (needed[n])
+      for (unsigned a : kernel.nodes[n].args)
+        needed[a] = true;
+  const Cycle base = accumulator.empty() ? start : accumulator.front().arrive;
+  for (unsigned n = 0; n < count; ++n) {
+    const Node &node = kernel.nodes[n];
+    onAccumulator[n] = node.kind == Node::Kind::Accumulator;
+    if (!isOp(n))
+      continue;
+    Cycle at = base;
+    for (unsigned a : node.args) {
+      onAccumulator[n] = onAccumulator[n] || onAccumulator[a];
+      late[n] = late[n] || late[a] || kernel.nodes[a].kind == Node::Kind::Reduce;
+      if (isOp(a))
+        at = std::max(at, dispatch[a] + latency(a));
+    }
+    dispatch[n] = at;
+  }
+  for (size_t n = count; n-- > 0;) {
+    if (!isOp(unsigned(n)) || onAccumulator[n] || !needed[n] || late[n])
+      continue;
+    Cycle latest = INT64_MAX;
+    for (size_t u = n + 1; u < count; ++u)
+      if (needed[u] && isOp(unsigned(u)))
+        for (unsigned a : kernel.nodes[u].args)
+          if (a == n)
+            latest = std::min(latest, dispatch[u] - latency(unsigned(n)));
+    if (latest != INT64_MAX)
+      dispatch[n] = latest;
+  }
+  return Success{};
+}
+
+Expected<std::vector<uint8_t>> Mesh::constantLanes(const Access &access) const {
+  const Tensor &t = c.tensor(access.tensor);
+  const unsigned width = byteWidth(t.type);
+  std::vector<uint8_t> bytes(size_t(d.lanes) * width);
+  for (int64_t l = 0; l < d.lanes; ++l) {
+    const std::vector<int64_t> loops = loopsAtLane(d, l);
+    int64_t element = 0;
+    bool inside = true;
+    for (size_t k = 0; k < t.shape.size(); ++k) {
+      int64_t x = evaluate(access.index[k], loops);
+      inside &= x >= 0 && x < t.shape[k];
+      element = element * t.shape[k] + x;
+    }
+    for (unsigned b = 0; b < width; ++b)
+      bytes[size_t(l) * width + b] =
+          inside ? t.data[size_t(t.splat ? 0 : element) * width + b] : uint8_t(access.pad >> (8 * b));
+  }
+  return bytes;
+}
+
+/// Streams operand `n` past position 0 at `arrive`, n0 x n1 times or once.
+Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle arrive) {
+  const Access &access = accessOf(n);
+  const Tensor &t = c.tensor(access.tensor);
+  const TensorLayout &layout = c.layouts[access.tensor];
+  const unsigned width = byteWidth(t.type);
+  if (isConstant(n) && isLatched(n)) {
+    Expected<std::vector<uint8_t>> bytes = constantLanes(access);
+    if (!bytes)
+      return bytes.takeError();
+    Expected<ConstantRow> row = c.constantRow(d.pe, side, *bytes, width);
+    if (!row)
+      return row.takeError();
+    Piece::StreamVar s = piece.stream(d.pe, side, Direction::Inward, width);
+    readConstant(c, piece, d.pe, side, *row, flow, s, 0, arrive, d.provenance);
+    return s;
+  }
+  const int64_t lane = evaluate(access.index[t.laneDim], d.loops);
+  std::optional<unsigned> tile = layout.tileAt(lane);
+  if (!tile || layout.tiles[*tile].count < d.lanes)
+    return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no lane tile of " +
+                 std::to_string(d.lanes) + " lanes at lane " + std::to_string(lane)};
+  // Reads of one tensor in one piece need copies of their own: a slice has one read port.
+  const unsigned nth = which + operandReads[access.tensor]++;
+  const Hemisphere other = side == Hemisphere::West ? Hemisphere::East : Hemisphere::West;
+  unsigned here = 0, there = 0;
+  while (c.rowCopy(access.tensor, d.pe, side, here))
+    ++here;
+  while (c.rowCopy(access.tensor, d.pe, other, there))
+    ++there;
+  if (here + there == 0)
+    return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no copy on PE " +
+                 std::to_string(d.pe)};
+  const Copy *copy = nullptr;
+  for (unsigned turn = 0; turn < here + there; ++turn) { // the first whose slices this piece does not read yet
+    const unsigned pick = (nth + turn) % (here + there);
+    const Copy *candidate = pick < here ? c.rowCopy(access.tensor, d.pe, side, pick)
+                                        : c.rowCopy(access.tensor, d.pe, other, pick - here);
+    bool taken = false;
+    for (const Segment &segment : candidate->tiles[*tile])
+      for (unsigned slice : segment.slices)
+        taken |= piece.reads(d.pe, candidate->hemisphere, slice);
+    if (!taken || !copy)
+      copy = candidate;
+    if (!taken)
+      break;
+  }
+  Piece::StreamVar s = piece.stream(d.pe, copy->hemisphere, Direction::Inward, width);
+  if (Status read = readWindow(c, piece, *copy, *tile, access, d, flow, s, 0, arrive); !read)
+    return read.takeError();
+  return s;
+}
+
+Cycle Mesh::earliestUse(unsigned n) const {
+  Cycle least = INT64_MAX;
+  for (size_t u = n + 1; u < kernel.nodes.size(); ++u)
+    if (needed[u] && isOp(unsigned(u)))
+      for (unsigned a : kernel.nodes[u].args)
+        if (a == n)
+          least = std::min(least, dispatch[u]);
+  return least == INT64_MAX ? (accumulator.empty() ? start : accumulator.front().arrive) : least;
+}
+
+/// The node's value when it first can be taken.
+Expected<Mesh::Source> Mesh::origin(unsigned n, Cycle at) {
+  const Node &node = kernel.nodes[n];
+  Source s;
+  if (isOp(n)) {
+    s.burst = *bursts[n];
+    s.ready = dispatch[n] + latency(n);
+    return s;
+  }
+  s.kind = Source::Kind::Stream;
+  if (node.kind == Node::Kind::Accumulator) {
+    s.stream = accumulator.front().stream;
+    s.width = 4;
+    s.ready = accumulator.front().arrive;
+    return s;
+  }
+  s.ready = std::min(at, earliestUse(n));
+  Expected<Piece::StreamVar> stream = readOperand(n, late[n] ? Flow{} : d.flow, s.ready);
+  if (!stream)
+    return stream.takeError();
+  s.stream = *stream;
+  s.width = byteWidth(c.tensor(accessOf(n).tensor).type);
+  return s;
+}
+
+void wire(Piece &piece, Piece::BurstId burst, ProducerOf operand, unsigned streamWidth, bool isStream,
+          Piece::StreamVar stream, Piece::BurstId from) {
+  if (isStream)
+    piece.tap(burst, operand, stream, 0, streamWidth, 0);
+  else
+    piece.chain(burst, operand, from);
+}
+
+/// Holds a value back by passing it through ALUs until `at`.
+Expected<Mesh::Source> Mesh::delay(unsigned n, Source from, Cycle at) {
+  const Cycle step = timing.aluToChained(AluOp::Pass);
+  while (from.ready < at) {
+    if (at - from.ready < step)
+      return Error{"kernel '" + kernel.name + "': node " + std::to_string(n) + " is ready " +
+                   std::to_string(at - from.ready) + " cycles before its use, less than the " +
+                   std::to_string(step) + " cycles of a pass; give the operations equal latencies"};
+    auto key = std::pair(n, from.ready + step);
+    if (auto it = delayed.find(key); it != delayed.end()) {
+      from = it->second;
+      continue;
+    }
+    Instruction pass = instruction(Opcode::Alu, flowOf(n));
+    pass.function = uint8_t(AluOp::Pass);
+    pass.provenance = d.provenance;
+    Piece::BurstId burst = piece.addAlu(piece.alu(d.pe), pass, from.ready);
+    wire(piece, burst, ProducerOf::A, from.width, from.kind == Source::Kind::Stream, from.stream, from.burst);
+    from = Source{Source::Kind::Burst, burst, 0, 0, from.ready + step};
+    delayed[key] = from;
+  }
+  return from;
+}
+
+Expected<Mesh::Source> Mesh::take(unsigned n, Cycle at) {
+  auto known = delayed.find({n, kUnset}); // the value where it first appears
+  if (known == delayed.end()) {
+    Expected<Source> first = origin(n, at);
+    if (!first)
+      return first;
+    known = delayed.emplace(std::pair(n, kUnset), *first).first;
+  }
+  return delay(n, known->second, at);
+}
+
+Status Mesh::addLatch(unsigned n, Piece::AluVar alu, Cycle at) {
+  Expected<Piece::StreamVar> stream = readOperand(n, Flow{}, at);
+  if (!stream)
+    return stream.takeError();
+  Instruction latch = instruction(Opcode::Latch, Flow{});
+  latch.provenance = d.provenance;
+  Piece::BurstId burst = piece.addAlu(alu, latch, at);
+  piece.tap(burst, ProducerOf::A, *stream, 0, byteWidth(c.tensor(accessOf(n).tensor).type), 0);
+  return Success{};
+}
+
+Status Mesh::place(unsigned n) {
+  const Node &node = kernel.nodes[n];
+  Instruction i = instruction(Opcode::Alu, flowOf(n));
+  i.function = uint8_t(node.op);
+  i.provenance = d.provenance;
+  if (node.kind == Node::Kind::Reduce)
+    i.flags = AluFlag::Running;
+  Operand *operands[] = {&i.a, &i.b, &i.c};
+  std::array<std::optional<Source>, 3> sources;
+  std::optional<unsigned> latch;
+  for (size_t k = 0; k < node.args.size(); ++k) {
+    const unsigned a = node.args[k];
+    if (kernel.nodes[a].kind == Node::Kind::Immediate) {
+      operands[k]->kind = OperandKind::Immediate;
+      i.immediate = kernel.nodes[a].bits;
+    } else if (isLatched(a) && (!latch || *latch == a) && node.args.size() > 1 &&
+               node.kind == Node::Kind::Op) {
+      operands[k]->kind = OperandKind::Latch;
+      latch = a;
+    } else {
+      Expected<Source> s = take(a, dispatch[n]);
+      if (!s)
+        return s.takeError();
+      sources[k] = *s;
+    }
+  }
+  const Piece::AluVar alu = piece.alu(d.pe);
+  if (latch)
+    if (Status s = addLatch(*latch, alu, dispatch[n] - 1); !s)
+      return s;
+  const Piece::BurstId burst = piece.addAlu(alu, i, dispatch[n]);
+  bursts[n] = burst;
+  for (size_t k = 0; k < node.args.size(); ++k)
+    if (sources[k])
+      wire(piece, burst, ProducerOf(k), sources[k]->width, sources[k]->kind == Source::Kind::Stream,
+           sources[k]->stream, sources[k]->burst);
+  return Success{};
+}
+
+/// Every stored node leaves through position 0 towards the hemispheres that hold copies of its tensors.
+Status Mesh::store() {
+  for (size_t n = 0; n < kernel.nodes.size(); ++n) {
+    std::vector<const forms::Result *> results;
+    for (const forms::Result &r : kernel.results)
+      if (r.node == n)
+        results.push_back(&r);
+    if (results.empty())
+      continue;
+    Piece::BurstId burst;
+    Cycle leave;
+    const Flow flow = kernel.nodes[n].kind == Node::Kind::Reduce ? Flow{} : flowOf(unsigned(n));
+    const Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
+    if (isOp(unsigned(n))) {
+      burst = *bursts[n];
+      leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);
+    } else { // an operand or the accumulator itself
+      const Cycle at = kernel.nodes[n].kind == Node::Kind::Accumulator ? accumulator.front().arrive
+                                                                        : earliestUse(unsigned(n));
+      Expected<Source> s = take(unsigned(n), at);
+      if (!s)
+        return s.takeError();
+      Instruction pass = instruction(Opcode::Alu, flow);
+      pass.function = uint8_t(AluOp::Pass);
+      pass.provenance = d.provenance;
+      burst = piece.addAlu(piece.alu(d.pe), pass, at);
+      wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream, s->burst);
+      leave = at + timing.aluToStream(AluOp::Pass);
+    }
+    const unsigned width = byteWidth(c.tensor(results.front()->access.tensor).type);
+    for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
+      std::optional<Piece::StreamVar> stream;
+      for (const forms::Result *r : results) {
+        const TensorLayout &layout = c.layouts[r->access.tensor];
+        const Tensor &t = c.tensor(r->access.tensor);
+        if (byteWidth(t.type) != width)
+          return Error{"kernel '" + kernel.name + "': one node is stored in two widths"};
+        std::optional<unsigned> tile = layout.tileAt(evaluate(r->access.index[t.laneDim], d.loops));
+        if (!tile)
+          return Error{"kernel '" + kernel.name + "': result '" + t.name + "' begins within a lane tile"};
+        for (const Copy &copy : layout.copies) {
+          if (copy.pe != d.pe || copy.hemisphere != h)
+            continue;
+          if (!stream) {
+            stream = piece.stream(d.pe, h, Direction::Outward, width);
+            piece.feed(burst, unsigned(h), *stream, 0, width, 0, leave - last - piece.at(burst));
+          }
+          writeRows(c, piece, copy, *tile, rowsOf(layout, r->access, d), flow, *stream, leave, d.provenance);
+        }
+      }
+      if (stream)
+        piece.setOutWidth(burst, width);
+    }
+  }
+  return Success{};
+}
+
+Status Mesh::build() {
+  if (Status s = plan(); !s)
+    return s;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    if (needed[n] && isOp(n))
+      if (Status s = place(n); !s)
+        return s;
+  return store();
+}
+
+} // namespace
+
+Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
+                   const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
+                   unsigned which) {
+  return Mesh(c, piece, domain, accumulator, start, side, which).build();
+}
+
+} // namespace millrace::grid

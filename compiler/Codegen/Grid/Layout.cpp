@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Layout.h"
+
+#include <algorithm>
+#include <set>
+
+namespace millrace::grid {
+
+using forms::AffineIndex;
+using forms::LoopKind;
+
+int64_t coefficient(const AffineIndex &index, unsigned loop) {
+  int64_t sum = 0;
+  for (auto [l, c] : index.terms)
+    if (l == loop)
+      sum += c;
+  return sum;
+}
+
+int64_t evaluate(const AffineIndex &index, const std::vector<int64_t> &loops) {
+  int64_t sum = index.offset;
+  for (auto [l, c] : index.terms)
+    sum += c * loops[l];
+  return sum;
+}
+
+int64_t rowOf(const TensorLayout &layout, const Access &access, const std::vector<int64_t> &loops) {
+  int64_t row = 0;
+  for (size_t d = 0; d < access.index.size(); ++d)
+    if (layout.pitch[d])
+      row += layout.pitch[d] * evaluate(access.index[d], loops);
+  return row;
+}
+
+int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigned loop) {
+  int64_t sum = 0;
+  for (size_t d = 0; d < access.index.size(); ++d)
+    sum += layout.pitch[d] * coefficient(access.index[d], loop);
+  return sum;
+}
+
+std::optional<unsigned> TensorLayout::tileAt(int64_t start) const {
+  for (unsigned t = 0; t < tiles.size(); ++t)
+    if (tiles[t].start == start)
+      return t;
+  return std::nullopt;
+}
+
+unsigned TensorLayout::tileOf(int64_t lane) const {
+  unsigned t = 0;
+  while (t + 1 < tiles.size() && tiles[t + 1].start <= lane)
+    ++t;
+  return t;
+}
+
+LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel) {
+  LoopRoles roles;
+  const Access &result = kernel.results.front().access;
+  const Tensor &out = graph.tensors[result.tensor];
+  const AffineIndex &lanes = result.index[out.laneDim];
+  auto inAccess = [](const Access &access, unsigned loop) {
+    return std::any_of(access.index.begin(), access.index.end(),
+                       [&](const AffineIndex &i) { return coefficient(i, loop) != 0; });
+  };
+  // The lane loop steps by one lane; of several (an extent of 1 hides others) the longest.
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Parallel && coefficient(lanes, l) == 1 &&
+        (!roles.lane || kernel.loops[l].extent > kernel.loops[*roles.lane].extent))
+      roles.lane = l;
+  const bool constantWeights =
+      std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+        return graph.tensors[t.w.tensor].role == forms::TensorRole::Constant;
+      });
+  for (unsigned l = 0; l < kernel.loops.size(); ++l) {
+    if (roles.lane == l)
+      continue;
+    switch (kernel.loops[l].kind) {
+    case LoopKind::Running:
+      roles.running.push_back(l);
+      continue;
+    case LoopKind::Contracted:
+      roles.contracted.push_back(l);
+      continue;
+    case LoopKind::Parallel:
+      break;
+    }
+    const bool alongLanes = coefficient(lanes, l) != 0;
+    bool inWeights = false;
+    for (const forms::Term &t : kernel.terms)
+      inWeights |= inAccess(t.w, l);
+    const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
+    if (alongLanes && inWeights && constantWeights && dense && !roles.group)
+      roles.group = l;
+    else if (alongLanes || inWeights)
+      roles.batch.push_back(l);
+    else
+      roles.rows.push_back(l);
+  }
+  auto rowStride = [&](unsigned l) {
+    int64_t stride = 0, pitch = 1;
+    for (size_t d = out.shape.size(); d-- > 0;) {
+      if (d == out.laneDim)
+        continue;
+      stride += pitch * coefficient(result.index[d], l);
+      pitch *= out.shape[d];
+    }
+    return stride;
+  };
+  std::stable_sort(roles.rows.begin(), roles.rows.end(),
+                   [&](unsigned x, unsigned y) { return rowStride(x) > rowStride(y); });
+  return roles;
+}
+
+namespace {
+
+/// Lane x of one tensor meets lane x + shift of the other, for x in [from, to).
+struct Meeting {
+  unsigned left, right;
+  int64_t shift, from, to;
+};
+
+using Breaks = std::vector<std::set<int64_t>>;
+
+/// Every value of the lane index with the unit-step loop at 0, and how many lanes follow.
+struct LaneRange {
+  int64_t start, count;
+};
+std::vector<LaneRange> laneRanges(const Kernel &kernel, const AffineIndex &index) {
+  int64_t count = 1;
+  unsigned unit = ~0u;
+  for (auto [l, c] : index.terms)
+    if (c == 1 && kernel.loops[l].extent >= count) {
+      count = kernel.loops[l].extent;
+      unit = l;
+    }
+  std::vector<LaneRange> ranges{{index.offset, count}};
+  for (auto [l, c] : index.terms) {
+    if (l == unit)
+      continue;
+    std::vector<LaneRange> next;
+    for (const LaneRange &r : ranges)
+      for (int64_t v = 0; v < kernel.loops[l].extent; ++v)
+        next.push_back({r.start + v * c, count});
+    ranges = std::move(next);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const LaneRange &x, const LaneRange &y) { return x.start < y.start; });
+  return ranges;
+}
+
+/// Joins ranges that touch when they need not be apart.
+std::vector<LaneRange> joined(std::vector<LaneRange> ranges) {
+  std::vector<LaneRange> out;
+  for (const LaneRange &r : ranges)
+    if (!out.empty() && out.back().start + out.back().count == r.start)
+      out.back().count += r.count;
+    else
+      out.push_back(r);
+  return out;
+}
+
+void breakAt(std::set<int64_t> &breaks, const std::vector<LaneRange> &ranges, int64_t extent) {
+  for (const LaneRange &r : ranges)
+    for (int64_t edge : {r.start, r.start + r.count})
+      if (edge > 0 && edge < extent)
+        breaks.insert(edge);
+}
+
+void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
+             std::vector<Meeting> &meetings) {
+  const LoopRoles roles = rolesOf(graph, kernel);
+  auto lanesOf = [&](const Access &a) -> const AffineIndex & {
+    return a.index[graph.tensors[a.tensor].laneDim];
+  };
+  auto extentOf = [&](const Access &a) {
+    const Tensor &t = graph.tensors[a.tensor];
+    return t.shape[t.laneDim];
+  };
+  const Access &first = kernel.results.front().access;
+  auto meet = [&](const Access &x, const Access &y) {
+    std::vector<LaneRange> xs = laneRanges(kernel, lanesOf(x)), ys = laneRanges(kernel, lanesOf(y));
+    for (size_t i = 0; i < xs.size() && i < ys.size(); ++i)
+      meetings.push_back({x.tensor, y.tensor, ys[i].start - xs[i].start, xs[i].start,
+                          xs[i].start + xs[i].count});
+  };
+  for (const forms::Result &r : kernel.results) {
+    std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access));
+    breakAt(breaks[r.access.tensor], roles.group ? joined(ranges) : ranges, extentOf(r.access));
+    if (r.access.tensor != first.tensor)
+      meet(first, r.access);
+  }
+  for (const Access &o : kernel.operands) {
+    if (graph.tensors[o.tensor].role == forms::TensorRole::Constant)
+      continue; // constants are laid out as their users need them
+    breakAt(breaks[o.tensor], laneRanges(kernel, lanesOf(o)), extentOf(o));
+    meet(first, o);
+  }
+  for (const forms::Term &t : kernel.terms) {
+    if (graph.tensors[t.w.tensor].role == forms::TensorRole::Constant)
+      continue;
+    meet(t.a, t.w); // contracted lanes meet in the array
+  }
+}
+
+} // namespace
+
+std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
+  const int64_t lanes = machine.lanes();
+  std::vector<TensorLayout> layouts(graph.tensors.size());
+  Breaks breaks(graph.tensors.size());
+  std::vector<Meeting> meetings;
+  for (const Kernel &kernel : graph.kernels)
+    collect(graph, kernel, breaks, meetings);
+  for (size_t t = 0; t < layouts.size(); ++t) { // the vector's own length breaks too
+    const Tensor &tensor = graph.tensors[t];
+    int64_t extent = tensor.shape[tensor.laneDim], from = 0;
+    std::set<int64_t> given = breaks[t];
+    given.insert(extent);
+    for (int64_t edge : given) {
+      for (int64_t x = from + lanes; x < edge; x += lanes)
+        breaks[t].insert(x);
+      from = edge;
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Meeting &m : meetings) {
+      auto carry = [&](unsigned from, unsigned to, int64_t shift, int64_t lo, int64_t hi) {
+        std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
+        const Tensor &target = graph.tensors[to];
+        for (int64_t e : edges)
+          if (e + shift > 0 && e + shift < target.shape[target.laneDim])
+            changed |= breaks[to].insert(e + shift).second;
+      };
+      carry(m.left, m.right, m.shift, m.from, m.to);
+      carry(m.right, m.left, -m.shift, m.from + m.shift, m.to + m.shift);
+    }
+  }
+  for (size_t t = 0; t < layouts.size(); ++t) {
+    const Tensor &tensor = graph.tensors[t];
+    TensorLayout &layout = layouts[t];
+    layout.pitch.assign(tensor.shape.size(), 0);
+    for (size_t d = tensor.shape.size(); d-- > 0;)
+      if (d != tensor.laneDim) {
+        layout.pitch[d] = layout.rows;
+        layout.rows *= tensor.shape[d];
+      }
+    int64_t from = 0;
+    breaks[t].insert(tensor.shape[tensor.laneDim]);
+    for (int64_t edge : breaks[t]) {
+      layout.tiles.push_back({from, edge - from});
+      from = edge;
+    }
+  }
+  return layouts;
+}
+
+} // namespace millrace::grid

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How tensors lie in rows: which lanes belong to which lane tile, which rows to which index, and where the copies are.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+#include <optional>
+#include <vector>
+
+namespace millrace::grid {
+
+using forms::Access;
+using forms::Kernel;
+using forms::KernelGraph;
+using forms::Tensor;
+
+/// Lanes [start, start + count) of a tensor's lane dimension; they fill lanes 0 .. count - 1 of a vector.
+struct LaneTile {
+  int64_t start = 0, count = 0;
+};
+
+/// Rows [firstRow, firstRow + rows) of one lane tile: byte b at row `address` of slices[b].
+struct Segment {
+  int64_t firstRow = 0, rows = 0;
+  unsigned address = 0;
+  std::vector<unsigned> slices;
+  std::vector<uint32_t> regions; ///< per byte
+};
+
+/// One lane tile of a tensor laid out for Install: row n (from firstRow on), byte b lies in
+/// slices[(n - firstRow + byteTurn * b) mod 16] at address + b * groups + (n - firstRow) / 16.
+struct Columns {
+  int64_t firstRow = 0, rows = 0;
+  unsigned address = 0, groups = 0;
+  std::vector<unsigned> slices;
+  std::vector<uint32_t> regions; ///< per slice
+};
+
+/// One copy of (a row range of) a tensor on one hemisphere.
+struct Copy {
+  unsigned pe = 0;
+  Hemisphere hemisphere = Hemisphere::West;
+  bool columns = false;
+  std::vector<std::vector<Segment>> tiles; ///< per lane tile, by firstRow
+  std::vector<Columns> columnTiles;        ///< per lane tile
+};
+
+struct TensorLayout {
+  std::vector<int64_t> pitch; ///< rows per step of each dimension; 0 for the lane dimension
+  int64_t rows = 1;
+  std::vector<LaneTile> tiles;
+  std::vector<Copy> copies;
+  /// The lane tile that begins at lane `start`, if one does.
+  std::optional<unsigned> tileAt(int64_t start) const;
+  /// The lane tile that holds `lane`.
+  unsigned tileOf(int64_t lane) const;
+};
+
+/// An access reduced to rows and lanes for given values of all loops but the two innermost row loops: rows are
+/// row + i0 * step0 + i1 * step1.
+struct RowPattern {
+  int64_t row = 0, step0 = 0, step1 = 0;
+};
+
+/// Loops of a kernel by what they do on the grid.
+struct LoopRoles {
+  std::optional<unsigned> lane;  ///< parallel loop along the result's lanes
+  std::optional<unsigned> group; ///< merged into the lanes (grouped contraction with constant weights)
+  std::vector<unsigned> batch;   ///< one kernel after another
+  std::vector<unsigned> rows;    ///< outer to inner in the result's rows
+  std::vector<unsigned> running;
+  std::vector<unsigned> contracted;
+};
+LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel);
+
+/// Coefficient of `loop` in an affine form (0 if absent).
+int64_t coefficient(const forms::AffineIndex &index, unsigned loop);
+/// Value of an affine form.
+int64_t evaluate(const forms::AffineIndex &index, const std::vector<int64_t> &loops);
+/// Row of an access, without its bounds.
+int64_t rowOf(const TensorLayout &layout, const Access &access, const std::vector<int64_t> &loops);
+int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigned loop);
+
+/// Row order and lane tiles of every tensor: tiles break where a writer begins or ends, agree between tensors whose
+/// lanes meet in one vector, and are at most a vector long.
+std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::grid

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Work.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+namespace {
+
+template <class F> void forEachAccess(const Kernel &kernel, F f) {
+  for (const forms::Term &t : kernel.terms)
+    f(t.a);
+  for (const Access &o : kernel.operands)
+    f(o);
+  for (const forms::Result &r : kernel.results)
+    f(r.access);
+}
+
+/// Can (outer, inner) be walked as one loop at the inner one's steps, never leaving any tensor?
+bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inner) {
+  bool even = true;
+  forEachAccess(kernel, [&](const Access &access) {
+    const TensorLayout &layout = c.layouts[access.tensor];
+    even &= rowCoefficient(layout, access, outer) ==
+            rowCoefficient(layout, access, inner) * kernel.loops[inner].extent;
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (!coefficient(access.index[d], outer) && !coefficient(access.index[d], inner))
+        continue;
+      int64_t low = access.index[d].offset, high = low;
+      for (auto [l, k] : access.index[d].terms) {
+        low += std::min<int64_t>(0, k * (kernel.loops[l].extent - 1));
+        high += std::max<int64_t>(0, k * (kernel.loops[l].extent - 1));
+      }
+      even &= low >= 0 && high < c.tensor(access.tensor).shape[d];
+    }
+  });
+  return even;
+}
+
+} // namespace
+
+Expected<Work> workOf(const Context &c, const Kernel &kernel) {
+  Work w;
+  w.roles = rolesOf(c.graph, kernel);
+  std::vector<unsigned> inner = w.roles.running.empty() ? w.roles.rows : w.roles.running;
+  std::vector<unsigned> outer = w.roles.batch;
+  if (!w.roles.running.empty())
+    outer.insert(outer.end(), w.roles.rows.begin(), w.roles.rows.end());
+  auto isTrivial = [&](unsigned l) { return kernel.loops[l].extent == 1; };
+  inner.erase(std::remove_if(inner.begin(), inner.end(), isTrivial), inner.end());
+  while (inner.size() > 2) {
+    outer.push_back(inner.front());
+    inner.erase(inner.begin());
+  }
+  if (inner.size() == 2 && joins(c, kernel, inner[0], inner[1])) {
+    w.linear = true;
+    w.strips = kernel.loops[inner[0]].extent * kernel.loops[inner[1]].extent;
+    w.loop0 = inner[1];
+  } else if (inner.size() == 2) {
+    w.loop1 = inner[0];
+    w.loop0 = inner[1];
+    w.strips = kernel.loops[inner[0]].extent;
+    w.stripRows = kernel.loops[inner[1]].extent;
+  } else if (inner.size() == 1) { // one row a strip: cut anywhere
+    w.loop0 = inner[0];
+    w.strips = kernel.loops[inner[0]].extent;
+  }
+  if (!w.roles.running.empty()) {
+    if (w.loop1)
+      return Error{"kernel '" + kernel.name + "' runs over two loops that do not step evenly through a tensor"};
+    w.linear = true;
+  }
+  w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
+  for (unsigned l : outer) {
+    std::vector<std::vector<int64_t>> next;
+    for (const auto &instance : w.instances)
+      for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
+        next.push_back(instance);
+        next.back()[l] = v;
+      }
+    w.instances = std::move(next);
+  }
+  const Access &result = kernel.results.front().access;
+  const Tensor &out = c.tensor(result.tensor);
+  int64_t first = evaluate(result.index[out.laneDim], w.instances.front());
+  int64_t lanes = w.roles.lane ? kernel.loops[*w.roles.lane].extent : 1;
+  if (w.roles.group)
+    lanes *= kernel.loops[*w.roles.group].extent;
+  for (const LaneTile &tile : c.layouts[result.tensor].tiles)
+    if (tile.start >= first && tile.start < first + lanes)
+      w.tiles.push_back({tile.start - first, tile.count});
+  return w;
+}
+
+std::vector<Share> sharesOf(const Work &w, int64_t from, int64_t to, int64_t most) {
+  std::vector<Share> shares;
+  while (from < to) {
+    const int64_t strip = from % w.strips, rest = from / w.strips;
+    const int64_t run = std::min(w.strips - strip, to - from);
+    const int64_t pieces = (run + most - 1) / most;
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t a = run * p / pieces, b = run * (p + 1) / pieces;
+      shares.push_back({size_t(rest) / w.tiles.size(), size_t(rest) % w.tiles.size(), strip + a, b - a});
+    }
+    from += run;
+  }
+  return shares;
+}
+
+Domain domainOf(const Work &w, const Kernel &kernel, const Share &share, unsigned pe, uint32_t provenance) {
+  Domain d;
+  d.pe = pe;
+  d.kernel = &kernel;
+  d.roles = &w.roles;
+  d.loops = w.instances[share.instance];
+  d.provenance = provenance;
+  d.lanes = w.tiles[share.tile].count;
+  if (w.roles.lane) {
+    int64_t n = w.tiles[share.tile].start;
+    if (w.roles.group) {
+      d.loops[*w.roles.group] = n / kernel.loops[*w.roles.lane].extent;
+      n %= kernel.loops[*w.roles.lane].extent;
+    }
+    d.loops[*w.roles.lane] = n;
+  }
+  if (w.loop1) {
+    d.loop0 = w.loop0;
+    d.loop1 = w.loop1;
+    d.loops[*w.loop1] = share.strip;
+    d.flow = dense(unsigned(w.stripRows), unsigned(share.strips));
+  } else {
+    d.linear = w.linear;
+    if (w.loop0) {
+      d.loop0 = w.loop0;
+      d.loops[*w.loop0] = share.strip; // with linear, beyond the loop's extent: the outer loop stays at 0
+    }
+    d.flow = dense(unsigned(share.strips), 1);
+  }
+  return d;
+}
+
+} // namespace millrace::grid

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A kernel's points as a list of equal rows of work, dealt out in contiguous shares.
+#pragma once
+
+#include "compiler/Codegen/Grid/Domain.h"
+
+namespace millrace::grid {
+
+/// How a kernel's row loops are walked: instances (batch and outer row loops) x lane tiles x strips. A strip is one
+/// step of loop1 (all of loop0), or with `linear` one row.
+struct Work {
+  LoopRoles roles;
+  std::vector<std::vector<int64_t>> instances; ///< loop values, row loops of the flow at 0
+  /// Lane tiles of the result for one instance: first lane loop value (with group), lanes.
+  struct LaneRange {
+    int64_t start = 0, count = 0; ///< start counts from the instance's first lane
+  };
+  std::vector<LaneRange> tiles;
+  std::optional<unsigned> loop0, loop1;
+  bool linear = false;
+  int64_t strips = 1;   ///< extent of loop1, or rows if linear
+  int64_t stripRows = 1; ///< extent of loop0, or 1 if linear
+  int64_t units() const { return int64_t(instances.size()) * int64_t(tiles.size()) * strips; }
+};
+Expected<Work> workOf(const Context &c, const Kernel &kernel);
+
+/// A run of strips of one instance and lane tile.
+struct Share {
+  size_t instance = 0, tile = 0;
+  int64_t strip = 0, strips = 0;
+};
+/// Units [from, to) as shares of at most `most` strips, cut evenly.
+std::vector<Share> sharesOf(const Work &work, int64_t from, int64_t to, int64_t most);
+
+Domain domainOf(const Work &work, const Kernel &kernel, const Share &share, unsigned pe, uint32_t provenance);
+
+} // namespace millrace::grid

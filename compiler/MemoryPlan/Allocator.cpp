@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/MemoryPlan/Allocator.h"
+
+#include <algorithm>
+
+namespace millrace::memory {
+
+HemisphereAllocator::HemisphereAllocator(const Machine &machine) : spec(machine.memory) {
+  free.resize(size_t(spec.slices) * spec.banks);
+  for (unsigned s = 0; s < spec.slices; ++s)
+    for (unsigned b = 0; b < spec.banks; ++b)
+      runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4});
+}
+
+HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices, unsigned bank,
+                                                     unsigned rows) {
+  Run best{0, 0, 0};
+  // Candidates begin where a free run of some slice begins.
+  for (unsigned s : slices)
+    for (const Run &candidate : runs(s, bank)) {
+      unsigned length = rows;
+      Cycle notBefore = INT64_MIN / 4;
+      for (unsigned o : slices) {
+        unsigned reach = 0; // how far from candidate.address slice o is free
+        for (const Run &r : runs(o, bank))
+          if (r.address <= candidate.address + reach && r.address + r.rows > candidate.address + reach) {
+            if (reach < rows)
+              notBefore = std::max(notBefore, r.notBefore);
+            reach = r.address + r.rows - candidate.address;
+          }
+        length = std::min(length, reach);
+      }
+      if (length > best.rows || (length == best.rows && length && notBefore < best.notBefore))
+        best = {candidate.address, length, notBefore};
+    }
+  return best;
+}
+
+Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, unsigned last,
+                               const std::vector<unsigned> &avoid) {
+  Span span;
+  Run best{0, 0, 0};
+  unsigned bestCost = UINT32_MAX;
+  for (unsigned bank = 0; bank < spec.banks; ++bank) {
+    // The cheapest slices of this bank that have room of their own; ties go to the emptiest.
+    struct Candidate {
+      unsigned cost;
+      unsigned room;
+      unsigned slice;
+    };
+    std::vector<Candidate> candidates;
+    for (unsigned s = first; s < last; ++s) {
+      unsigned longest = 0, room = 0;
+      for (const Run &r : runs(s, bank)) {
+        longest = std::max(longest, r.rows);
+        room += r.rows;
+      }
+      unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
+      if (longest == 0 || cost >= kForbidden)
+        continue;
+      candidates.push_back({cost + (longest < rows ? 1000 : 0), room, s});
+    }
+    if (candidates.size() < width)
+      continue;
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &x, const Candidate &y) {
+      return x.cost != y.cost ? x.cost < y.cost : x.room > y.room;
+    });
+    std::vector<unsigned> slices;
+    unsigned cost = 0;
+    for (unsigned k = 0; k < width; ++k) {
+      slices.push_back(candidates[k].slice);
+      cost += candidates[k].cost;
+    }
+    Run run = common(slices, bank, rows);
+    if (run.rows == 0)
+      continue;
+    if (run.rows > best.rows || (run.rows == best.rows && cost < bestCost)) {
+      best = run;
+      bestCost = cost;
+      span.slices = slices;
+    }
+  }
+  if (best.rows == 0)
+    return {};
+  span.address = best.address;
+  span.rows = best.rows;
+  span.notBefore = best.notBefore;
+  for (unsigned s : span.slices)
+    remove(s, best.address / spec.rowsPerBank, best.address, best.rows);
+  return span;
+}
+
+void HemisphereAllocator::remove(unsigned slice, unsigned bank, unsigned address, unsigned rows) {
+  std::vector<Run> kept;
+  for (const Run &r : runs(slice, bank)) {
+    unsigned end = r.address + r.rows, from = std::max(r.address, address),
+             to = std::min(end, address + rows);
+    if (from >= to) {
+      kept.push_back(r);
+      continue;
+    }
+    if (r.address < from)
+      kept.push_back({r.address, from - r.address, r.notBefore});
+    if (to < end)
+      kept.push_back({to, end - to, r.notBefore});
+  }
+  runs(slice, bank) = std::move(kept);
+}
+
+void HemisphereAllocator::give(const Span &span) {
+  unsigned bank = span.address / spec.rowsPerBank;
+  for (unsigned s : span.slices) {
+    auto &list = runs(s, bank);
+    list.push_back({span.address, span.rows, span.notBefore});
+    std::sort(list.begin(), list.end(), [](const Run &x, const Run &y) { return x.address < y.address; });
+  }
+}
+
+uint64_t HemisphereAllocator::freeRows(unsigned first, unsigned last) const {
+  uint64_t rows = 0;
+  for (unsigned s = first; s < last; ++s)
+    for (unsigned b = 0; b < spec.banks; ++b)
+      for (const Run &r : free[s * spec.banks + b])
+        rows += r.rows;
+  return rows;
+}
+
+} // namespace millrace::memory

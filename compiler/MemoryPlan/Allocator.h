@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Free rows of one hemisphere of one PE. Rows come back when their tensor's last reader is scheduled; what then reuses
+// them may not be written before that last use.
+#pragma once
+
+#include "arch/spec/Machine.h"
+
+#include <vector>
+
+namespace millrace::memory {
+
+/// The same rows of several slices of one hemisphere.
+struct Span {
+  std::vector<unsigned> slices;
+  unsigned address = 0;
+  unsigned rows = 0;
+  Cycle notBefore = INT64_MIN / 4; ///< last use of what these rows held before
+};
+
+class HemisphereAllocator {
+public:
+  explicit HemisphereAllocator(const Machine &machine);
+
+  /// `width` different slices with a common run of up to `rows` free rows in one bank (as many as the best bank has, at least
+  /// one), taken from slices [first, last). `avoid[slice]` is a cost that keeps bursts which run at the same time
+  /// apart; slices with kForbidden are not used. Empty `slices` if nothing is free.
+  Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
+            const std::vector<unsigned> &avoid);
+  void give(const Span &span);
+  /// Rows free in slices [first, last), over all banks.
+  uint64_t freeRows(unsigned first, unsigned last) const;
+
+  static constexpr unsigned kForbidden = 1u << 20;
+
+private:
+  struct Run {
+    unsigned address, rows;
+    Cycle notBefore;
+  };
+  const MemorySpec &spec;
+  std::vector<std::vector<Run>> free; ///< per (slice, bank), by address
+  std::vector<Run> &runs(unsigned slice, unsigned bank) { return free[slice * spec.banks + bank]; }
+  /// First run of at least `rows` rows common to all slices; rows 0 if none.
+  Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows);
+  void remove(unsigned slice, unsigned bank, unsigned address, unsigned rows);
+};
+
+} // namespace millrace::memory

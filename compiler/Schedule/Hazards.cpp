@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Schedule/Hazards.h"
+
+namespace millrace::schedule {
+
+PeState::PeState(const Machine &machine) : machine(machine) {
+  const MxmSpec &mxm = machine.mxm;
+  rows.resize(size_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice());
+  unsigned groups = (mxm.columns + mxm.columnsPerInstall - 1) / mxm.columnsPerInstall;
+  BufferState empty;
+  empty.installed.assign(groups, kNever);
+  empty.origin.assign(groups, {});
+  empty.lastActivate.assign(groups, kNever);
+  buffers.assign(size_t(kHemispheres) * mxm.planes * mxm.buffers, empty);
+  accumulators.assign(size_t(kHemispheres) * mxm.planes * mxm.accumulatorRows, kNever);
+}
+
+} // namespace millrace::schedule

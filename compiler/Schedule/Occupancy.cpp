@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Schedule/Occupancy.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace millrace::schedule {
+
+Cycle IntervalSet::firstFree(Cycle start, Cycle length) const {
+  auto it = intervals.upper_bound(start);
+  if (it != intervals.begin()) {
+    auto before = std::prev(it);
+    if (before->second >= start)
+      start = before->second + 1;
+  }
+  for (; it != intervals.end() && it->first < start + length; ++it)
+    start = it->second + 1;
+  return start;
+}
+
+void IntervalSet::reserve(Cycle start, Cycle length) {
+  assert(isFree(start, length));
+  busy += length;
+  Cycle last = start + length - 1;
+  auto next = intervals.lower_bound(start);
+  if (next != intervals.end() && next->first == last + 1) { // joins its successor
+    last = next->second;
+    next = intervals.erase(next);
+  }
+  if (next != intervals.begin() && std::prev(next)->second == start - 1)
+    std::prev(next)->second = last; // joins its predecessor
+  else
+    intervals.emplace(start, last);
+}
+
+Cycle StreamOccupancy::shiftNeeded(const Rectangle &r) const {
+  for (Cycle bin = r.d0 >> kBinBits; bin <= r.d1 >> kBinBits; ++bin) {
+    auto it = bins.find(bin);
+    if (it == bins.end())
+      continue;
+    for (const Rectangle &held : it->second)
+      if (held.overlaps(r))
+        return held.d1 + 1 - r.d0;
+  }
+  return 0;
+}
+
+void StreamOccupancy::reserve(const Rectangle &r) {
+  for (Cycle bin = r.d0 >> kBinBits; bin <= r.d1 >> kBinBits; ++bin)
+    bins[bin].push_back(r);
+}
+
+} // namespace millrace::schedule

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who holds what, when: the two shapes of machine-model section 8. Ports, banks, ALUs and links are held for intervals
+// of cycles; streams for rectangles of diagonals x registers.
+#pragma once
+
+#include "arch/spec/Types.h"
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace millrace::schedule {
+
+/// Disjoint intervals [first, last] of cycles on one resource.
+class IntervalSet {
+public:
+  /// Least s >= start such that [s, s + length) is free.
+  Cycle firstFree(Cycle start, Cycle length) const;
+  bool isFree(Cycle start, Cycle length) const { return firstFree(start, length) == start; }
+  void reserve(Cycle start, Cycle length);
+  Cycle busyCycles() const { return busy; }
+
+private:
+  std::map<Cycle, Cycle> intervals; ///< first -> last
+  Cycle busy = 0;
+};
+
+/// Vectors of one stream: diagonals [d0, d1], registers [p0, p1] (p0 <= p1, whatever the direction).
+struct Rectangle {
+  Cycle d0 = 0, d1 = 0;
+  uint16_t p0 = 0, p1 = 0;
+  bool overlaps(const Rectangle &o) const {
+    return d0 <= o.d1 && o.d0 <= d1 && p0 <= o.p1 && o.p0 <= p1;
+  }
+};
+
+/// Rectangles of one stream, found again by diagonal.
+class StreamOccupancy {
+public:
+  /// 0 if free, else the least shift to larger diagonals after which this conflict is gone (others may remain).
+  Cycle shiftNeeded(const Rectangle &r) const;
+  void reserve(const Rectangle &r);
+
+private:
+  static constexpr int kBinBits = 8;
+  std::unordered_map<Cycle, std::vector<Rectangle>> bins; ///< diagonal >> kBinBits
+};
+
+} // namespace millrace::schedule

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Building a piece and finding its place.
+#include "compiler/Schedule/Piece.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace millrace::schedule {
+
+Piece::StreamVar Piece::stream(unsigned pe, Hemisphere h, Direction d, unsigned width) {
+  Stream s{};
+  s.pe = pe;
+  s.hemisphere = h;
+  s.direction = d;
+  s.width = width;
+  streams.push_back(std::move(s));
+  return unsigned(streams.size() - 1);
+}
+
+Piece::AluVar Piece::alu(unsigned pe) {
+  alus.push_back({pe});
+  return unsigned(alus.size() - 1);
+}
+
+Piece::BurstId Piece::add(unsigned pe, Unit unit, Instruction proto, Cycle at) {
+  Burst b;
+  b.pe = pe;
+  b.unit = unit;
+  b.proto = proto;
+  b.at = at;
+  bursts.push_back(b);
+  return unsigned(bursts.size() - 1);
+}
+
+Piece::BurstId Piece::addAlu(AluVar alu, Instruction proto, Cycle at) {
+  BurstId id = add(alus[alu].pe, {UnitKind::Alu, Hemisphere::West, 0}, proto, at);
+  bursts[id].onAlu = true;
+  bursts[id].alu = alu;
+  alus[alu].at = std::min(alus[alu].at, at);
+  alus[alu].last = std::max(alus[alu].last, at + lastElementCycle(proto));
+  return id;
+}
+
+void Piece::feed(BurstId burst, unsigned outSlot, StreamVar stream, unsigned byte, unsigned width,
+                 unsigned position, Cycle delay) {
+  streams[stream].feeds.push_back({burst, byte, width, position, delay, outSlot});
+}
+
+void Piece::tap(BurstId burst, ProducerOf operand, StreamVar stream, unsigned byte, unsigned width,
+                unsigned position) {
+  streams[stream].taps.push_back({burst, operand, byte, width, position});
+}
+
+void Piece::chain(BurstId burst, ProducerOf operand, BurstId from) {
+  chains.push_back({burst, operand, from});
+}
+
+void Piece::product(BurstId accumulate, BurstId activate) {
+  products.push_back({accumulate, activate});
+}
+
+void Piece::link(BurstId receive, BurstId send) { links.push_back({receive, send}); }
+
+Cycle Piece::diagonal(const Stream &s, Cycle cycle, unsigned position) const {
+  Cycle reach = program.timing.hops(0, position);
+  return s.direction == Direction::Outward ? cycle - reach : cycle + reach;
+}
+
+void Piece::collectHolds(BurstId id) {
+  const Burst &b = bursts[id];
+  const Machine &m = program.machine;
+  PeOccupancy &o = program.occupancy[b.pe];
+  const Cycle length = lastElementCycle(b.proto) + 1;
+  if (b.unit.kind != UnitKind::Mem) {
+    if (b.onAlu)
+      return; // held as a whole, chosen at placement
+    holds.push_back({&o.units[m.queue(b.unit)], b.at, length, id});
+    const MxmFormatSpec *format =
+        b.proto.opcode == Opcode::Activate || b.proto.opcode == Opcode::Accumulate
+            ? m.mxm.format(b.proto.format)
+            : nullptr;
+    for (unsigned k = 1; format && k < format->planes; ++k)
+      holds.push_back({&o.units[m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k})], b.at, length,
+                       id});
+    return;
+  }
+  const size_t slice = size_t(b.unit.hemisphere) * m.memory.slices + b.unit.index;
+  const bool writes = b.proto.opcode == Opcode::Write;
+  holds.push_back({writes ? &o.writePorts[slice] : &o.readPorts[slice], b.at, length, id});
+  const unsigned bank = b.proto.address / m.memory.rowsPerBank;
+  holds.push_back({&o.banks[slice * m.memory.banks + bank],
+                   b.at + (writes ? program.timing.writeSlot() : 0), length, id});
+  dispatchNeeds.push_back({&o.dispatches[m.queue(b.unit)], b.at});
+}
+
+void Piece::collectNeeds() {
+  for (BurstId b = 0; b < bursts.size(); ++b)
+    collectHolds(b);
+  for (Stream &s : streams) {
+    s.needs.assign(s.width, Rectangle{INT64_MAX, INT64_MIN, UINT16_MAX, 0});
+    auto cover = [&](unsigned byte, Cycle d0, Cycle d1, unsigned position) {
+      Rectangle &r = s.needs[byte];
+      r.d0 = std::min(r.d0, d0);
+      r.d1 = std::max(r.d1, d1);
+      r.p0 = std::min<uint16_t>(r.p0, uint16_t(position));
+      r.p1 = std::max<uint16_t>(r.p1, uint16_t(position));
+    };
+    for (const Feed &f : s.feeds) {
+      Cycle d = diagonal(s, bursts[f.burst].at + f.delay, f.position);
+      for (unsigned k = 0; k < f.width; ++k)
+        cover(f.byte + k, d, d + lastElementCycle(bursts[f.burst].proto), f.position);
+    }
+    for (const Tap &t : s.taps) {
+      Cycle d = diagonal(s, bursts[t.burst].at, t.position);
+      for (unsigned k = 0; k < t.width; ++k)
+        cover(t.byte + k, d, d + lastElementCycle(bursts[t.burst].proto), t.position);
+    }
+  }
+}
+
+Cycle Piece::lowerBound(const Burst &b) const {
+  const Timing &timing = program.timing;
+  const Machine &m = program.machine;
+  PeState &state = program.state[b.pe];
+  const Instruction &i = b.proto;
+  Cycle bound = kNever;
+  auto need = [&](Cycle cycle, Cycle offset) { bound = std::max(bound, cycle - b.at - offset); };
+  switch (i.opcode) {
+  case Opcode::Read:
+    forEachElement(i, [&](unsigned i0, unsigned i1) {
+      const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
+      need(row.writeSlot + timing.readAfterWrite(), elementCycle(i, i0, i1));
+    });
+    break;
+  case Opcode::Write: {
+    const Cycle slot = timing.writeSlot();
+    need(program.regions[i.tensor].notBefore + 1, slot);
+    forEachElement(i, [&](unsigned i0, unsigned i1) {
+      const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
+      need(std::max(row.lastRead, row.writeSlot) + 1, slot + elementCycle(i, i0, i1));
+    });
+    break;
+  }
+  case Opcode::Install: {
+    const BufferState &buffer = state.buffer(b.unit.hemisphere, b.unit.index, i.buffer);
+    forEachElement(i, [&](unsigned i0, unsigned i1) {
+      unsigned group = elementAddress(i, i0, i1);
+      need(std::max(buffer.lastActivate[group] + group, buffer.installed[group]) + 1,
+           elementCycle(i, i0, i1));
+    });
+    break;
+  }
+  case Opcode::Activate:
+    for (unsigned plane = 0; plane < m.mxm.format(i.format)->planes; ++plane) {
+      const BufferState &buffer = state.buffer(b.unit.hemisphere, b.unit.index + plane, i.buffer);
+      for (unsigned group = i.g0; group < i.g1; ++group)
+        need(buffer.installed[group] - Cycle(group) + timing.installToActivate(), 0);
+    }
+    break;
+  case Opcode::Accumulate:
+    forEachElement(i, [&](unsigned i0, unsigned i1) {
+      Cycle last = state.accumulator(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
+      need(last + timing.accumulateInterval(), elementCycle(i, i0, i1));
+    });
+    break;
+  default:
+    break;
+  }
+  return bound;
+}
+
+Cycle Piece::lowerBound() const {
+  Cycle bound = 0;
+  for (const Burst &b : bursts)
+    bound = std::max({bound, -b.at, lowerBound(b)}); // no dispatch before cycle 0
+  return bound;
+}
+
+Cycle Piece::misfitStreams(Cycle start) {
+  const Machine &m = program.machine;
+  for (size_t v = 0; v < streams.size(); ++v) {
+    Stream &s = streams[v];
+    auto shifted = [&](unsigned byte) {
+      Rectangle r = s.needs[byte];
+      r.d0 += start;
+      r.d1 += start;
+      return r;
+    };
+    auto shiftAt = [&](unsigned base) -> Cycle {
+      Cycle shift = 0;
+      for (unsigned byte = 0; byte < s.width; ++byte) {
+        Rectangle r = shifted(byte);
+        StreamId id = m.stream(s.hemisphere, s.direction, base + byte);
+        shift = std::max(shift, program.occupancy[s.pe].streams[id].shiftNeeded(r));
+        for (size_t u = 0; u < v && !shift; ++u) { // streams of this piece already chosen
+          const Stream &other = streams[u];
+          if (other.pe == s.pe && other.hemisphere == s.hemisphere && other.direction == s.direction &&
+              base + byte >= other.base && base + byte < other.base + other.width) {
+            Rectangle q = other.needs[base + byte - other.base];
+            q.d0 += start;
+            q.d1 += start;
+            if (q.overlaps(r))
+              return INT64_MAX; // no shift of the whole piece helps
+          }
+        }
+      }
+      return shift;
+    };
+    Cycle least = INT64_MAX;
+    const unsigned groups = m.streams / s.width;
+    for (unsigned g = 0; g < groups && least != 0; ++g) {
+      // Wide groups from the top, narrow ones from the bottom, so that they seldom meet.
+      unsigned base = (s.width >= 8 ? groups - 1 - g : g) * s.width;
+      Cycle shift = shiftAt(base);
+      if (shift < least) {
+        least = shift;
+        s.base = base;
+      }
+    }
+    if (least == INT64_MAX)
+      return 1; // blocked only by this piece's own choices, which another start may change
+    if (least)
+      return least;
+  }
+  return 0;
+}
+
+Cycle Piece::misfitAlus(Cycle start) {
+  Cycle shift = 0;
+  for (size_t v = 0; v < alus.size(); ++v) {
+    AluNeed &need = alus[v];
+    const Cycle length = need.last - need.at + 1;
+    Cycle least = INT64_MAX;
+    for (unsigned a = 0; a < program.machine.vxm.alus && least != 0; ++a) {
+      bool taken = false;
+      for (size_t u = 0; u < v && !taken; ++u)
+        taken = alus[u].pe == need.pe && alus[u].chosen == a && alus[u].at <= need.last &&
+                need.at <= alus[u].last;
+      if (taken)
+        continue;
+      unsigned queue = program.machine.queue({UnitKind::Alu, Hemisphere::West, a});
+      Cycle at = start + need.at;
+      Cycle wait = program.occupancy[need.pe].units[queue].firstFree(at, length) - at;
+      if (wait < least) {
+        least = wait;
+        need.chosen = a;
+      }
+    }
+    assert(least != INT64_MAX && "a piece with more ALUs than the machine has");
+    if (least)
+      return least;
+  }
+  return shift;
+}
+
+Cycle Piece::misfit(Cycle start) {
+  for (const Hold &h : holds)
+    if (Cycle free = h.set->firstFree(start + h.at, h.length); free != start + h.at)
+      return free - (start + h.at);
+  for (const DispatchNeed &d : dispatchNeeds)
+    if (d.set->count(start + d.at))
+      return 1;
+  if (Cycle wait = misfitAlus(start))
+    return wait;
+  return misfitStreams(start);
+}
+
+bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
+  return std::any_of(bursts.begin(), bursts.end(), [&](const Burst &b) {
+    return b.pe == pe && b.proto.opcode == Opcode::Read && b.unit.hemisphere == h && b.unit.index == slice;
+  });
+}
+
+Status Piece::checkHolds() const {
+  std::vector<const Hold *> sorted;
+  for (const Hold &h : holds)
+    sorted.push_back(&h);
+  std::sort(sorted.begin(), sorted.end(), [](const Hold *x, const Hold *y) {
+    return std::pair(x->set, x->at) < std::pair(y->set, y->at);
+  });
+  for (size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i]->set == sorted[i - 1]->set && sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
+      const Burst &b = bursts[sorted[i]->burst], &other = bursts[sorted[i - 1]->burst];
+      return Error{"two bursts that belong together need " + program.machine.queueName(program.machine.queue(b.unit)) +
+                   " at once (rows " + std::to_string(other.proto.address) + " and " +
+                   std::to_string(b.proto.address) + "); the machine has too few slices or banks for this kernel"};
+    }
+  if (alus.size() > program.machine.vxm.alus) {
+    for (size_t v = 0; v < alus.size(); ++v) {
+      unsigned together = 0;
+      for (const AluNeed &other : alus)
+        together += other.at <= alus[v].at && alus[v].at <= other.last;
+      if (together > program.machine.vxm.alus)
+        return Error{"a kernel's epilogue needs " + std::to_string(together) + " ALUs at once, the VXM has " +
+                     std::to_string(program.machine.vxm.alus)};
+    }
+  }
+  return Success{};
+}
+
+Expected<Cycle> Piece::place(Cycle from) {
+  collectNeeds();
+  if (Status s = checkHolds(); !s)
+    return s.takeError();
+  Cycle start = std::max(from, lowerBound());
+  while (Cycle wait = misfit(start))
+    start += wait;
+  reserve(start);
+  emit(start);
+  return start;
+}
+
+void Piece::reserve(Cycle start) {
+  const Machine &m = program.machine;
+  for (const Hold &h : holds)
+    h.set->reserve(start + h.at, h.length);
+  for (const DispatchNeed &d : dispatchNeeds)
+    d.set->insert(start + d.at);
+  for (const AluNeed &need : alus)
+    program.occupancy[need.pe].units[m.queue({UnitKind::Alu, Hemisphere::West, need.chosen})].reserve(
+        start + need.at, need.last - need.at + 1);
+  for (const Stream &s : streams)
+    for (unsigned byte = 0; byte < s.width; ++byte) {
+      Rectangle r = s.needs[byte];
+      if (r.d1 < r.d0)
+        continue; // a byte of the group that nothing uses
+      r.d0 += start;
+      r.d1 += start;
+      program.occupancy[s.pe].streams[m.stream(s.hemisphere, s.direction, s.base + byte)].reserve(r);
+    }
+}
+
+} // namespace millrace::schedule

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A piece: bursts with fixed distances to each other (what flows cannot wait). The scheduler's unit of work: it finds
+// the earliest cycle, the streams and the ALUs at which everything a piece needs is free, and every hazard is kept.
+#pragma once
+
+#include "compiler/Schedule/Program.h"
+
+#include <string>
+#include <vector>
+
+namespace millrace::schedule {
+
+class Piece {
+public:
+  using StreamVar = unsigned;
+  using AluVar = unsigned;
+  using BurstId = unsigned;
+
+  explicit Piece(Program &program) : program(program) {}
+
+  /// A group of `width` adjacent, aligned streams, chosen at placement.
+  StreamVar stream(unsigned pe, Hemisphere h, Direction d, unsigned width);
+  /// An ALU, chosen at placement, held from the first to the last burst on it.
+  AluVar alu(unsigned pe);
+
+  /// A burst on a fixed queue, dispatched at `at` from the piece's start. Operand and out fields of `proto` that name
+  /// streams are filled at placement through feed() and tap().
+  BurstId add(unsigned pe, Unit unit, Instruction proto, Cycle at);
+  BurstId addAlu(AluVar alu, Instruction proto, Cycle at);
+
+  /// The burst's elements enter bytes [byte, byte + width) of the group at `position`, `delay` after each element's
+  /// cycle. `outSlot` 0 or 1 is the out field that names the stream.
+  void feed(BurstId burst, unsigned outSlot, StreamVar stream, unsigned byte, unsigned width,
+            unsigned position, Cycle delay);
+  /// The burst samples bytes [byte, byte + width) of the group at `position` at its element cycles, as operand a, b or c.
+  void tap(BurstId burst, ProducerOf operand, StreamVar stream, unsigned byte, unsigned width,
+           unsigned position);
+  /// Operand a, b or c of `burst` is what ALU burst `from` leaves.
+  void chain(BurstId burst, ProducerOf operand, BurstId from);
+  /// `accumulate` takes the products of `activate`, element by element.
+  void product(BurstId accumulate, BurstId activate);
+  /// `receive` delivers what `send` (on another PE) put on the link.
+  void link(BurstId receive, BurstId send);
+
+  void setOutWidth(BurstId burst, unsigned width) { bursts[burst].proto.outWidth = uint8_t(width); }
+  const Instruction &proto(BurstId burst) const { return bursts[burst].proto; }
+  Cycle at(BurstId burst) const { return bursts[burst].at; }
+  bool empty() const { return bursts.empty(); }
+
+  /// Earliest start >= `from` that keeps every hazard and finds everything free; reserves it, appends the bursts to
+  /// the program with their producers, and updates the state. Returns the start; an error if the piece needs one
+  /// resource twice at a time, so that no start fits.
+  Expected<Cycle> place(Cycle from);
+  /// Does the piece read this slice already?
+  bool reads(unsigned pe, Hemisphere h, unsigned slice) const;
+
+private:
+  struct Burst {
+    unsigned pe = 0;
+    bool onAlu = false;
+    AluVar alu = 0;
+    Unit unit{};
+    Instruction proto;
+    Cycle at = 0;
+    uint32_t id = 0; ///< in the PE's program, once placed
+  };
+  struct Feed {
+    BurstId burst;
+    unsigned byte, width, position;
+    Cycle delay;
+    unsigned outSlot;
+  };
+  struct Tap {
+    BurstId burst;
+    ProducerOf operand;
+    unsigned byte, width, position;
+  };
+  struct Stream {
+    unsigned pe;
+    Hemisphere hemisphere;
+    Direction direction;
+    unsigned width;
+    std::vector<Feed> feeds;
+    std::vector<Tap> taps;
+    std::vector<Rectangle> needs; ///< per byte, relative to the start
+    unsigned base = 0;            ///< chosen
+  };
+  struct Chain {
+    BurstId burst;
+    ProducerOf operand;
+    BurstId from;
+  };
+  struct Pair {
+    BurstId consumer, producer;
+  };
+  struct Hold {
+    IntervalSet *set;
+    Cycle at, length;
+    BurstId burst;
+  };
+  struct AluNeed {
+    unsigned pe;
+    Cycle at = INT64_MAX, last = INT64_MIN;
+    unsigned chosen = 0;
+  };
+  struct DispatchNeed {
+    std::unordered_set<Cycle> *set;
+    Cycle at;
+  };
+
+  Program &program;
+  std::vector<Burst> bursts;
+  std::vector<Stream> streams;
+  std::vector<AluNeed> alus;
+  std::vector<Chain> chains;
+  std::vector<Pair> products, links;
+  std::vector<Hold> holds;
+  std::vector<DispatchNeed> dispatchNeeds;
+
+  void collectNeeds();
+  Status checkHolds() const;
+  void collectHolds(BurstId burst);
+  Cycle diagonal(const Stream &s, Cycle cycle, unsigned position) const;
+  Cycle lowerBound() const;
+  Cycle lowerBound(const Burst &burst) const;
+  /// 0 if the piece fits at `start`, else how much later to try.
+  Cycle misfit(Cycle start);
+  Cycle misfitStreams(Cycle start);
+  Cycle misfitAlus(Cycle start);
+
+  void reserve(Cycle start);
+  void emit(Cycle start);
+  void updateState(const Burst &burst);
+  void annotateState(const Burst &burst);
+  void annotateStreams(const Stream &stream);
+  void annotateChains();
+  std::vector<Producer> &producersOf(const Burst &burst) {
+    return program.pes[burst.pe].producers[burst.id];
+  }
+};
+
+} // namespace millrace::schedule

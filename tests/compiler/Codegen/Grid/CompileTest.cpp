@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does every small graph become a schedule whose own statements agree with each other?
+#include "TestMachine.h"
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+using namespace millrace;
+
+namespace {
+
+Image compiled(const forms::KernelGraph &graph, const Machine &machine) {
+  grid::CompileReport report;
+  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  EXPECT_TRUE(image) << (image ? "" : image.error());
+  EXPECT_EQ(report.macsOnGrid, graph.macs());
+  return image ? *image : Image{};
+}
+
+/// The last bank write slot of the program, from the instructions alone.
+uint64_t lastWriteSlot(const Image &image, const Machine &machine) {
+  uint64_t last = 0;
+  for (const auto &pe : image.instructions)
+    for (const Instruction &i : pe)
+      if (i.opcode == Opcode::Write)
+        last = std::max(last, i.lastCycle() + machine.latency.memWrite);
+  return last;
+}
+
+class EveryMachine : public testing::TestWithParam<unsigned> {
+protected:
+  Machine machine = test::testMachine(GetParam());
+  void check(const forms::KernelGraph &graph) {
+    Image image = compiled(graph, machine);
+    ASSERT_EQ(image.steps.size(), 1u);
+    EXPECT_EQ(image.steps[0].predictedCycles, 1 + lastWriteSlot(image, machine) + 35 + 20);
+    EXPECT_TRUE(std::is_sorted(image.instructions[0].begin(), image.instructions[0].end(),
+                               [](const Instruction &x, const Instruction &y) {
+                                 return std::pair(x.cycle, x.queue) < std::pair(y.cycle, y.queue);
+                               }));
+  }
+};
+
+TEST_P(EveryMachine, SchedulesAMatmul) { check(forms::buildMatmul({.m = 100, .k = 500, .n = 700})); }
+TEST_P(EveryMachine, SchedulesAMatmulOfOneRow) { check(forms::buildMatmul({.m = 1, .k = 2048, .n = 1000})); }
+TEST_P(EveryMachine, SchedulesAnInt8Matmul) {
+  check(forms::buildMatmul({.m = 50, .k = 100, .n = 70, .type = ElementType::Int8}));
+}
+TEST_P(EveryMachine, SchedulesAConvolution) { check(forms::buildConv({})); }
+TEST_P(EveryMachine, SchedulesAStridedConvolution) {
+  check(forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 50, .stride = 2, .residual = true}));
+}
+TEST_P(EveryMachine, SchedulesAGroupedConvolution) {
+  check(forms::buildConv({.channels = 32, .height = 9, .width = 9, .filters = 64, .groups = 4}));
+}
+TEST_P(EveryMachine, SchedulesADepthwiseConvolution) {
+  check(forms::buildConv({.channels = 48, .height = 9, .width = 9, .filters = 48, .groups = 48}));
+}
+TEST_P(EveryMachine, SchedulesAMaxPool) {
+  check(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16));
+}
+TEST_P(EveryMachine, SchedulesALayerNorm) { check(forms::buildLayerNorm(20, 100)); }
+TEST_P(EveryMachine, SchedulesAnAttentionHead) { check(forms::buildAttention(20, 32, 16, true)); }
+TEST_P(EveryMachine, SchedulesAPerceptron) { check(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
+
+INSTANTIATE_TEST_SUITE_P(Superlanes, EveryMachine, testing::Values(20u, 2u));
+
+} // namespace
