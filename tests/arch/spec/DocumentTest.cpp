@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "arch/isa/AluOp.h"
+#include "arch/isa/Instruction.h"
+#include "arch/spec/MachineFile.h"
 #include "arch/spec/Schema.h"
+#include "arch/tools/IsaDocument.h"
 
 #include <algorithm>
 #include <fstream>
@@ -10,12 +14,39 @@
 namespace millrace {
 namespace {
 
-TEST(MachineKeysDocument, IsWhatTheSchemaSays) {
-  std::ifstream file("docs/spec/machine-keys.md");
+std::string read(const std::string &path) {
+  std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_EQ(text.str(), machineKeysMarkdown())
-      << "write it anew: build/bin/write-spec-tables docs/spec";
+  return text.str();
+}
+
+constexpr const char *kRemedy = "write it anew: build/bin/write-spec-tables docs/spec";
+
+TEST(MachineKeysDocument, IsWhatTheSchemaSays) {
+  EXPECT_EQ(read("docs/spec/machine-keys.md"), machineKeysMarkdown()) << kRemedy;
+}
+
+TEST(IsaDocument, IsWhatTheInstructionTablesSay) {
+  EXPECT_EQ(read("docs/spec/isa.md"), isaMarkdown()) << kRemedy;
+}
+
+TEST(IsaDocument, NamesEveryInstructionAndAluOperation) {
+  const std::string text = isaMarkdown();
+  for (const OpcodeInfo &opcode : opcodes())
+    EXPECT_NE(text.find("| `" + std::string(opcode.mnemonic) + "` |"), text.npos) << opcode.name;
+  for (const AluOpInfo &op : aluOpTable)
+    EXPECT_NE(text.find("| `" + std::string(op.mnemonic) + "` |"), text.npos) << op.name;
+}
+
+/// arch/spec cannot see the operations; here both are in view.
+TEST(ShippedMachines, NameOnlyAluOperationsThatExist) {
+  for (const std::string &name : machineNames()) {
+    Expected<Machine> machine = loadMachine(name);
+    ASSERT_TRUE(machine) << machine.error();
+    for (const auto &entry : machine->latency.aluOps)
+      EXPECT_TRUE(aluOpFromMnemonic(entry.first)) << name << ": " << entry.first;
+  }
 }
 
 TEST(Schema, DescribesEveryKeyOnce) {
