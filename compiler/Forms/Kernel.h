@@ -21,6 +21,16 @@ namespace millrace::forms {
 
 enum class TensorRole : uint8_t { Input, Constant, Intermediate, Output };
 
+/// How the host fills an input that is not simply its own tensor in another order (R15): one loop adds `step` to index
+/// `dim` of the grid's tensor and `hostStep` to index `hostDim` of the host's. Host indices outside its shape give `hostFill`.
+struct HostLoop {
+  int64_t extent = 1;
+  unsigned dim = 0;
+  int64_t step = 1;
+  unsigned hostDim = 0;
+  int64_t hostStep = 1;
+};
+
 /// A tensor in MEM. One dimension lies along the lanes, the others are rows (row major in their order).
 struct Tensor {
   std::string name;
@@ -32,6 +42,9 @@ struct Tensor {
   bool splat = false;
   std::string hostName, hostType; ///< Input, Output: ONNX value name and element type
   std::vector<int64_t> hostShape; ///< Input, Output: ONNX shape; same row-major element order as `shape`
+  std::vector<HostLoop> hostLoops;   ///< empty: same row-major element order as `shape`
+  std::vector<int64_t> hostStart;    ///< with hostLoops: first index of every host dimension
+  uint32_t hostFill = 0;             ///< with hostLoops: raw bits in `type`
 };
 
 /// One dimension's index as an affine form of the kernel's loops: offset + sum of coefficient * loop.

@@ -47,6 +47,21 @@ void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vecto
     descend(last, last * pitch, to);
 }
 
+/// The placement of a tensor that the host fills by its own loops; the copy must hold all rows in one segment.
+Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy, const Segment &segment) {
+  Placement p;
+  p.pe = uint16_t(copy.pe);
+  p.hemisphere = copy.hemisphere;
+  p.slices.assign(segment.slices.begin(), segment.slices.end());
+  p.row = segment.address;
+  p.start = t.hostStart;
+  p.fill = t.hostFill;
+  for (const forms::HostLoop &l : t.hostLoops)
+    p.loops.push_back({uint32_t(l.extent), int32_t(layout.pitch[l.dim] * l.step),
+                       l.dim == t.laneDim ? int32_t(l.step) : 0, l.hostDim, int32_t(l.hostStep)});
+  return p;
+}
+
 Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTile &tile, const Copy &copy,
                       const Segment &segment, const RowBox &box) {
   Placement p;
@@ -111,6 +126,11 @@ std::vector<Binding> bindingsOf(const Context &c) {
       }
       for (size_t k = 0; k < layout.tiles.size(); ++k)
         for (const Segment &segment : copy.tiles[k]) {
+          if (!t.hostLoops.empty()) {
+            binding.shape = t.hostShape;
+            binding.placements.push_back(hostPlacement(t, layout, copy, segment));
+            continue;
+          }
           std::vector<RowBox> boxes;
           boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), segment.firstRow,
                   segment.firstRow + segment.rows, boxes);

@@ -88,10 +88,16 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel) {
     bool inWeights = false;
     for (const forms::Term &t : kernel.terms)
       inWeights |= inAccess(t.w, l);
+    // Several pixels in one row: each takes its lanes in a sweep of its own.
+    auto alongOperandLanes = [&](unsigned loop) {
+      return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+        return coefficient(t.a.index[graph.tensors[t.a.tensor].laneDim], loop) != 0;
+      });
+    };
     const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
     if (alongLanes && inWeights && constantWeights && dense && !roles.group)
       roles.group = l;
-    else if (alongLanes || inWeights)
+    else if (alongLanes || inWeights || alongOperandLanes(l))
       roles.batch.push_back(l);
     else
       roles.rows.push_back(l);
