@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "simulator/base/Counters.h"
+
+#include <algorithm>
+
+namespace millrace::sim {
+
+void Counters::add(const Counters &other) {
+  busy.resize(std::max(busy.size(), other.busy.size()));
+  for (size_t q = 0; q < other.busy.size(); ++q)
+    busy[q] += other.busy[q];
+  instructions += other.instructions;
+  streamVectors += other.streamVectors;
+  streamHops += other.streamHops;
+  sramReads += other.sramReads;
+  sramWrites += other.sramWrites;
+  macsInt8 += other.macsInt8;
+  macsFloat += other.macsFloat;
+  aluLanes += other.aluLanes;
+  linkVectors += other.linkVectors;
+}
+
+} // namespace millrace::sim

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "simulator/memory/MemorySlice.h"
+
+#include <algorithm>
+
+namespace millrace::sim {
+
+static constexpr uint32_t kChunkRows = 64; ///< rows of storage allocated together
+
+MemorySlice::MemorySlice(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere, unsigned index)
+    : UnitModule(name, context), hemisphere(hemisphere), index(index), position(context.machine.position(index)),
+      rowCount(context.machine.rowsPerSlice()) {}
+
+void MemorySlice::allocate() {
+  if (!rows.empty())
+    return;
+  rows.resize(rowCount);
+  storage.resize((rowCount + kChunkRows - 1) / kChunkRows);
+}
+
+uint8_t *MemorySlice::storageOf(uint32_t row) {
+  const size_t lanes = context.machine.lanes();
+  std::unique_ptr<uint8_t[]> &chunk = storage[row / kChunkRows];
+  if (!chunk)
+    chunk = std::make_unique_for_overwrite<uint8_t[]>(kChunkRows * lanes);
+  return chunk.get() + (row % kChunkRows) * lanes;
+}
+
+void MemorySlice::load(uint32_t row, Tag tag, const uint8_t *data, uint32_t bytes) {
+  allocate();
+  rows[row].tag = tag;
+  rows[row].data = data;
+  rows[row].bytes = data ? bytes : 0;
+}
+
+void MemorySlice::readRow(uint32_t row, uint8_t *out) const {
+  uint32_t bytes = 0;
+  if (!rows.empty() && rows[row].data) {
+    bytes = rows[row].bytes;
+    std::memcpy(out, rows[row].data, bytes);
+  }
+  std::memset(out + bytes, 0, context.machine.lanes() - bytes);
+}
+
+uint8_t *MemorySlice::hostRow(uint32_t row, std::optional<Tag> tag) {
+  allocate();
+  uint8_t *own = storageOf(row);
+  if (rows[row].data != own)
+    readRow(row, own);
+  rows[row].data = own;
+  rows[row].bytes = context.machine.lanes();
+  if (tag)
+    rows[row].tag = *tag;
+  return own;
+}
+
+const Region *MemorySlice::regionOf(const Instruction &i) const {
+  if (i.tensor >= context.image.tensors.size())
+    return nullptr;
+  const Region &region = context.image.tensors[i.tensor];
+  bool here = region.pe == context.pe && region.hemisphere == hemisphere && region.slice == index;
+  return here ? &region : nullptr;
+}
+
+/// S10 for the whole burst: rows inside the named region, bank slots inside its lifetime.
+void MemorySlice::dispatch(Burst &burst) {
+  allocate();
+  const Instruction &i = *burst.instruction;
+  const Region *region = regionOf(i);
+  if (!region) {
+    context.report(Invariant::S10, burst.start, burst,
+                   [&] { return "tensor " + std::to_string(i.tensor) + " has no rows in this slice"; });
+    return;
+  }
+  const bool writes = i.opcode == Opcode::Write || i.opcode == Opcode::Scatter;
+  const Cycle delay = writes ? context.timing.write : 0;
+  const unsigned step = context.step;
+  const Cycle from = region->step0 < step ? 0 : region->step0 > step ? INT64_MAX : Cycle(region->from);
+  const Cycle to = region->step1 > step ? INT64_MAX : region->step1 < step ? -1 : Cycle(region->to);
+  auto inside = [&](const Burst &b) {
+    int64_t row = b.row();
+    return row >= region->row && row < int64_t(region->row) + region->rows && b.at() + delay >= from && b.at() + delay <= to;
+  };
+  // Rows and cycles are linear in (i1, i0): the corners decide.
+  Burst corner = burst;
+  bool fits = true;
+  for (uint16_t i1 : {uint16_t(0), uint16_t(burst.n1 - 1)})
+    for (uint16_t i0 : {uint16_t(0), uint16_t(burst.n0 - 1)})
+      for (uint32_t r : {0u, burst.repeats - 1}) {
+        corner.i0 = i0, corner.i1 = i1, corner.repeat = r;
+        fits &= inside(corner);
+      }
+  if (fits)
+    return;
+  corner = burst;
+  while (!corner.finished() && inside(corner))
+    corner.next();
+  context.report(Invariant::S10, corner.at() + delay, burst, [&] {
+    return "row " + std::to_string(corner.row()) + " in cycle " + std::to_string(corner.at() + delay) + " is outside tensor " +
+           std::to_string(i.tensor) + ", which owns rows " + std::to_string(region->row) + " to " +
+           std::to_string(region->row + region->rows - 1) + " from step " + std::to_string(region->step0) + " cycle " +
+           std::to_string(region->from) + " to step " + std::to_string(region->step1) + " cycle " + std::to_string(region->to);
+  });
+}
+
+void MemorySlice::element(Burst &burst, Cycle now) {
+  int64_t row = burst.row();
+  if (row < 0 || row >= int64_t(rowCount)) {
+    context.report(Invariant::S10, now, burst, [&] {
+      return "row " + std::to_string(row) + " does not exist; the slice has " + std::to_string(rowCount);
+    });
+    return;
+  }
+  switch (burst.instruction->opcode) {
+  case Opcode::Read:
+    return read(burst, now);
+  case Opcode::Write:
+    return write(burst, now);
+  case Opcode::Gather:
+    return gather(burst, now);
+  default:
+    return scatter(burst, now);
+  }
+}
+
+/// S5: a bank serves one access per cycle. One port reads and one writes, so only a read can meet a write.
+void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned lastBank, Cycle now) {
+  lastRead = now;
+  lastReadBank[0] = firstBank, lastReadBank[1] = lastBank;
+  for (const PendingWrite &w : writes) {
+    unsigned bank = bankOf(w.row);
+    if (w.slot == now && bank >= firstBank && bank <= lastBank)
+      context.report(Invariant::S5, now, burst, [&] {
+        return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) + " while instruction " +
+               std::to_string(w.burst.index) + " writes its row " + std::to_string(w.row);
+      });
+  }
+}
+
+void MemorySlice::checkWritten(const Burst &burst, const Row &row, uint32_t address, Cycle now) {
+  if (row.tag.empty())
+    context.report(Invariant::S6, now, burst,
+                   [&] { return "row " + std::to_string(address) + " is read, but nothing was ever written there"; });
+  else if (row.written + Cycle(context.machine.latency.readAfterWrite) > context.base + now)
+    context.report(Invariant::S6, now, burst, [&] {
+      return "row " + std::to_string(address) + " is read " + std::to_string(context.base + now - row.written) +
+             " cycles after its write slot; " + std::to_string(context.machine.latency.readAfterWrite) + " are needed";
+    });
+}
+
+void MemorySlice::checkMeant(Burst &burst, const Row &row, uint32_t address, Cycle now) {
+  if (!context.checks(burst))
+    return;
+  auto expected = meant(burst, ProducerOf::Memory, slot::Memory, 0);
+  if (expected && expected->pe == context.pe && row.tag.meets(expected->tag))
+    return;
+  context.report(Invariant::S6, now, burst, [&] {
+    return "row " + std::to_string(address) + (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
+           ", but holds " + context.describe(row.tag);
+  });
+}
+
+void MemorySlice::read(Burst &burst, Cycle now) {
+  const uint32_t address = uint32_t(burst.row());
+  applyWrites(now);
+  checkBanks(burst, bankOf(address), bankOf(address), now);
+  Row &row = rows[address];
+  checkWritten(burst, row, address, now);
+  checkMeant(burst, row, address, now);
+  ++context.counters.sramReads;
+  VectorRef value = 0;
+  if (context.values) {
+    value = context.pool.acquireNarrow();
+    readRow(address, context.pool.narrow(value));
+  }
+  context.inject(burst, now + context.timing.read, burst.instruction->out[0], position, value);
+}
+
+void MemorySlice::write(Burst &burst, Cycle now) {
+  VectorRef value = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  post(burst, now, uint32_t(burst.row()), value, 0);
+}
+
+uint32_t MemorySlice::addressOf(const uint8_t *map, unsigned superlane) const {
+  const uint8_t *two = map + superlane * context.machine.lanesPerSuperlane;
+  return uint32_t(two[0]) | uint32_t(two[1]) << 8;
+}
+
+/// The rows a Gather may touch are those of its tensor from its address on: their banks are held. Which rows it reads
+/// is data, so S6 is checked where there are values.
+void MemorySlice::gather(Burst &burst, Cycle now) {
+  const Machine &m = context.machine;
+  VectorRef map = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  const Region *region = regionOf(*burst.instruction);
+  const uint32_t base = uint32_t(burst.row());
+  const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
+  applyWrites(now);
+  checkBanks(burst, bankOf(base), bankOf(std::max(end, base + 1) - 1), now);
+  ++context.counters.sramReads;
+  VectorRef value = 0;
+  if (context.values) {
+    std::vector<uint8_t> scratch(m.lanes()), line(m.lanes());
+    const uint8_t *addresses = context.pool.bytes(map, scratch.data());
+    value = context.pool.acquireNarrow();
+    uint8_t *out = context.pool.narrow(value);
+    for (unsigned s = 0; s < m.superlanes; ++s) {
+      uint32_t address = base + addressOf(addresses, s);
+      uint8_t *lanes = out + s * m.lanesPerSuperlane;
+      if (address >= end) {
+        context.report(Invariant::S10, now, burst, [&] {
+          return "superlane " + std::to_string(s) + " gathers row " + std::to_string(address) + ", but the tensor ends at row " +
+                 std::to_string(end - 1);
+        });
+        std::memset(lanes, 0, m.lanesPerSuperlane);
+        continue;
+      }
+      checkWritten(burst, rows[address], address, now);
+      readRow(address, line.data());
+      std::memcpy(lanes, line.data() + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
+    }
+  }
+  context.inject(burst, now + context.timing.gather, burst.instruction->out[0], position, value);
+}
+
+void MemorySlice::scatter(Burst &burst, Cycle now) {
+  VectorRef map = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  VectorRef value = context.sample(burst, ProducerOf::B, slot::B, 0, burst.instruction->b.index, position, now);
+  context.pool.retain(map);
+  post(burst, now, uint32_t(burst.row()), value, map);
+}
+
+void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, VectorRef value, VectorRef map) {
+  const Cycle slot = now + context.timing.write;
+  if (!writes.empty() && writes.front().slot < now - 64)
+    applyWrites(now);
+  context.pool.retain(value);
+  context.lastWriteSlot = std::max(context.lastWriteSlot, slot);
+  ++context.counters.sramWrites;
+  unsigned bank = bankOf(row);
+  if (lastRead == slot && bank >= lastReadBank[0] && bank <= lastReadBank[1])
+    context.report(Invariant::S5, slot, burst, [&] { return "bank " + std::to_string(bank) + " is read in the slot of this write"; });
+  writes.push_back({slot, row, burst, value, map});
+}
+
+void MemorySlice::applyWrites(Cycle before) {
+  while (!writes.empty() && writes.front().slot < before) {
+    apply(writes.front());
+    writes.pop_front();
+  }
+}
+
+void MemorySlice::apply(PendingWrite &w) {
+  const Machine &m = context.machine;
+  const bool scatters = w.burst.instruction->opcode == Opcode::Scatter;
+  std::vector<uint8_t> scratch(m.lanes());
+  if (!scatters) {
+    Row &row = rows[w.row];
+    row.tag = w.burst.tag();
+    row.written = context.base + w.slot;
+    if (context.values) {
+      uint8_t *own = storageOf(w.row);
+      std::memcpy(own, context.pool.bytes(w.value, scratch.data()), m.lanes());
+      row.data = own;
+      row.bytes = m.lanes();
+    }
+    context.pool.release(w.value);
+    return;
+  }
+  const Region *region = regionOf(*w.burst.instruction);
+  const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
+  // Which rows are written is data. For timing any row of the tensor may have been.
+  for (uint32_t r = w.row; r < end; ++r) {
+    rows[r].tag = {w.burst.index, Tag::kAnyElement};
+    rows[r].written = context.base + w.slot;
+  }
+  if (context.values) {
+    std::vector<uint8_t> mapScratch(m.lanes());
+    const uint8_t *addresses = context.pool.bytes(w.map, mapScratch.data());
+    const uint8_t *data = context.pool.bytes(w.value, scratch.data());
+    for (unsigned s = 0; s < m.superlanes; ++s) {
+      uint32_t address = w.row + addressOf(addresses, s);
+      if (address >= end) {
+        context.report(Invariant::S10, w.slot, w.burst, [&] {
+          return "superlane " + std::to_string(s) + " scatters to row " + std::to_string(address) + ", but the tensor ends at row " +
+                 std::to_string(end - 1);
+        });
+        continue;
+      }
+      uint8_t *own = hostRow(address, std::nullopt);
+      std::memcpy(own + s * m.lanesPerSuperlane, data + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
+    }
+  }
+  context.pool.release(w.map);
+  context.pool.release(w.value);
+}
+
+void MemorySlice::endStep() {
+  applyWrites(INT64_MAX);
+  lastRead = -1;
+}
+
+} // namespace millrace::sim

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The MXM of one hemisphere: planes with weight buffers and accumulators. Products are computed in batches: only when a
+// result is sampled, or when the weights they need are about to be replaced.
+#pragma once
+
+#include "simulator/base/UnitModule.h"
+#include "simulator/kernels/Gemm.h"
+
+#include <deque>
+#include <vector>
+
+namespace millrace::sim {
+
+class MatrixUnit : public UnitModule {
+public:
+  MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere);
+  ~MatrixUnit() override;
+
+  void element(Burst &burst, Cycle now) override; ///< S4, S7, S8
+  void settle(Cycle now) override;                ///< S7 of what no later install has settled
+  void endStep() override;
+
+private:
+  /// What stands in a column group of a buffer, and since when.
+  struct Group {
+    Tag tag;
+    Cycle at = INT64_MIN / 2;
+  };
+  struct Buffer {
+    std::vector<Group> groups;
+    std::unique_ptr<PlaneWeights> weights; ///< values only
+  };
+  /// An activation vector whose product is not yet computed.
+  struct Activation {
+    Cycle at;
+    uint32_t element;
+  };
+  /// An Activate burst; its elements in `activations` from `discarded` on.
+  struct Run {
+    Burst burst;
+    unsigned groups0, groups1;
+    std::vector<Activation> activations;
+    size_t discarded = 0; ///< elements dropped from the front of the three vectors below
+    size_t taken = 0;     ///< elements whose Accumulate came or never will, counted from the burst's start
+    std::vector<size_t> verified, computed; ///< by column group, counted from the burst's start
+    std::vector<uint8_t> low, high;         ///< activation rows
+    std::vector<uint32_t> products;         ///< rows of `columns`
+    size_t count() const { return discarded + activations.size(); }
+    const Activation &at(size_t k) const { return activations[k - discarded]; }
+  };
+  /// An Accumulate whose row is not yet computed.
+  struct Operation {
+    Cycle activated;
+    Run *run;
+    size_t element; ///< of the run
+    uint32_t row;
+    uint8_t mode;
+    VectorRef result; ///< to be filled when it emits
+  };
+  struct Plane : PendingValues {
+    MatrixUnit *unit = nullptr;
+    unsigned index = 0;
+    std::vector<Buffer> buffers;
+    std::deque<std::unique_ptr<Run>> runs; ///< in order of time
+    std::vector<Operation> operations;
+    std::vector<Cycle> rowBusyFrom;        ///< [accumulator row] last Accumulate
+    std::vector<std::vector<uint32_t>> accumulators;
+    void computeNow() override { unit->compute(*this); }
+  };
+
+  void install(Burst &burst, Cycle now);
+  void clear(Burst &burst, Cycle now);
+  void activate(Burst &burst, Cycle now);
+  void accumulate(Burst &burst, Cycle now);
+  std::pair<Run *, size_t> productOf(Plane &plane, Cycle activated);
+
+  /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone who used it until then.
+  void beforeInstall(unsigned plane, unsigned buffer, unsigned group, Cycle now);
+  void replace(Burst &burst, unsigned plane, unsigned group, Cycle now);
+  void verify(Run &run, unsigned planeIndex, unsigned group, Cycle now);
+  void verifyBytes(Run &run, unsigned planeIndex, unsigned group, size_t element);
+
+  /// How many elements of the run use group `group` only before `now`.
+  static size_t settledBefore(const Run &run, unsigned group, Cycle now);
+  void multiply(Plane &plane, Run &run, unsigned group0, unsigned group1, size_t until);
+  void multiplyAll(Plane &plane, Run &run, size_t until);
+  void compute(Plane &plane);
+  void perform(Plane &plane, const Operation &operation);
+  void discard(Run &run);
+  void dropRuns(Plane &plane, Cycle now);
+  unsigned planesOf(const Run &run) const { return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1; }
+
+  unsigned groupCount, groupColumns, columns, lanes;
+  std::vector<std::unique_ptr<Plane>> planes;
+  std::vector<uint32_t> partial; ///< products of some column groups
+};
+
+} // namespace millrace::sim

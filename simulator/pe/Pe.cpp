@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "simulator/pe/Pe.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+namespace millrace::sim {
+
+static constexpr Cycle kNever = std::numeric_limits<Cycle>::max();
+
+Pe::Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window, Observer *observer)
+    : sc_core::sc_module(name), unit("unit", wiring.units.size()), context(context), window(window), observer(observer),
+      units(wiring.units) {
+  for (size_t u = 0; u < units.size(); ++u)
+    unit[u].bind(*units[u]);
+  buildPorts(wiring.unitOfQueue);
+  SC_METHOD(run);
+  sensitive << wake;
+  dont_initialize();
+}
+
+/// A MEM queue drives two ports, a read and a write generator (R1); every other queue drives one.
+void Pe::buildPorts(const std::vector<unsigned> &unitOfQueue) {
+  const unsigned queues = context.machine.queues();
+  mainPort.resize(queues);
+  writePort.resize(queues);
+  auto add = [&](unsigned queue) {
+    Port port;
+    port.unit = unitOfQueue[queue];
+    port.queue = queue;
+    ports.push_back(port);
+    return unsigned(ports.size() - 1);
+  };
+  auto early = [&](unsigned queue) {
+    UnitKind kind = context.machine.unit(queue).kind;
+    return kind == UnitKind::Mem || kind == UnitKind::Receive;
+  };
+  for (unsigned q = 0; q < queues; ++q)
+    if (early(q))
+      mainPort[q] = add(q);
+  earlyPorts = unsigned(ports.size());
+  for (unsigned q = 0; q < queues; ++q)
+    if (!early(q))
+      mainPort[q] = add(q);
+  for (unsigned q = 0; q < queues; ++q)
+    writePort[q] = context.machine.unit(q).kind == UnitKind::Mem ? add(q) : mainPort[q];
+  active.resize((ports.size() + 63) / 64);
+}
+
+void Pe::beginStep(unsigned step, PeRange range, Cycle base) {
+  context.step = step;
+  context.base = base;
+  context.lastWriteSlot = context.lastDispatch = -1;
+  order.resize(range.end - range.begin);
+  std::iota(order.begin(), order.end(), range.begin);
+  const std::vector<Instruction> &list = context.image.instructions[context.pe];
+  auto earlier = [&](uint32_t a, uint32_t b) { return list[a].cycle < list[b].cycle; };
+  if (!std::is_sorted(order.begin(), order.end(), earlier))
+    std::stable_sort(order.begin(), order.end(), earlier);
+  queueFree.assign(context.machine.queues(), 0);
+  previous.assign(context.machine.queues(), std::nullopt);
+  for (Port &port : ports)
+    port.active = false, port.free = 0;
+  std::fill(active.begin(), active.end(), 0);
+  cursor = 0;
+  soonest = kNever;
+  simulated = -1;
+  running = true;
+  startTime = sc_core::sc_time_stamp().value();
+  wake.notify(sc_core::SC_ZERO_TIME);
+}
+
+bool Pe::anyActive() const {
+  return std::any_of(active.begin(), active.end(), [](uint64_t w) { return w != 0; });
+}
+
+Cycle Pe::nextActivity() const {
+  Cycle dispatches = cursor < order.size() ? Cycle(context.instruction(order[cursor]).cycle) : kNever;
+  return std::min(dispatches, soonest);
+}
+
+/// The process: one window of cycles from the next one in which anything happens.
+void Pe::run() {
+  if (!running)
+    return;
+  Cycle here = Cycle(sc_core::sc_time_stamp().value() - startTime);
+  Cycle next = nextActivity();
+  while (next < here + window) {
+    if (context.isPast(next)) {
+      running = false;
+      return;
+    }
+    cycle(next);
+    next = nextActivity();
+  }
+  if (next != kNever)
+    wake.notify(sc_core::sc_time::from_value(uint64_t(next - here)));
+}
+
+bool Pe::cycle(Cycle now) {
+  context.now = now;
+  simulated = now;
+  context.advanceStreams(now);
+  while (cursor < order.size() && Cycle(context.instruction(order[cursor]).cycle) == now)
+    dispatch(order[cursor++], now);
+  soonest = kNever;
+  elements(0, earlyPorts, now);
+  context.advanceStreams(now); // a read without delay is seen in its own cycle
+  elements(earlyPorts, unsigned(ports.size()), now);
+  return true;
+}
+
+void Pe::elements(unsigned firstPort, unsigned endPort, Cycle now) {
+  for (unsigned word = firstPort / 64; word * 64 < endPort; ++word) {
+    uint64_t bits = active[word];
+    if (word == firstPort / 64)
+      bits &= ~uint64_t(0) << firstPort % 64;
+    if (endPort - word * 64 < 64)
+      bits &= (uint64_t(1) << (endPort - word * 64)) - 1;
+    for (; bits; bits &= bits - 1) {
+      Port &port = ports[word * 64 + unsigned(std::countr_zero(bits))];
+      if (port.next == now) {
+        units[port.unit]->element(port.burst, now);
+        ++context.counters.busy[port.queue];
+        port.burst.next();
+        if (port.burst.finished()) {
+          port.active = false;
+          active[word] &= ~(bits & -bits);
+          continue;
+        }
+        port.next = port.burst.at();
+      }
+      soonest = std::min(soonest, port.next);
+    }
+  }
+}
+
+unsigned Pe::portOf(const Instruction &i) const {
+  bool writes = i.opcode == Opcode::Write || i.opcode == Opcode::Scatter;
+  return writes ? writePort[i.queue] : mainPort[i.queue];
+}
+
+Burst Pe::burstOf(uint32_t index, Cycle now) const {
+  Burst burst;
+  const Instruction &i = context.instruction(index);
+  burst.index = index;
+  burst.start = now;
+  burst.instruction = &i;
+  if (i.opcode == Opcode::Repeat) {
+    burst.instruction = &context.instruction(*previous[i.queue]);
+    burst.repeats = i.n0;
+    burst.interval = i.c0;
+  }
+  if (info(burst.instruction->opcode).fields.has(Field::Loops)) {
+    burst.n0 = burst.instruction->n0;
+    burst.n1 = burst.instruction->n1;
+  }
+  const std::vector<Producer> &table = context.image.producers[context.pe];
+  burst.producers = std::span(table).subspan(i.producers, i.producerCount);
+  return burst;
+}
+
+/// S1; then hands a burst to its port.
+void Pe::dispatch(uint32_t index, Cycle now) {
+  const Instruction &i = context.instruction(index);
+  ++context.counters.instructions;
+  context.lastDispatch = std::max(context.lastDispatch, now);
+  Cycle &free = queueFree[i.queue];
+  Burst self;
+  self.index = index;
+  self.instruction = &i;
+  if (now < free)
+    context.report(Invariant::S1, now, self, [&] {
+      return "the queue is busy with an earlier instruction until cycle " + std::to_string(free - 1);
+    });
+  free = std::max(free, now + 1);
+  if (i.opcode == Opcode::Nop) {
+    free = std::max(free, now + Cycle(i.n0));
+    return;
+  }
+  if (i.opcode == Opcode::Repeat) {
+    if (!previous[i.queue]) {
+      context.report(Invariant::S1, now, self, [] { return "there is no earlier instruction in this queue to repeat"; });
+      return;
+    }
+    free = std::max(free, now + Cycle(i.n0 - 1) * i.c0 + 1);
+  } else {
+    previous[i.queue] = index;
+  }
+  Burst burst = burstOf(index, now);
+  if (!fitsItself(burst)) {
+    context.report(Invariant::S2, now, burst, [] {
+      return "elements of this burst overlap in its port; the outer stride must exceed the inner loop";
+    });
+    return;
+  }
+  if (context.checks(burst))
+    if (auto reason = damage(burst, context.machine))
+      context.report(Invariant::S4, now, burst, [&] { return *reason; });
+  if (!start(burst, portOf(*burst.instruction), now))
+    return;
+  if (observer)
+    observer->dispatched(context.pe, i.queue, burst);
+}
+
+bool Pe::fitsItself(const Burst &b) const {
+  const Cycle inner = Cycle(b.n0 - 1) * b.instruction->c0, one = Cycle(b.n1 - 1) * b.instruction->c1 + inner;
+  return (b.n1 == 1 || Cycle(b.instruction->c1) > inner) && (b.repeats == 1 || Cycle(b.interval) > one);
+}
+
+/// S2: a port runs one burst at a time. A format of several planes holds the ports of all of them.
+bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
+  const Instruction &i = *burst.instruction;
+  std::vector<unsigned> held{portIndex};
+  if (i.opcode == Opcode::Activate)
+    for (unsigned p = 1; p < byteWidth(i.format); ++p) {
+      Unit partner = context.machine.unit(i.queue);
+      partner.index += p;
+      held.push_back(mainPort[context.machine.queue(partner)]);
+    }
+  for (unsigned p : held)
+    if (ports[p].free > now) {
+      context.report(Invariant::S2, now, burst, [&] {
+        return "the port of " + context.machine.queueName(ports[p].queue) + " is busy until cycle " + std::to_string(ports[p].free - 1);
+      });
+      return false;
+    }
+  for (unsigned p : held)
+    ports[p].free = burst.lastCycle() + 1;
+  Port &port = ports[portIndex];
+  units[port.unit]->dispatch(burst);
+  port.burst = burst;
+  port.next = now;
+  port.active = true;
+  active[portIndex / 64] |= uint64_t(1) << portIndex % 64;
+  return true;
+}
+
+void Pe::settle() {
+  for (UnitInterface *u : units)
+    u->settle(done() ? kNever / 4 : simulated + 1);
+}
+
+void Pe::endStep() {
+  running = false;
+  for (UnitInterface *u : units)
+    u->endStep();
+  context.streams.clear();
+}
+
+} // namespace millrace::sim
