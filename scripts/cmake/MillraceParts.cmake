@@ -49,6 +49,7 @@ find_package(CLI11 REQUIRED)
 find_package(Boost REQUIRED)
 find_package(GTest REQUIRED)
 find_package(Protobuf REQUIRED) # before ONNX, whose configuration expects it
+unset(ONNX_DIR CACHE) # it may name the folder of an earlier pin
 find_package(ONNX ${MILLRACE_ONNX_VERSION} EXACT REQUIRED CONFIG
              PATHS "${onnx_prefix}" NO_DEFAULT_PATH)
 

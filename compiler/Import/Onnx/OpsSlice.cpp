@@ -1,5 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Operations that cut tensors into parts, put parts together, or surround them.
 #include "compiler/Import/Onnx/Handlers.h"
+
+using namespace mlir;
+
 namespace millrace::onnx_import {
-void addSliceOps(HandlerTable &) {}
+namespace {
+
+Status importConcat(NodeImporter &node) {
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  SmallVector<Value> inputs;
+  for (size_t i = 0; i < node.inputCount(); ++i)
+    inputs.push_back(node.in(i));
+  return node.done(node.t.concat(inputs, *axis));
+}
+
+/// The extents from input 1, or equal parts (the last one smaller) from num_outputs.
+std::optional<Shape> splitExtents(NodeImporter &node, int64_t extent) {
+  if (node.has(1))
+    return node.constantIntegers(1);
+  auto parts = node.getInt("num_outputs", static_cast<int64_t>(node.outputCount()));
+  int64_t size = (extent + parts - 1) / parts;
+  Shape extents(parts, size);
+  extents.back() = extent - size * (parts - 1);
+  return extents;
+}
+
+Status importSplit(NodeImporter &node) {
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
+  std::optional<Shape> extents = axis ? splitExtents(node, node.shape(0)[*axis]) : std::nullopt;
+  if (!extents || extents->size() < node.outputCount())
+    return node.error("its axis or its sizes are not valid or not constant");
+  int64_t offset = 0;
+  for (size_t i = 0; i < node.outputCount(); offset += (*extents)[i++])
+    if (node.wants(i))
+      node.set(i, node.t.sliceAxis(node.in(0), *axis, offset, (*extents)[i]), node.inType(0));
+  return Success{};
+}
+
+/// What Slice takes of one dimension: element offset + i * step for 0 <= i < size.
+struct Range {
+  int64_t offset = 0, size = 0, step = 1;
+};
+
+/// ONNX's rules: negative positions count from the end, then all are clamped.
+Range sliceRange(int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (start < 0)
+    start += extent;
+  if (end < 0)
+    end += extent;
+  if (step > 0) {
+    start = std::clamp<int64_t>(start, 0, extent);
+    end = std::clamp<int64_t>(end, 0, extent);
+    return {start, std::max<int64_t>(0, (end - start + step - 1) / step), step};
+  }
+  start = std::clamp<int64_t>(start, 0, extent - 1);
+  end = std::clamp<int64_t>(end, -1, extent - 1);
+  return {start, std::max<int64_t>(0, (end - start + step + 1) / step), step};
+}
+
+/// Reads backwards through the index map offset + i * step.
+Value sliceBackwards(TensorBuilder &t, Value input, ArrayRef<Range> ranges) {
+  Shape shape;
+  SmallVector<AffineExpr> exprs;
+  for (auto [i, range] : llvm::enumerate(ranges)) {
+    shape.push_back(range.size);
+    exprs.push_back(t.ops().getAffineDimExpr(static_cast<unsigned>(i)) * range.step + range.offset);
+  }
+  auto map = AffineMap::get(static_cast<unsigned>(ranges.size()), 0, exprs, t.ops().getContext());
+  return t.map(shape, {input}, {map}, elementTypeOf(input), [](Scalars &, ValueRange x) { return x[0]; });
+}
+
+Status importSlice(NodeImporter &node) {
+  std::optional<Shape> starts = node.constantIntegers(1), ends = node.constantIntegers(2), axes, steps;
+  if (!starts || !ends || starts->size() != ends->size())
+    return node.error("its starts and ends are not constant");
+  axes = node.has(3) ? node.constantIntegers(3) : allAxes(static_cast<int64_t>(starts->size()));
+  steps = node.has(4) ? node.constantIntegers(4) : Shape(starts->size(), 1);
+  if (!axes || !steps || axes->size() != starts->size() || steps->size() != starts->size())
+    return node.error("its axes and steps are not constant");
+  SmallVector<Range> ranges;
+  for (int64_t extent : node.shape(0))
+    ranges.push_back({0, extent, 1});
+  bool backwards = false;
+  for (auto [start, end, axis, step] : llvm::zip_equal(*starts, *ends, *axes, *steps)) {
+    std::optional<int64_t> at = normalAxis(axis, node.rank(0));
+    if (!at || step == 0)
+      return node.error("an axis lies outside of its rank, or a step is 0");
+    ranges[*at] = sliceRange(node.shape(0)[*at], start, end, step);
+    backwards |= step < 0;
+  }
+  Shape offsets, sizes, strides;
+  for (const Range &range : ranges) {
+    offsets.push_back(range.offset);
+    sizes.push_back(range.size);
+    strides.push_back(range.step);
+  }
+  if (productOf(sizes) == 0)
+    return node.done(node.t.splat(sizes, elementTypeOf(node.in(0)), 0));
+  if (backwards)
+    return node.done(sliceBackwards(node.t, node.in(0), ranges));
+  return node.done(node.t.slice(node.in(0), offsets, sizes, strides));
+}
+
+/// edge, reflect and wrap pad one axis at a time: each padded element is a copy of one inside.
+Value padByCopies(TensorBuilder &t, Value input, int64_t axis, int64_t low, int64_t high, StringRef mode) {
+  int64_t extent = shapeOf(input)[axis];
+  auto source = [&](int64_t at) {
+    if (mode == "edge")
+      return std::clamp<int64_t>(at, 0, extent - 1);
+    if (mode == "wrap")
+      return (at % extent + extent) % extent;
+    int64_t period = std::max<int64_t>(1, 2 * (extent - 1)), folded = (at % period + period) % period;
+    return folded < extent ? folded : period - folded;
+  };
+  SmallVector<Value> parts;
+  for (int64_t i = -low; i < 0; ++i)
+    parts.push_back(t.sliceAxis(input, axis, source(i), 1));
+  parts.push_back(input);
+  for (int64_t i = 0; i < high; ++i)
+    parts.push_back(t.sliceAxis(input, axis, source(extent + i), 1));
+  return t.concat(parts, axis);
+}
+
+Status importPad(NodeImporter &node) {
+  std::optional<Shape> pads = node.constantIntegers(1);
+  std::optional<Shape> axes = node.has(3) ? node.constantIntegers(3) : allAxes(node.rank(0));
+  if (!pads || !axes || pads->size() != 2 * axes->size())
+    return node.error("its pads are not constant, or not two per axis");
+  Shape low(node.rank(0), 0), high(node.rank(0), 0);
+  for (auto [i, axis] : llvm::enumerate(*axes)) {
+    std::optional<int64_t> at = normalAxis(axis, node.rank(0));
+    if (!at)
+      return node.error("an axis lies outside of rank " + std::to_string(node.rank(0)));
+    low[*at] = (*pads)[i];
+    high[*at] = (*pads)[i + axes->size()];
+  }
+  // Negative pads remove elements.
+  Value input = node.in(0);
+  for (int64_t axis = 0; axis < node.rank(0); ++axis) {
+    int64_t before = std::max<int64_t>(0, -low[axis]), after = std::max<int64_t>(0, -high[axis]);
+    input = node.t.sliceAxis(input, axis, before, shapeOf(input)[axis] - before - after);
+    low[axis] = std::max<int64_t>(0, low[axis]);
+    high[axis] = std::max<int64_t>(0, high[axis]);
+  }
+  std::string mode = node.getString("mode", "constant");
+  if (mode == "constant") {
+    Value scalar = node.t.scalar(elementTypeOf(input), 0);
+    if (node.has(2))
+      scalar = tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
+    return node.done(node.t.pad(input, low, high, scalar));
+  }
+  for (int64_t axis = 0; axis < node.rank(0); ++axis)
+    if (low[axis] + high[axis] > 0)
+      input = padByCopies(node.t, input, axis, low[axis], high[axis], mode);
+  return node.done(input);
+}
+
+} // namespace
+
+void addSliceOps(HandlerTable &table) {
+  table[":Concat"] = importConcat;
+  table[":Split"] = importSplit;
+  table[":Slice"] = importSlice;
+  table[":Pad"] = importPad;
+}
+
 } // namespace millrace::onnx_import

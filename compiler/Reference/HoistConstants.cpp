@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Reference/Lower.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace millrace::reference {
+namespace {
+
+void replaceBySplat(arith::ConstantOp constant, SplatElementsAttr splat) {
+  OpBuilder builder(constant);
+  Location location = constant.getLoc();
+  auto type = cast<RankedTensorType>(splat.getType());
+  Value scalar = arith::ConstantOp::create(builder, location, cast<TypedAttr>(splat.getSplatValue<Attribute>()));
+  Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
+  Value filled = linalg::FillOp::create(builder, location, ValueRange(scalar), ValueRange(empty)).getResult(0);
+  constant.getResult().replaceAllUsesWith(filled);
+  constant.erase();
+}
+
+} // namespace
+
+llvm::SmallVector<ElementsAttr> hoistConstants(ModuleOp module, llvm::StringRef entry) {
+  llvm::SmallVector<ElementsAttr> values;
+  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  llvm::SmallVector<arith::ConstantOp> constants;
+  function.walk([&](arith::ConstantOp constant) {
+    if (isa<RankedTensorType>(constant.getType()))
+      constants.push_back(constant);
+  });
+  for (arith::ConstantOp constant : constants) {
+    if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue())) {
+      replaceBySplat(constant, splat);
+      continue;
+    }
+    unsigned index = function.getNumArguments();
+    // A failure here would mean a function without a body, which has no constants.
+    if (failed(function.insertArgument(index, constant.getType(), {}, constant.getLoc())))
+      continue;
+    values.push_back(cast<ElementsAttr>(constant.getValue()));
+    constant.getResult().replaceAllUsesWith(function.getArgument(index));
+    constant.erase();
+  }
+  return values;
+}
+
+} // namespace millrace::reference

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Reference/Lower.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/DialectConversion.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace millrace::reference {
+namespace {
+
+/// tensor.concat has no bufferization; as a chain of insertions it has.
+struct DecomposeConcat : PassWrapper<DecomposeConcat, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DecomposeConcat)
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    tensor::populateDecomposeTensorConcatPatterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+/// memref.copy between strided buffers calls a runtime library that is not there; linalg.copy becomes loops.
+struct CopyByLoops : PassWrapper<CopyByLoops, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CopyByLoops)
+  void runOnOperation() override {
+    getOperation().walk([](memref::CopyOp copy) {
+      OpBuilder builder(copy);
+      linalg::CopyOp::create(builder, copy.getLoc(), copy.getSource(), copy.getTarget());
+      copy.erase();
+    });
+  }
+};
+
+/// Functions whose LLVM expansion is missing or loses digits (expm1 as exp - 1) call the C library.
+struct CallLibm : PassWrapper<CallLibm, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CallLibm)
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<func::FuncDialect, LLVM::LLVMDialect>();
+  }
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    populateMathToLibmConversionPatterns(patterns);
+    ConversionTarget target(getContext());
+    target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+    target.addIllegalOp<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanOp, math::AsinOp,
+                        math::AcosOp, math::AtanOp, math::Atan2Op, math::SinhOp, math::CoshOp, math::TanhOp,
+                        math::AsinhOp, math::AcoshOp, math::AtanhOp, math::CbrtOp>();
+    if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+void addBufferization(PassManager &passes) {
+  passes.addPass(std::make_unique<DecomposeConcat>());
+  passes.addPass(bufferization::createEmptyTensorEliminationPass());
+  bufferization::OneShotBufferizePassOptions bufferize;
+  bufferize.bufferizeFunctionBoundaries = true;
+  bufferize.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
+  passes.addPass(bufferization::createOneShotBufferizePass(bufferize));
+  passes.addPass(createCanonicalizerPass());
+  bufferization::BufferResultsToOutParamsPassOptions results;
+  results.modifyPublicFunctions = true;
+  results.hoistStaticAllocs = true;
+  passes.addPass(bufferization::createBufferResultsToOutParamsPass(results));
+  bufferization::buildBufferDeallocationPipeline(passes);
+}
+
+void addConversionToLLVM(PassManager &passes) {
+  passes.addPass(std::make_unique<CopyByLoops>());
+  passes.addPass(createConvertLinalgToLoopsPass());
+  passes.addPass(memref::createExpandStridedMetadataPass());
+  passes.addPass(createLowerAffinePass());
+  passes.addPass(createLoopInvariantCodeMotionPass());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(std::make_unique<CallLibm>());
+  passes.addPass(createConvertMathToLLVMPass());
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  passes.addPass(arith::createArithExpandOpsPass(expand));
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createFinalizeMemRefToLLVMConversionPass());
+  ConvertFuncToLLVMPassOptions functions;
+  functions.useBarePtrCallConv = true;
+  passes.addPass(createConvertFuncToLLVMPass(functions));
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createConvertIndexToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+}
+
+} // namespace
+
+Status lowerToLLVM(ModuleOp module) {
+  std::string text;
+  ScopedDiagnosticHandler collect(module.getContext(), [&](Diagnostic &diagnostic) {
+    if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      text = diagnostic.str();
+    return success();
+  });
+  PassManager passes(module.getContext());
+  addBufferization(passes);
+  addConversionToLLVM(passes);
+  if (failed(passes.run(module)))
+    return Error{"cannot lower to machine code: " + text};
+  return Success{};
+}
+
+} // namespace millrace::reference

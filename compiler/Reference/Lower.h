@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the tensor level to the LLVM dialect.
+#pragma once
+
+#include "arch/spec/Expected.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+namespace millrace::reference {
+
+/// Turns constants into arguments of `function`, so that machine code never holds weights; returns their values in
+/// the order of the new arguments. Splats become fills.
+llvm::SmallVector<mlir::ElementsAttr> hoistConstants(mlir::ModuleOp module, llvm::StringRef entry);
+
+/// Chooses loop orders whose innermost loop is contiguous where the result allows it.
+void orderLoops(mlir::ModuleOp module);
+
+/// Lowers the rest. Each tensor argument and, after them, each tensor result becomes a pointer.
+Status lowerToLLVM(mlir::ModuleOp module);
+
+} // namespace millrace::reference
