@@ -86,7 +86,8 @@ std::string toText(const Facts &f) {
   text += line("vector", bytes(f.vectorBytes));
   for (const FormatRate &rate : f.formats)
     text += line(std::string("peak ") + nameOf(rate.type),
-                 fixed(rate.operationsPerSecond / 1e12, 1) + " TOPS, " +
+                 fixed(rate.operationsPerSecond / 1e12, 1) + " TOPS (" +
+                     fixed(double(rate.macsPerCycle) * 2e-3, 1) + " at 1 GHz), " +
                      std::to_string(rate.macsPerCycle) + " MACs/cycle");
   auto perCycle = [&f](uint64_t count) {
     return bytes(count) + "/cycle, " + fixed(double(count) * f.clockHz / 1e12, 2) + " TB/s";

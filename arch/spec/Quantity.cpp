@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace millrace {
@@ -19,7 +20,7 @@ constexpr UnitName kHertz[] = {{"GHz", 1e9}, {"MHz", 1e6}, {"kHz", 1e3}, {"Hz"}}
 constexpr UnitName kSeconds[] = {{"s"}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"ns", 1, 1e9}};
 constexpr UnitName kRates[] = {
     {"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3}, {"B/s"}};
-constexpr UnitName kEnergies[] = {{"nJ", 1e3}, {"pJ"}, {"fJ", 1, 1e3}};
+constexpr UnitName kEnergies[] = {{"pJ"}, {"nJ", 1e3}, {"fJ", 1, 1e3}};
 constexpr UnitName kBytes[] = {{"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B"}};
 
 /// Multiples of a base unit itself.
@@ -48,11 +49,11 @@ bool mustNameUnit(std::string_view unit) {
   return unit == "Hz" || unit == "s" || unit == "B/s" || unit == "pJ";
 }
 
-const UnitName *find(const std::vector<UnitName> &units, std::string_view name) {
+std::optional<UnitName> find(const std::vector<UnitName> &units, std::string_view name) {
   for (const UnitName &candidate : units)
     if (candidate.name == name)
-      return &candidate;
-  return nullptr;
+      return candidate;
+  return std::nullopt;
 }
 
 std::string shortest(double number) {
@@ -107,7 +108,7 @@ Expected<double> convert(double number, const UnitName &from, std::string_view u
 
 bool needsContext(std::string_view text, std::string_view unit) {
   Written written;
-  return split(text, unit, written) && find(convertibles(unit), written.unit);
+  return split(text, unit, written) && find(convertibles(unit), written.unit).has_value();
 }
 
 Expected<double> parseQuantity(std::string_view text, std::string_view unit,
@@ -120,9 +121,9 @@ Expected<double> parseQuantity(std::string_view text, std::string_view unit,
       return Error{"has no unit; write one of " + acceptedUnits(unit)};
     return written.number;
   }
-  if (const UnitName *known = find(multiples(unit), written.unit))
+  if (std::optional<UnitName> known = find(multiples(unit), written.unit))
     return written.number * known->times / known->per;
-  if (const UnitName *known = find(convertibles(unit), written.unit))
+  if (std::optional<UnitName> known = find(convertibles(unit), written.unit))
     return convert(written.number, *known, unit, context);
   return Error{"has the unknown unit '" + std::string(written.unit) + "'; write one of " +
                acceptedUnits(unit)};
