@@ -68,7 +68,7 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
   case ProducerOf::B:
     return operand(i.b, Field::StreamB, Field::OperandB);
   case ProducerOf::C:
-    return operand(i.c, Field::OperandC, Field::OperandC);
+    return operand(i.c, Field::Count, Field::OperandC); // no opcode has a third stream field
   case ProducerOf::Memory:
     return i.opcode == Opcode::Read ? Extent{1, all} : Extent{};
   case ProducerOf::Weights:

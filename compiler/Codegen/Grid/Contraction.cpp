@@ -106,11 +106,12 @@ void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops, cons
   const TensorLayout &layout = c.layouts[term.a.tensor];
   const forms::AffineIndex &lanes = term.a.index[a.laneDim];
   std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
-  int64_t from = evaluate(lanes, loops), to = from + (contracted ? kernel.loops[*contracted].extent : 1);
-  if (work.roles.group) { // every group that the result tile touches
-    std::vector<int64_t> last = loopsAtLane(domain, domain.lanes - 1);
-    to += (last[*work.roles.group] - loops[*work.roles.group]) * coefficient(lanes, *work.roles.group);
-  }
+  // From the first column's lanes to the last one's: a group, or a depthwise filter, has lanes of its own.
+  Domain point = domain;
+  point.loops = loops;
+  const int64_t from = evaluate(lanes, loops);
+  const int64_t to = evaluate(lanes, loopsAtLane(point, domain.lanes - 1)) +
+                     (contracted ? kernel.loops[*contracted].extent : 1);
   for (unsigned t = layout.tileOf(from); t < layout.tiles.size() && layout.tiles[t].start < to; ++t) {
     Tile tile;
     tile.term = index;

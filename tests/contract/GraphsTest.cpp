@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does the simulator arrive at the compiler's cycles and at the reference's values, on every small graph and machine?
+#include "tests/contract/GridRun.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+using namespace millrace;
+
+namespace {
+
+class Contract : public testing::TestWithParam<const char *> {
+protected:
+  void holds(const forms::KernelGraph &graph, double tolerance = 1e-5) {
+    Expected<Machine> machine = loadMachine(GetParam());
+    ASSERT_TRUE(machine) << machine.error();
+    const auto inputs = forms::randomInputs(graph);
+    test::GridRun run = test::runOnGrid(graph, *machine, inputs);
+    ASSERT_EQ(run.error, "");
+    if (run.simulated.violation)
+      FAIL() << run.simulated.violation->describe();
+    EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
+    const double distance = test::distanceFromReference(graph, run, inputs);
+    EXPECT_GE(distance, 0);
+    EXPECT_LE(distance, tolerance);
+  }
+};
+
+TEST_P(Contract, Matmul) { holds(forms::buildMatmul({.m = 100, .k = 500, .n = 700})); }
+TEST_P(Contract, MatmulOfOneRow) { holds(forms::buildMatmul({.m = 1, .k = 1000, .n = 300})); }
+TEST_P(Contract, Int8Matmul) {
+  holds(forms::buildMatmul({.m = 50, .k = 100, .n = 70, .type = ElementType::Int8}), 0);
+}
+TEST_P(Contract, Convolution) { holds(forms::buildConv({})); }
+TEST_P(Contract, StridedConvolutionWithResidual) {
+  holds(forms::buildConv(
+      {.channels = 40, .height = 15, .width = 13, .filters = 50, .stride = 2, .residual = true}));
+}
+TEST_P(Contract, GroupedConvolution) {
+  holds(forms::buildConv({.channels = 32, .height = 9, .width = 9, .filters = 64, .groups = 4}));
+}
+TEST_P(Contract, DepthwiseConvolution) {
+  holds(forms::buildConv({.channels = 48, .height = 9, .width = 9, .filters = 48, .groups = 48}));
+}
+TEST_P(Contract, Int8Convolution) {
+  holds(forms::buildConv({.channels = 40, .height = 14, .width = 14, .filters = 64, .type = ElementType::Int8}), 0);
+}
+TEST_P(Contract, MaxPool) { holds(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16), 0); }
+TEST_P(Contract, LayerNorm) { holds(forms::buildLayerNorm(20, 100)); }
+TEST_P(Contract, AttentionHead) { holds(forms::buildAttention(20, 32, 16, true)); }
+TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
+
+INSTANTIATE_TEST_SUITE_P(Machines, Contract, testing::Values("tsp-v1", "tsp-small", "lp30"),
+                         [](const auto &info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+} // namespace

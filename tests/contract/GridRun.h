@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a kernel graph, simulates the image, and holds the outputs against the graph's own evaluation.
+#pragma once
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/KernelBuilder.h"
+#include "simulator/system/Simulate.h"
+
+#include <cmath>
+#include <map>
+
+namespace millrace::test {
+
+/// Visits every element of a placement: its number in the host tensor (or -1 outside), row, lane.
+template <class F> void forEachElement(const Binding &binding, const Placement &p, F f) {
+  std::vector<uint32_t> counter(p.loops.size(), 0);
+  for (bool more = true; more;) {
+    std::vector<int64_t> index = p.start;
+    int64_t row = p.row, lane = p.lane;
+    for (size_t l = 0; l < p.loops.size(); ++l) {
+      const BindingLoop &loop = p.loops[l];
+      row += int64_t(counter[l]) * loop.rowStep;
+      lane += int64_t(counter[l]) * loop.laneStep;
+      if (loop.dim != kNoDim)
+        index[loop.dim] += int64_t(counter[l]) * loop.step;
+    }
+    int64_t element = 0;
+    bool inside = true;
+    for (size_t d = 0; d < index.size(); ++d) {
+      inside &= index[d] >= 0 && index[d] < binding.shape[d];
+      element = element * binding.shape[d] + index[d];
+    }
+    f(inside ? element : -1, uint32_t(row), size_t(lane));
+    more = false;
+    for (size_t l = p.loops.size(); l-- > 0 && !more;)
+      more = ++counter[l] < p.loops[l].count || (counter[l] = 0, false);
+  }
+}
+
+struct GridRun {
+  std::string error;
+  grid::CompileReport report;
+  sim::SimulationResult simulated;
+  std::map<std::string, std::vector<uint8_t>> outputs; ///< by binding name, raw bytes of the grid type
+};
+
+inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine,
+                         const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true) {
+  GridRun run;
+  Expected<Image> image = grid::compile(graph, machine, {}, run.report);
+  if (!image) {
+    run.error = image.error();
+    return run;
+  }
+  auto tensorNamed = [&](const std::string &name) {
+    for (unsigned t = 0; t < graph.tensors.size(); ++t)
+      if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name : graph.tensors[t].hostName) == name)
+        return t;
+    return 0u;
+  };
+  sim::SimulationOptions options;
+  options.values = values;
+  options.writeInputs = [&](RowAccess &memory) -> Status {
+    for (const Binding &b : image->bindings) {
+      if (b.role != Binding::Role::Input)
+        continue;
+      const forms::TensorBytes &bytes = inputs.at(tensorNamed(b.name));
+      const unsigned width = byteWidth(b.gridType);
+      for (const Placement &p : b.placements)
+        forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+          for (size_t k = 0; k < p.slices.size(); ++k)
+            memory.write(p.pe, p.hemisphere, p.slices[k], row)[lane] =
+                element < 0 ? uint8_t(p.fill >> 8 * (p.firstByte + k))
+                            : bytes[size_t(element) * width + p.firstByte + k];
+        });
+    }
+    return Success{};
+  };
+  options.readOutputs = [&](RowAccess &memory) -> Status {
+    std::vector<uint8_t> vector(machine.lanes());
+    for (const Binding &b : image->bindings) {
+      if (b.role != Binding::Role::Output)
+        continue;
+      const unsigned width = byteWidth(b.gridType);
+      int64_t count = 1;
+      for (int64_t d : b.shape)
+        count *= d;
+      auto &bytes = run.outputs[b.name];
+      bytes.assign(size_t(count) * width, 0xcd);
+      for (const Placement &p : b.placements)
+        forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+          for (size_t k = 0; k < p.slices.size(); ++k) {
+            memory.read(p.pe, p.hemisphere, p.slices[k], row, vector);
+            bytes[size_t(element) * width + p.firstByte + k] = vector[lane];
+          }
+        });
+    }
+    return Success{};
+  };
+  Expected<sim::SimulationResult> result = sim::simulate(*image, machine, options);
+  if (!result)
+    run.error = result.error();
+  else
+    run.simulated = *result;
+  return run;
+}
+
+/// Largest relative L2 distance of an output from the graph's evaluation; -1 if an output is missing.
+inline double distanceFromReference(const forms::KernelGraph &graph, const GridRun &run,
+                                    const std::map<unsigned, forms::TensorBytes> &inputs) {
+  Expected<std::vector<forms::TensorBytes>> reference = forms::evaluate(graph, inputs);
+  if (!reference)
+    return -1;
+  double worst = 0;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t) {
+    const forms::Tensor &tensor = graph.tensors[t];
+    if (tensor.role != forms::TensorRole::Output)
+      continue;
+    auto it = run.outputs.find(tensor.hostName.empty() ? tensor.name : tensor.hostName);
+    if (it == run.outputs.end())
+      return -1;
+    const unsigned width = byteWidth(tensor.type);
+    double difference = 0, norm = 0;
+    for (size_t e = 0; e * width < it->second.size(); ++e) {
+      auto value = [&](const std::vector<uint8_t> &bytes) {
+        uint32_t bits = 0;
+        for (unsigned b = 0; b < width; ++b)
+          bits |= uint32_t(bytes[e * width + b]) << 8 * b;
+        return tensor.type == ElementType::Int8 ? double(int8_t(bits)) : double(forms::decode(tensor.type, bits));
+      };
+      const double x = value(it->second), y = value((*reference)[t]);
+      difference += (x - y) * (x - y);
+      norm += y * y;
+    }
+    worst = std::max(worst, std::sqrt(difference / std::max(norm, 1e-30)));
+  }
+  return worst;
+}
+
+} // namespace millrace::test
