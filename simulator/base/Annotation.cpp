@@ -10,7 +10,8 @@ static Tag tagOf(const Producer &p, int64_t element) {
 }
 
 static bool speaksOf(const Producer &p, ProducerOf of, unsigned byte, uint32_t i0, uint32_t i1) {
-  return p.of == of && (p.byte == byte || p.byte == kAllBytes) && i0 - p.from0 < p.count0 && i1 - p.from1 < p.count1;
+  return p.of == of && (p.byte == byte || p.byte == kAllBytes) && i0 - p.from0 < p.count0 &&
+         i1 - p.from1 < p.count1;
 }
 
 std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte) {
@@ -25,19 +26,23 @@ std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, uns
     cursor = uint16_t(k);
   }
   const Producer &p = burst.producers[cursor];
-  int64_t element = int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 + int64_t(i1 - p.from1) * p.step1;
+  int64_t element =
+      int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 + int64_t(i1 - p.from1) * p.step1;
   return Meant{tagOf(p, element), p.pe};
 }
 
-std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group, unsigned byte) {
+std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group,
+                                  unsigned byte) {
   for (const Producer &p : producers)
-    if (p.of == ProducerOf::Weights && (p.byte == byte || p.byte == kAllBytes) && group - p.from0 < p.count0)
+    if (p.of == ProducerOf::Weights && (p.byte == byte || p.byte == kAllBytes) &&
+        group - p.from0 < p.count0)
       return Meant{tagOf(p, int64_t(p.first) + int64_t(group - p.from0) * p.step0), p.pe};
   return std::nullopt;
 }
 
 namespace {
-/// How many byte streams each operand has, and how many elements each of them: zero when there is no such operand.
+/// How many byte streams each operand has, and how many elements each of them: zero when there is
+/// no such operand.
 struct Extent {
   unsigned bytes = 0;
   uint64_t elements = 0;
@@ -48,8 +53,8 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
   const Instruction &i = *burst.instruction;
   const FieldSet fields = info(i.opcode).fields;
   const uint64_t all = burst.elements();
-  auto operand = [&](const Operand &o, Field stream, Field general) -> Extent {
-    if (fields.has(stream)) {
+  auto operand = [&](const Operand &o, std::optional<Field> stream, Field general) -> Extent {
+    if (stream && fields.has(*stream)) {
       if (i.opcode == Opcode::Install)
         return {machine.mxm.columnsPerInstall, all};
       if (i.opcode == Opcode::Transpose)
@@ -68,11 +73,12 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
   case ProducerOf::B:
     return operand(i.b, Field::StreamB, Field::OperandB);
   case ProducerOf::C:
-    return operand(i.c, Field::Count, Field::OperandC); // no opcode has a third stream field
+    return operand(i.c, std::nullopt, Field::OperandC);
   case ProducerOf::Memory:
     return i.opcode == Opcode::Read ? Extent{1, all} : Extent{};
   case ProducerOf::Weights:
-    return i.opcode == Opcode::Activate ? Extent{byteWidth(i.format), uint64_t(i.g1 - i.g0)} : Extent{};
+    return i.opcode == Opcode::Activate ? Extent{byteWidth(i.format), uint64_t(i.g1 - i.g0)}
+                                        : Extent{};
   case ProducerOf::Link:
     return i.opcode == Opcode::Receive ? Extent{1, all} : Extent{};
   case ProducerOf::Product:
@@ -82,11 +88,13 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
 }
 
 std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
-  constexpr const char *names[] = {"operand a", "operand b", "operand c", "memory", "weights", "link", "product"};
+  constexpr const char *names[] = {"operand a", "operand b", "operand c", "memory",
+                                   "weights",   "link",      "product"};
   uint64_t covered[7] = {};
   for (const Producer &p : burst.producers) {
     if (unsigned(p.of) >= 7)
-      return "an annotation entry names operand " + std::to_string(unsigned(p.of)) + ", which does not exist";
+      return "an annotation entry names operand " + std::to_string(unsigned(p.of)) +
+             ", which does not exist";
     if (burst.instruction->opcode == Opcode::Gather && p.of == ProducerOf::Memory)
       continue; // which rows it reads depends on data
     Extent extent = extentOf(burst, p.of, machine);
@@ -94,20 +102,23 @@ std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
     if (!extent.bytes)
       return std::string("an annotation entry speaks of ") + name + ", which is not sampled";
     if (p.byte != kAllBytes && p.byte >= extent.bytes)
-      return std::string("an annotation entry speaks of byte ") + std::to_string(p.byte) + " of " + name + ", which has " +
-             std::to_string(extent.bytes);
+      return std::string("an annotation entry speaks of byte ") + std::to_string(p.byte) + " of " +
+             name + ", which has " + std::to_string(extent.bytes);
     bool weights = p.of == ProducerOf::Weights;
     uint32_t width = weights ? uint32_t(extent.elements) : burst.n0;
     uint32_t height = weights ? 0xffffffff : burst.repeats * burst.n1;
-    if (!p.count0 || !p.count1 || uint32_t(p.from0) + p.count0 > width || uint32_t(p.from1) + p.count1 > height)
+    if (!p.count0 || !p.count1 || uint32_t(p.from0) + p.count0 > width ||
+        uint32_t(p.from1) + p.count1 > height)
       return std::string("an annotation entry for ") + name + " covers elements that are not there";
-    covered[unsigned(p.of)] += uint64_t(p.count0) * (weights ? 1 : p.count1) * (p.byte == kAllBytes ? extent.bytes : 1);
+    covered[unsigned(p.of)] +=
+        uint64_t(p.count0) * (weights ? 1 : p.count1) * (p.byte == kAllBytes ? extent.bytes : 1);
   }
   for (unsigned of = 0; of < 7; ++of) {
     Extent extent = extentOf(burst, ProducerOf(of), machine);
     if (covered[of] != extent.bytes * extent.elements)
-      return std::string("the annotation of ") + names[of] + " covers " + std::to_string(covered[of]) + " of " +
-             std::to_string(extent.bytes * extent.elements) + " sampled vectors";
+      return std::string("the annotation of ") + names[of] + " covers " +
+             std::to_string(covered[of]) + " of " + std::to_string(extent.bytes * extent.elements) +
+             " sampled vectors";
   }
   return std::nullopt;
 }

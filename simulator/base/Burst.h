@@ -18,8 +18,9 @@ constexpr unsigned A = 0, B = 16, C = 20, Memory = 24, Link = 25, Product = 26, 
 
 struct Burst {
   const Instruction *instruction = nullptr; ///< what to do
-  uint32_t index = 0;     ///< whom to call its producer: the instruction's own index, or that of the Repeat
-  Cycle start = 0;        ///< cycle of the first element
+  uint32_t index =
+      0; ///< whom to call its producer: the instruction's own index, or that of the Repeat
+  Cycle start = 0; ///< cycle of the first element
   uint32_t repeats = 1, interval = 1;
   uint16_t n0 = 1, n1 = 1; ///< loops; 1 x 1 for instructions without loops
   uint32_t repeat = 0;
@@ -36,13 +37,16 @@ struct Burst {
   bool lastOuter() const { return i1 + 1 == n1; }
   Tag tag() const { return {index, element()}; }
   Cycle at() const {
-    return start + Cycle(repeat) * interval + Cycle(i1) * instruction->c1 + Cycle(i0) * instruction->c0;
+    return start + Cycle(repeat) * interval + Cycle(i1) * instruction->c1 +
+           Cycle(i0) * instruction->c0;
   }
   Cycle lastCycle() const {
-    return start + Cycle(repeats - 1) * interval + Cycle(n1 - 1) * instruction->c1 + Cycle(n0 - 1) * instruction->c0;
+    return start + Cycle(repeats - 1) * interval + Cycle(n1 - 1) * instruction->c1 +
+           Cycle(n0 - 1) * instruction->c0;
   }
   int64_t row() const {
-    return int64_t(instruction->address) + int64_t(i1) * instruction->s1 + int64_t(i0) * instruction->s0;
+    return int64_t(instruction->address) + int64_t(i1) * instruction->s1 +
+           int64_t(i0) * instruction->s0;
   }
   void next() {
     if (++i0 < n0)

@@ -8,14 +8,15 @@ namespace millrace::sim {
 
 /// What one PE did. Cycles-only and value runs count the same.
 struct Counters {
-  std::vector<uint64_t> busy;     ///< [queue] elements executed: cycles in which the queue's port worked
-  uint64_t instructions = 0;      ///< dispatched
-  uint64_t streamVectors = 0;     ///< put on a stream
-  uint64_t streamHops = 0;        ///< registers that vectors moved through, up to their last sampler
+  std::vector<uint64_t>
+      busy;                  ///< [queue] elements executed: cycles in which the queue's port worked
+  uint64_t instructions = 0; ///< dispatched
+  uint64_t streamVectors = 0; ///< put on a stream
+  uint64_t streamHops = 0;    ///< registers that vectors moved through, up to their last sampler
   uint64_t sramReads = 0, sramWrites = 0; ///< rows
   uint64_t macsInt8 = 0, macsFloat = 0;   ///< multiplier positions used, padding included
-  uint64_t aluLanes = 0;          ///< ALU operations times lanes
-  uint64_t linkVectors = 0;       ///< sent
+  uint64_t aluLanes = 0;                  ///< ALU operations times lanes
+  uint64_t linkVectors = 0;               ///< sent
 
   void add(const Counters &other);
 };

@@ -3,18 +3,19 @@
 
 namespace millrace::sim {
 
-PeContext::PeContext(const Machine &machine, const Timing &timing, const Image &image, unsigned pe, bool values,
-                     Annotations annotations, ViolationLog &log)
-    : machine(machine), timing(timing), image(image), pe(pe), values(values), annotations(annotations),
-      pool(machine.lanes()), streams(machine, timing, pool), log(log) {
+PeContext::PeContext(const Machine &machine, const Timing &timing, const Image &image, unsigned pe,
+                     bool values, Annotations annotations, ViolationLog &log)
+    : machine(machine), timing(timing), image(image), pe(pe), values(values),
+      annotations(annotations), pool(machine.lanes()), streams(machine, timing, pool), log(log) {
   counters.busy.resize(machine.queues());
 }
 
 std::string textOf(const Machine &machine, const Instruction &i) {
-  std::string text = std::to_string(i.cycle) + " " + machine.queueName(i.queue) + " " + std::string(info(i.opcode).mnemonic);
+  std::string text = std::to_string(i.cycle) + " " + machine.queueName(i.queue) + " " +
+                     std::string(info(i.opcode).mnemonic);
   if (info(i.opcode).fields.has(Field::Loops))
-    text += " n " + std::to_string(i.n0) + "x" + std::to_string(i.n1) + " every " + std::to_string(i.c0) + "," +
-            std::to_string(i.c1);
+    text += " n " + std::to_string(i.n0) + "x" + std::to_string(i.n1) + " every " +
+            std::to_string(i.c0) + "," + std::to_string(i.c1);
   if (info(i.opcode).fields.has(Field::Address))
     text += " at " + std::to_string(i.address);
   return text;
@@ -24,16 +25,19 @@ std::string PeContext::describe(Tag tag) const {
   if (tag.empty())
     return "nothing";
   if (tag.isInitial())
-    return "row " + std::to_string(tag.element) + " of block " + std::to_string(tag.instruction & ~Tag::kInitial);
-  std::string text = tag.element == Tag::kAnyElement ? "instruction " : "element " + std::to_string(tag.element) + " of instruction ";
+    return "row " + std::to_string(tag.element) + " of block " +
+           std::to_string(tag.instruction & ~Tag::kInitial);
+  std::string text = tag.element == Tag::kAnyElement
+                         ? "instruction "
+                         : "element " + std::to_string(tag.element) + " of instruction ";
   text += std::to_string(tag.instruction);
   if (tag.instruction < image.instructions[pe].size())
     text += " (" + textOf(machine, instruction(tag.instruction)) + ")";
   return text;
 }
 
-Violation PeContext::violation(Invariant i, Cycle cycle, unsigned queue, std::optional<uint32_t> index,
-                               std::string message) const {
+Violation PeContext::violation(Invariant i, Cycle cycle, unsigned queue,
+                               std::optional<uint32_t> index, std::string message) const {
   Violation v;
   v.invariant = i;
   v.step = step;
@@ -57,8 +61,8 @@ static std::string nameOf(const Machine &m, StreamId s) {
          (m.directionOf(s) == Direction::Outward ? "out." : "in.") + std::to_string(m.indexOf(s));
 }
 
-VectorRef PeContext::sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte, StreamId stream,
-                            unsigned position, Cycle now) {
+VectorRef PeContext::sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte,
+                            StreamId stream, unsigned position, Cycle now) {
   StreamCell *cell = streams.sample(stream, position, now);
   if (checks(burst)) {
     if (auto expected = meant(burst, of, cursorSlot, byte)) {
@@ -67,38 +71,44 @@ VectorRef PeContext::sample(Burst &burst, ProducerOf of, unsigned cursorSlot, un
       return cell ? cell->value : 0;
     }
     report(Invariant::S4, now, burst, [&] {
-      return "the vector sampled on stream " + nameOf(machine, stream) + " has no annotation of its producer";
+      return "the vector sampled on stream " + nameOf(machine, stream) +
+             " has no annotation of its producer";
     });
   }
   if (!cell)
     report(Invariant::S4, now, burst, [&] {
-      return "stream " + nameOf(machine, stream) + " is empty at position " + std::to_string(position);
+      return "stream " + nameOf(machine, stream) + " is empty at position " +
+             std::to_string(position);
     });
   return cell ? cell->value : 0;
 }
 
-void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, StreamId stream, unsigned byte, Cycle now) {
+void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, StreamId stream,
+                        unsigned byte, Cycle now) {
   if (cell && expected.pe == pe && cell->replaced == expected.tag) {
     reportAt(Invariant::S3, cell->injected, cell->queue, cell->by, [&] {
       return "injects on stream " + nameOf(machine, stream) + " over " + describe(expected.tag) +
-             ", which instruction " + std::to_string(burst.index) + " still samples in cycle " + std::to_string(now);
+             ", which instruction " + std::to_string(burst.index) + " still samples in cycle " +
+             std::to_string(now);
     });
     return;
   }
   report(Invariant::S4, now, burst, [&] {
-    return "byte " + std::to_string(byte) + " of the operand on stream " + nameOf(machine, stream) + " should be " +
-           describe(expected.tag) + (expected.pe == pe ? "" : " of pe " + std::to_string(expected.pe)) + ", but the register holds " +
-           describe(cell ? cell->tag : Tag());
+    return "byte " + std::to_string(byte) + " of the operand on stream " + nameOf(machine, stream) +
+           " should be " + describe(expected.tag) +
+           (expected.pe == pe ? "" : " of pe " + std::to_string(expected.pe)) +
+           ", but the register holds " + describe(cell ? cell->tag : Tag());
   });
 }
 
 void PeContext::advanceStreams(Cycle now) {
-  streams.advance(now, [&](Cycle cycle, const StreamFile::Injection &injection, const StreamCell &cell) {
-    reportAt(Invariant::S3, cycle, injection.queue, injection.by, [&] {
-      return "injects on stream " + nameOf(machine, injection.stream) + " at position " + std::to_string(injection.position) +
-             " in the same cycle as " + describe(cell.tag);
-    });
-  });
+  streams.advance(
+      now, [&](Cycle cycle, const StreamFile::Injection &injection, const StreamCell &cell) {
+        reportAt(Invariant::S3, cycle, injection.queue, injection.by, [&] {
+          return "injects on stream " + nameOf(machine, injection.stream) + " at position " +
+                 std::to_string(injection.position) + " in the same cycle as " + describe(cell.tag);
+        });
+      });
 }
 
 } // namespace millrace::sim

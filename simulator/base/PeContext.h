@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the units of one PE share: the machine, the image, stream registers, vectors, counters and the violation log.
+// What the units of one PE share: the machine, the image, stream registers, vectors, counters and
+// the violation log.
 #pragma once
 
 #include "arch/program/Image.h"
@@ -15,14 +16,15 @@
 
 namespace millrace::sim {
 
-/// Checked: an operand without a complete annotation is a violation. WherePresent: only instructions that have any
-/// annotation are compared, for programs written by hand. Ignored: never compared.
+/// Checked: an operand without a complete annotation is a violation. WherePresent: only
+/// instructions that have any annotation are compared, for programs written by hand. Ignored: never
+/// compared.
 enum class Annotations : uint8_t { Checked, WherePresent, Ignored };
 
 class PeContext {
 public:
-  PeContext(const Machine &machine, const Timing &timing, const Image &image, unsigned pe, bool values,
-            Annotations annotations, ViolationLog &log);
+  PeContext(const Machine &machine, const Timing &timing, const Image &image, unsigned pe,
+            bool values, Annotations annotations, ViolationLog &log);
 
   const Machine &machine;
   const Timing &timing;
@@ -34,15 +36,18 @@ public:
   StreamFile streams;
   Counters counters;
   unsigned step = 0;
-  Cycle base = 0; ///< start of the step on a clock that never restarts; orders memory writes across steps
-  Cycle now = 0;  ///< being simulated
+  Cycle base =
+      0; ///< start of the step on a clock that never restarts; orders memory writes across steps
+  Cycle now = 0; ///< being simulated
   Cycle lastWriteSlot = -1, lastDispatch = -1;
 
-  /// Reports that `burst` broke `invariant` in `cycle`; `text` builds the message and runs only if this comes first.
+  /// Reports that `burst` broke `invariant` in `cycle`; `text` builds the message and runs only if
+  /// this comes first.
   template <class F> void report(Invariant invariant, Cycle cycle, const Burst &burst, F text) {
     reportAt(invariant, cycle, queueOf(burst.index), burst.index, text);
   }
-  template <class F> void reportAt(Invariant i, Cycle cycle, unsigned queue, uint32_t index, F text) {
+  template <class F>
+  void reportAt(Invariant i, Cycle cycle, unsigned queue, uint32_t index, F text) {
     if (log.wouldBeFirst(step, cycle, pe, queue, i))
       log.add(violation(i, cycle, queue, index, text()));
   }
@@ -58,24 +63,28 @@ public:
   /// "element 5 of instruction 17 (read by mem.e.3 at 120)".
   std::string describe(Tag tag) const;
   bool checks(const Burst &burst) const {
-    return annotations == Annotations::Checked || (annotations == Annotations::WherePresent && !burst.producers.empty());
+    return annotations == Annotations::Checked ||
+           (annotations == Annotations::WherePresent && !burst.producers.empty());
   }
 
-  /// The vector that the burst's current element samples as byte `byte` of an operand (S3, S4). Borrowed: the register
-  /// keeps its reference. An empty register gives zeros and a violation.
-  VectorRef sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte, StreamId stream, unsigned position,
-                   Cycle now);
+  /// The vector that the burst's current element samples as byte `byte` of an operand (S3, S4).
+  /// Borrowed: the register keeps its reference. An empty register gives zeros and a violation.
+  VectorRef sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte, StreamId stream,
+                   unsigned position, Cycle now);
   /// Puts a vector (one reference of it) on a stream: it stands at `position` in cycle `at`.
   void inject(const Burst &burst, Cycle at, StreamId stream, unsigned position, VectorRef value) {
-    streams.inject(at, {stream, uint16_t(position), uint16_t(queueOf(burst.index)), burst.index, burst.tag(), value});
+    streams.inject(at, {stream, uint16_t(position), uint16_t(queueOf(burst.index)), burst.index,
+                        burst.tag(), value});
   }
   void advanceStreams(Cycle now);
   /// A lane map of the image by index; the loader has checked it.
   std::span<const uint16_t> laneMap(uint32_t map) const { return image.laneMaps[map]; }
 
 private:
-  Violation violation(Invariant i, Cycle cycle, unsigned queue, std::optional<uint32_t> index, std::string message) const;
-  void missing(Burst &burst, StreamCell *cell, const Meant &meant, StreamId stream, unsigned byte, Cycle now);
+  Violation violation(Invariant i, Cycle cycle, unsigned queue, std::optional<uint32_t> index,
+                      std::string message) const;
+  void missing(Burst &burst, StreamCell *cell, const Meant &meant, StreamId stream, unsigned byte,
+               Cycle now);
   ViolationLog &log;
 };
 

@@ -6,7 +6,8 @@
 namespace millrace::sim {
 
 StreamFile::StreamFile(const Machine &machine, const Timing &timing, VectorPool &pool)
-    : pool(pool), hop(timing.hop), last(timing.last), ring(std::bit_ceil(timing.last * timing.hop + 1u)),
+    : pool(pool), hop(timing.hop), last(timing.last),
+      ring(std::bit_ceil(timing.last * timing.hop + 1u)),
       wheelSize(std::bit_ceil(timing.longestDelay + 2u)) {
   for (unsigned s = 0; s < machine.streamCount(); ++s)
     outward.push_back(machine.directionOf(StreamId(s)) == Direction::Outward);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The stream registers of one PE. A vector put into a stream at distance x (in registers from the stream's start) in
-// cycle t moves one register every `hop` cycles: it lives on the diagonal t - x hop, so nothing is copied from cycle to
-// cycle. One entry per diagonal is enough: a later injection on the same diagonal, further along, replaces the vector
-// for everyone behind it, and what it replaced is remembered for S3.
+// The stream registers of one PE. A vector put into a stream at distance x (in registers from the
+// stream's start) in cycle t moves one register every `hop` cycles: it lives on the diagonal t - x
+// hop, so nothing is copied from cycle to cycle. One entry per diagonal is enough: a later
+// injection on the same diagonal, further along, replaces the vector for everyone behind it, and
+// what it replaced is remembered for S3.
 #pragma once
 
 #include "simulator/base/Tag.h"
@@ -18,12 +19,13 @@ namespace millrace::sim {
 /// What stands in a register now.
 struct StreamCell {
   Cycle diagonal = INT64_MIN;
-  Tag tag, replaced;          ///< `replaced`: the vector that stood here before this one was injected over it
+  Tag tag,
+      replaced; ///< `replaced`: the vector that stood here before this one was injected over it
   VectorRef value = 0;
-  uint32_t by = 0;            ///< instruction that injected it
+  uint32_t by = 0; ///< instruction that injected it
   Cycle injected = 0;
-  uint16_t queue = 0;         ///< of `by`
-  uint16_t from = 0, to = 0;  ///< distance of the injection and of the last sampler
+  uint16_t queue = 0;        ///< of `by`
+  uint16_t from = 0, to = 0; ///< distance of the injection and of the last sampler
 };
 
 /// Two injections into one register in one cycle (S3).
@@ -44,11 +46,14 @@ public:
     Tag tag;
     VectorRef value; ///< ownership of one reference passes to the stream
   };
-  /// The vector stands in the register of `position` at cycle `at`, which is not before the last advance().
+  /// The vector stands in the register of `position` at cycle `at`, which is not before the last
+  /// advance().
   void inject(Cycle at, const Injection &injection);
-  /// Performs the injections up to and including cycle `now`; calls `clash(cycle, injection, cell)` for S3.
+  /// Performs the injections up to and including cycle `now`; calls `clash(cycle, injection, cell)`
+  /// for S3.
   template <class F> void advance(Cycle now, F clash);
-  /// What a unit at `position` sees on the stream in cycle `now`, or null when the register is empty.
+  /// What a unit at `position` sees on the stream in cycle `now`, or null when the register is
+  /// empty.
   StreamCell *sample(StreamId stream, unsigned position, Cycle now) {
     unsigned x = distance(stream, position);
     Cycle d = now - Cycle(x) * hop;
@@ -64,7 +69,9 @@ public:
   void clear();
   uint64_t injected() const { return injections; }
   uint64_t vectorHops() const { return hops; }
-  unsigned distance(StreamId s, unsigned position) const { return outward[s] ? position : last - position; }
+  unsigned distance(StreamId s, unsigned position) const {
+    return outward[s] ? position : last - position;
+  }
 
 private:
   void retire(StreamCell &cell) {
@@ -77,7 +84,7 @@ private:
   unsigned hop, last;
   Cycle ring, wheelSize;
   std::vector<bool> outward;
-  std::vector<StreamCell> cells;            ///< [stream][diagonal mod ring]
+  std::vector<StreamCell> cells;             ///< [stream][diagonal mod ring]
   std::vector<std::vector<Injection>> wheel; ///< [cycle mod wheelSize]
   size_t waiting = 0;
   Cycle done = -1; ///< injections up to this cycle have been performed
@@ -96,7 +103,8 @@ template <class F> void StreamFile::place(Cycle now, const Injection &injection,
   }
   if (cell.diagonal != INT64_MIN)
     retire(cell);
-  cell = {d, injection.tag, replaced, injection.value, injection.by, now, injection.queue, uint16_t(x), uint16_t(x)};
+  cell = {d,   injection.tag,   replaced,    injection.value, injection.by,
+          now, injection.queue, uint16_t(x), uint16_t(x)};
   ++injections;
 }
 

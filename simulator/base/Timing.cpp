@@ -29,7 +29,8 @@ Timing::Timing(const Machine &machine) {
   emit = l.mxmAccumulate + l.mxmExit;
   hop = l.hop;
   last = machine.lastPosition();
-  weightWave = machine.mxm.columnsPerInstall ? machine.mxm.columns / machine.mxm.columnsPerInstall : 0;
+  weightWave =
+      machine.mxm.columnsPerInstall ? machine.mxm.columns / machine.mxm.columnsPerInstall : 0;
   longestDelay = std::max({read, gather, receive, aluToStream + longestAluOp, emit});
   for (unsigned cycles : switchResult)
     longestDelay = std::max(longestDelay, cycles);

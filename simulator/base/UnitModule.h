@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The contract between a PE's calendar and a unit behind a port. A user who swaps a unit implements this.
+// The contract between a PE's calendar and a unit behind a port. A user who swaps a unit implements
+// this.
 #pragma once
 
 #include "simulator/base/PeContext.h"
@@ -9,9 +10,9 @@
 
 namespace millrace::sim {
 
-/// A unit drives one or more ports. In each cycle the PE first advances the streams, then calls element() for every
-/// port that acts in that cycle, in port order; what one element does is seen by others only in later cycles, or
-/// through the streams.
+/// A unit drives one or more ports. In each cycle the PE first advances the streams, then calls
+/// element() for every port that acts in that cycle, in port order; what one element does is seen
+/// by others only in later cycles, or through the streams.
 struct UnitInterface : virtual sc_core::sc_interface {
   /// A burst enters a port in its dispatch cycle. Checks that concern the burst as a whole.
   virtual void dispatch(Burst &burst) = 0;

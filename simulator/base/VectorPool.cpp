@@ -5,7 +5,8 @@
 
 namespace millrace::sim {
 
-VectorPool::VectorPool(unsigned lanes) : laneCount(lanes), stride((lanes + 63) / 64 * 64), cut(size_t(4) * lanes) {
+VectorPool::VectorPool(unsigned lanes)
+    : laneCount(lanes), stride((lanes + 63) / 64 * 64), cut(size_t(4) * lanes) {
   acquireNarrow(); // slot 0: the zero vector, never freed
   std::memset(narrow(0), 0, laneCount);
 }
@@ -41,8 +42,8 @@ VectorRef VectorPool::acquireWide() {
 
 void VectorPool::free(VectorRef v) {
   if (isWide(v)) {
-    // A vector that nobody sampled may still be owed a value: its storage stays valid, and the batch that owes it holds
-    // a reference until it is computed.
+    // A vector that nobody sampled may still be owed a value: its storage stays valid, and the
+    // batch that owes it holds a reference until it is computed.
     freeWide.push_back(slot(v));
   } else {
     freeNarrow.push_back(slot(v));

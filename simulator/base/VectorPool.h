@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Storage of the vectors that are under way in one PE. A stream register holds a handle, not 320 bytes.
+// Storage of the vectors that are under way in one PE. A stream register holds a handle, not 320
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,12 @@
 
 namespace millrace::sim {
 
-/// Names a byte vector: a narrow one, or byte 0 to 3 of every lane of a wide (32-bit) one. 0 is the zero vector.
+/// Names a byte vector: a narrow one, or byte 0 to 3 of every lane of a wide (32-bit) one. 0 is the
+/// zero vector.
 using VectorRef = uint32_t;
 
-/// Where a wide vector's value comes from when it is not yet there: the MXM computes products in batches, on demand.
+/// Where a wide vector's value comes from when it is not yet there: the MXM computes products in
+/// batches, on demand.
 struct PendingValues {
   virtual ~PendingValues() = default;
   virtual void computeNow() = 0; ///< fills every wide vector that names this object as its source
@@ -41,8 +44,12 @@ public:
       free(v);
   }
 
-  uint8_t *narrow(VectorRef v) { return narrowChunks[slot(v) / kChunk].get() + size_t(slot(v) % kChunk) * stride; }
-  uint32_t *wideStorage(VectorRef v) { return wideChunks[slot(v) / kChunk].get() + size_t(slot(v) % kChunk) * stride; }
+  uint8_t *narrow(VectorRef v) {
+    return narrowChunks[slot(v) / kChunk].get() + size_t(slot(v) % kChunk) * stride;
+  }
+  uint32_t *wideStorage(VectorRef v) {
+    return wideChunks[slot(v) / kChunk].get() + size_t(slot(v) % kChunk) * stride;
+  }
   /// The 32-bit lanes of a wide vector, computed if need be.
   const uint32_t *wide(VectorRef v) {
     if (PendingValues *source = sources[slot(v)])
@@ -52,10 +59,12 @@ public:
   void setSource(VectorRef v, PendingValues *source) { sources[slot(v)] = source; }
   /// The bytes of any vector; those of a wide one are cut out into `scratch` (lanes bytes).
   const uint8_t *bytes(VectorRef v, uint8_t *scratch);
-  /// Joins `width` byte vectors (1, 2 or 4) to 32-bit lanes, zero-extended; may point into the pool or to `scratch`.
+  /// Joins `width` byte vectors (1, 2 or 4) to 32-bit lanes, zero-extended; may point into the pool
+  /// or to `scratch`.
   const uint32_t *lanesOf(const VectorRef *group, unsigned width, uint32_t *scratch);
   unsigned lanes() const { return laneCount; }
-  /// Vectors in use, the zero vector not counted: 0 when nothing is under way (tests look for leaks).
+  /// Vectors in use, the zero vector not counted: 0 when nothing is under way (tests look for
+  /// leaks).
   size_t live() const;
 
 private:

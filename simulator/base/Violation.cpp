@@ -4,8 +4,9 @@
 namespace millrace::sim {
 
 std::string Violation::describe() const {
-  std::string text = nameOf(invariant) + " at cycle " + std::to_string(cycle) + " of step " + std::to_string(step) +
-                     ", pe " + std::to_string(pe) + ", queue " + std::to_string(queue) + " (" + unit + "): " + message;
+  std::string text = nameOf(invariant) + " at cycle " + std::to_string(cycle) + " of step " +
+                     std::to_string(step) + ", pe " + std::to_string(pe) + ", queue " +
+                     std::to_string(queue) + " (" + unit + "): " + message;
   if (!instruction.empty())
     text += "; instruction " + std::to_string(index.value_or(0)) + ": " + instruction;
   if (!provenance.empty())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The first schedule invariant that a program breaks. A violation is a result of the simulation, never an assert.
+// The first schedule invariant that a program breaks. A violation is a result of the simulation,
+// never an assert.
 #pragma once
 
 #include "arch/spec/Types.h"
@@ -32,13 +33,15 @@ struct Violation {
   std::string describe() const;
 };
 
-/// Collects violations and keeps the first. Units that noticed one later may still name an earlier cycle, so every PE
-/// runs on until `horizon` cycles after the first one known; what is first then does not depend on the order of work.
+/// Collects violations and keeps the first. Units that noticed one later may still name an earlier
+/// cycle, so every PE runs on until `horizon` cycles after the first one known; what is first then
+/// does not depend on the order of work.
 class ViolationLog {
 public:
   explicit ViolationLog(Cycle horizon) : horizon(horizon) {}
 
-  /// True when a violation at this place would come before the one held; callers build the text only then.
+  /// True when a violation at this place would come before the one held; callers build the text
+  /// only then.
   bool wouldBeFirst(unsigned step, Cycle cycle, unsigned pe, unsigned queue, Invariant i) const {
     return !held || std::tuple(step, cycle, pe, queue, i) < held->order();
   }

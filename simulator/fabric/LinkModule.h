@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One directed link: vectors in flight between two PEs. A vector sent in cycle t must be received in cycle t + latency.
+// One directed link: vectors in flight between two PEs. A vector sent in cycle t must be received
+// in cycle t + latency.
 #pragma once
 
 #include "arch/spec/Machine.h"
@@ -20,7 +21,8 @@ struct Message {
 
 class LinkModule : public sc_core::sc_module {
 public:
-  LinkModule(const sc_core::sc_module_name &name, const Link &link) : sc_core::sc_module(name), link(link) {}
+  LinkModule(const sc_core::sc_module_name &name, const Link &link)
+      : sc_core::sc_module(name), link(link) {}
   const Link link;
   std::deque<Message> inFlight; ///< by time of sending
   Cycle lastSent = INT64_MIN / 2;

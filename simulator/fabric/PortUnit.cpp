@@ -3,8 +3,8 @@
 
 namespace millrace::sim {
 
-PortUnit::PortUnit(const sc_core::sc_module_name &name, PeContext &context, std::vector<LinkModule *> sends,
-                   std::vector<LinkModule *> receives)
+PortUnit::PortUnit(const sc_core::sc_module_name &name, PeContext &context,
+                   std::vector<LinkModule *> sends, std::vector<LinkModule *> receives)
     : UnitModule(name, context), sends(std::move(sends)), receives(std::move(receives)) {}
 
 void PortUnit::element(Burst &burst, Cycle now) {
@@ -17,16 +17,18 @@ void PortUnit::element(Burst &burst, Cycle now) {
 void PortUnit::send(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
   const unsigned port = context.machine.unit(i.queue).index;
-  VectorRef value = context.sample(burst, ProducerOf::A, slot::A, 0, i.a.index, context.machine.c2c.position, now);
+  VectorRef value = context.sample(burst, ProducerOf::A, slot::A, 0, i.a.index,
+                                   context.machine.c2c.position, now);
   LinkModule *link = sends[port];
   if (!link) {
-    context.report(Invariant::S9, now, burst, [&] { return "port " + std::to_string(port) + " has no link to send on"; });
+    context.report(Invariant::S9, now, burst,
+                   [&] { return "port " + std::to_string(port) + " has no link to send on"; });
     return;
   }
   if (link->lastSent + Cycle(link->link.slot) > now)
     context.report(Invariant::S9, now, burst, [&] {
-      return "the link carries a vector every " + std::to_string(link->link.slot) + " cycles; the last one was sent in cycle " +
-             std::to_string(link->lastSent);
+      return "the link carries a vector every " + std::to_string(link->link.slot) +
+             " cycles; the last one was sent in cycle " + std::to_string(link->lastSent);
     });
   link->lastSent = now;
   Message message{now, burst.tag(), {}};
@@ -45,10 +47,13 @@ void PortUnit::dropMissed(LinkModule &link, unsigned port, Cycle arrivedBefore) 
   const Cycle latency = link.link.latency;
   while (!link.inFlight.empty() && link.inFlight.front().sent + latency < arrivedBefore) {
     const Message &m = link.inFlight.front();
-    context.reportFor(Invariant::S9, m.sent + latency, context.machine.queue({UnitKind::Receive, Hemisphere::West, port}), [&] {
-      return "the vector of element " + std::to_string(m.tag.element) + " of instruction " + std::to_string(m.tag.instruction) +
-             " of pe " + std::to_string(link.link.from) + ", sent in cycle " + std::to_string(m.sent) + ", is not received";
-    });
+    context.reportFor(Invariant::S9, m.sent + latency,
+                      context.machine.queue({UnitKind::Receive, Hemisphere::West, port}), [&] {
+                        return "the vector of element " + std::to_string(m.tag.element) +
+                               " of instruction " + std::to_string(m.tag.instruction) + " of pe " +
+                               std::to_string(link.link.from) + ", sent in cycle " +
+                               std::to_string(m.sent) + ", is not received";
+                      });
     link.inFlight.pop_front();
   }
 }
@@ -59,9 +64,11 @@ void PortUnit::receive(Burst &burst, Cycle now) {
   VectorRef value = context.values ? context.pool.acquireNarrow() : 0;
   if (link)
     dropMissed(*link, port, now);
-  if (!link || link->inFlight.empty() || link->inFlight.front().sent + Cycle(link->link.latency) != now) {
+  if (!link || link->inFlight.empty() ||
+      link->inFlight.front().sent + Cycle(link->link.latency) != now) {
     context.report(Invariant::S9, now, burst, [&] {
-      return link ? "nothing was sent " + std::to_string(link->link.latency) + " cycles ago on the link to port " + std::to_string(port)
+      return link ? "nothing was sent " + std::to_string(link->link.latency) +
+                        " cycles ago on the link to port " + std::to_string(port)
                   : "port " + std::to_string(port) + " has no link to receive from";
     });
     if (context.values)
@@ -72,15 +79,17 @@ void PortUnit::receive(Burst &burst, Cycle now) {
       auto expected = meant(burst, ProducerOf::Link, slot::Link, 0);
       if (!expected || expected->pe != link->link.from || expected->tag != m.tag)
         context.report(Invariant::S4, now, burst, [&] {
-          return "receives element " + std::to_string(m.tag.element) + " of instruction " + std::to_string(m.tag.instruction) + " of pe " +
-                 std::to_string(link->link.from) + ", which is not what the annotation names";
+          return "receives element " + std::to_string(m.tag.element) + " of instruction " +
+                 std::to_string(m.tag.instruction) + " of pe " + std::to_string(link->link.from) +
+                 ", which is not what the annotation names";
         });
     }
     if (context.values)
       std::memcpy(context.pool.narrow(value), m.bytes.data(), m.bytes.size());
     link->inFlight.pop_front();
   }
-  context.inject(burst, now + context.timing.receive, burst.instruction->out[0], context.machine.c2c.position, value);
+  context.inject(burst, now + context.timing.receive, burst.instruction->out[0],
+                 context.machine.c2c.position, value);
 }
 
 void PortUnit::settle(Cycle now) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The C2C ports of one PE: Send samples a stream onto a link, Receive puts what arrives on a stream.
+// The C2C ports of one PE: Send samples a stream onto a link, Receive puts what arrives on a
+// stream.
 #pragma once
 
 #include "simulator/base/UnitModule.h"

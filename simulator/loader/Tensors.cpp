@@ -15,7 +15,8 @@ Moment death(const Region &r) { return {r.step1, r.to}; }
 auto place(const Region &r) { return std::tuple(r.pe, r.hemisphere, r.slice); }
 } // namespace
 
-static void report(const Image &image, const Machine &m, ViolationLog &log, const Region &r, Moment at, std::string message) {
+static void report(const Image &image, const Machine &m, ViolationLog &log, const Region &r,
+                   Moment at, std::string message) {
   Violation v;
   v.invariant = Invariant::S10;
   v.step = at.first;
@@ -40,13 +41,18 @@ void checkTensors(const Image &image, const Machine &machine, ViolationLog &log)
   for (size_t k = 0; k < order.size(); ++k) {
     const Region &r = t[order[k]];
     if (uint64_t(r.row) + r.rows > machine.rowsPerSlice())
-      report(image, machine, log, r, birth(r), "tensor " + std::to_string(order[k]) + " ends at row " + std::to_string(uint64_t(r.row) + r.rows) + "; the slice has " + std::to_string(machine.rowsPerSlice()));
+      report(image, machine, log, r, birth(r),
+             "tensor " + std::to_string(order[k]) + " ends at row " +
+                 std::to_string(uint64_t(r.row) + r.rows) + "; the slice has " +
+                 std::to_string(machine.rowsPerSlice()));
     if (k && place(t[order[k - 1]]) != place(r))
       open.clear();
     std::erase_if(open, [&](uint32_t o) { return uint64_t(t[o].row) + t[o].rows <= r.row; });
     for (uint32_t o : open)
       if (birth(t[o]) <= death(r) && birth(r) <= death(t[o]) && r.rows)
-        report(image, machine, log, r, std::max(birth(r), birth(t[o])), "row " + std::to_string(r.row) + " belongs to tensor " + std::to_string(o) + " and tensor " + std::to_string(order[k]) + " at once");
+        report(image, machine, log, r, std::max(birth(r), birth(t[o])),
+               "row " + std::to_string(r.row) + " belongs to tensor " + std::to_string(o) +
+                   " and tensor " + std::to_string(order[k]) + " at once");
     open.push_back(order[k]);
   }
 }

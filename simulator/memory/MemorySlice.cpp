@@ -7,9 +7,10 @@ namespace millrace::sim {
 
 static constexpr uint32_t kChunkRows = 64; ///< rows of storage allocated together
 
-MemorySlice::MemorySlice(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere, unsigned index)
-    : UnitModule(name, context), hemisphere(hemisphere), index(index), position(context.machine.position(index)),
-      rowCount(context.machine.rowsPerSlice()) {}
+MemorySlice::MemorySlice(const sc_core::sc_module_name &name, PeContext &context,
+                         Hemisphere hemisphere, unsigned index)
+    : UnitModule(name, context), hemisphere(hemisphere), index(index),
+      position(context.machine.position(index)), rowCount(context.machine.rowsPerSlice()) {}
 
 void MemorySlice::allocate() {
   if (!rows.empty())
@@ -68,18 +69,22 @@ void MemorySlice::dispatch(Burst &burst) {
   const Instruction &i = *burst.instruction;
   const Region *region = regionOf(i);
   if (!region) {
-    context.report(Invariant::S10, burst.start, burst,
-                   [&] { return "tensor " + std::to_string(i.tensor) + " has no rows in this slice"; });
+    context.report(Invariant::S10, burst.start, burst, [&] {
+      return "tensor " + std::to_string(i.tensor) + " has no rows in this slice";
+    });
     return;
   }
   const bool writes = i.opcode == Opcode::Write || i.opcode == Opcode::Scatter;
   const Cycle delay = writes ? context.timing.write : 0;
   const unsigned step = context.step;
-  const Cycle from = region->step0 < step ? 0 : region->step0 > step ? INT64_MAX : Cycle(region->from);
+  const Cycle from = region->step0 < step   ? 0
+                     : region->step0 > step ? INT64_MAX
+                                            : Cycle(region->from);
   const Cycle to = region->step1 > step ? INT64_MAX : region->step1 < step ? -1 : Cycle(region->to);
   auto inside = [&](const Burst &b) {
     int64_t row = b.row();
-    return row >= region->row && row < int64_t(region->row) + region->rows && b.at() + delay >= from && b.at() + delay <= to;
+    return row >= region->row && row < int64_t(region->row) + region->rows &&
+           b.at() + delay >= from && b.at() + delay <= to;
   };
   // Rows and cycles are linear in (i1, i0): the corners decide.
   Burst corner = burst;
@@ -96,10 +101,12 @@ void MemorySlice::dispatch(Burst &burst) {
   while (!corner.finished() && inside(corner))
     corner.next();
   context.report(Invariant::S10, corner.at() + delay, burst, [&] {
-    return "row " + std::to_string(corner.row()) + " in cycle " + std::to_string(corner.at() + delay) + " is outside tensor " +
-           std::to_string(i.tensor) + ", which owns rows " + std::to_string(region->row) + " to " +
-           std::to_string(region->row + region->rows - 1) + " from step " + std::to_string(region->step0) + " cycle " +
-           std::to_string(region->from) + " to step " + std::to_string(region->step1) + " cycle " + std::to_string(region->to);
+    return "row " + std::to_string(corner.row()) + " in cycle " +
+           std::to_string(corner.at() + delay) + " is outside tensor " + std::to_string(i.tensor) +
+           ", which owns rows " + std::to_string(region->row) + " to " +
+           std::to_string(region->row + region->rows - 1) + " from step " +
+           std::to_string(region->step0) + " cycle " + std::to_string(region->from) + " to step " +
+           std::to_string(region->step1) + " cycle " + std::to_string(region->to);
   });
 }
 
@@ -107,7 +114,8 @@ void MemorySlice::element(Burst &burst, Cycle now) {
   int64_t row = burst.row();
   if (row < 0 || row >= int64_t(rowCount)) {
     context.report(Invariant::S10, now, burst, [&] {
-      return "row " + std::to_string(row) + " does not exist; the slice has " + std::to_string(rowCount);
+      return "row " + std::to_string(row) + " does not exist; the slice has " +
+             std::to_string(rowCount);
     });
     return;
   }
@@ -123,7 +131,8 @@ void MemorySlice::element(Burst &burst, Cycle now) {
   }
 }
 
-/// S5: a bank serves one access per cycle. One port reads and one writes, so only a read can meet a write.
+/// S5: a bank serves one access per cycle. One port reads and one writes, so only a read can meet a
+/// write.
 void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned lastBank, Cycle now) {
   lastRead = now;
   lastReadBank[0] = firstBank, lastReadBank[1] = lastBank;
@@ -131,20 +140,23 @@ void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned la
     unsigned bank = bankOf(w.row);
     if (w.slot == now && bank >= firstBank && bank <= lastBank)
       context.report(Invariant::S5, now, burst, [&] {
-        return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) + " while instruction " +
-               std::to_string(w.burst.index) + " writes its row " + std::to_string(w.row);
+        return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) +
+               " while instruction " + std::to_string(w.burst.index) + " writes its row " +
+               std::to_string(w.row);
       });
   }
 }
 
 void MemorySlice::checkWritten(const Burst &burst, const Row &row, uint32_t address, Cycle now) {
   if (row.tag.empty())
-    context.report(Invariant::S6, now, burst,
-                   [&] { return "row " + std::to_string(address) + " is read, but nothing was ever written there"; });
+    context.report(Invariant::S6, now, burst, [&] {
+      return "row " + std::to_string(address) + " is read, but nothing was ever written there";
+    });
   else if (row.written + Cycle(context.machine.latency.readAfterWrite) > context.base + now)
     context.report(Invariant::S6, now, burst, [&] {
-      return "row " + std::to_string(address) + " is read " + std::to_string(context.base + now - row.written) +
-             " cycles after its write slot; " + std::to_string(context.machine.latency.readAfterWrite) + " are needed";
+      return "row " + std::to_string(address) + " is read " +
+             std::to_string(context.base + now - row.written) + " cycles after its write slot; " +
+             std::to_string(context.machine.latency.readAfterWrite) + " are needed";
     });
 }
 
@@ -155,7 +167,8 @@ void MemorySlice::checkMeant(Burst &burst, const Row &row, uint32_t address, Cyc
   if (expected && expected->pe == context.pe && row.tag.meets(expected->tag))
     return;
   context.report(Invariant::S6, now, burst, [&] {
-    return "row " + std::to_string(address) + (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
+    return "row " + std::to_string(address) +
+           (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
            ", but holds " + context.describe(row.tag);
   });
 }
@@ -177,7 +190,8 @@ void MemorySlice::read(Burst &burst, Cycle now) {
 }
 
 void MemorySlice::write(Burst &burst, Cycle now) {
-  VectorRef value = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  VectorRef value =
+      context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
   post(burst, now, uint32_t(burst.row()), value, 0);
 }
 
@@ -186,11 +200,12 @@ uint32_t MemorySlice::addressOf(const uint8_t *map, unsigned superlane) const {
   return uint32_t(two[0]) | uint32_t(two[1]) << 8;
 }
 
-/// The rows a Gather may touch are those of its tensor from its address on: their banks are held. Which rows it reads
-/// is data, so S6 is checked where there are values.
+/// The rows a Gather may touch are those of its tensor from its address on: their banks are held.
+/// Which rows it reads is data, so S6 is checked where there are values.
 void MemorySlice::gather(Burst &burst, Cycle now) {
   const Machine &m = context.machine;
-  VectorRef map = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  VectorRef map =
+      context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
   const Region *region = regionOf(*burst.instruction);
   const uint32_t base = uint32_t(burst.row());
   const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
@@ -208,8 +223,8 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
       uint8_t *lanes = out + s * m.lanesPerSuperlane;
       if (address >= end) {
         context.report(Invariant::S10, now, burst, [&] {
-          return "superlane " + std::to_string(s) + " gathers row " + std::to_string(address) + ", but the tensor ends at row " +
-                 std::to_string(end - 1);
+          return "superlane " + std::to_string(s) + " gathers row " + std::to_string(address) +
+                 ", but the tensor ends at row " + std::to_string(end - 1);
         });
         std::memset(lanes, 0, m.lanesPerSuperlane);
         continue;
@@ -223,8 +238,10 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
 }
 
 void MemorySlice::scatter(Burst &burst, Cycle now) {
-  VectorRef map = context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
-  VectorRef value = context.sample(burst, ProducerOf::B, slot::B, 0, burst.instruction->b.index, position, now);
+  VectorRef map =
+      context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
+  VectorRef value =
+      context.sample(burst, ProducerOf::B, slot::B, 0, burst.instruction->b.index, position, now);
   context.pool.retain(map);
   post(burst, now, uint32_t(burst.row()), value, map);
 }
@@ -238,7 +255,9 @@ void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, VectorRef value, V
   ++context.counters.sramWrites;
   unsigned bank = bankOf(row);
   if (lastRead == slot && bank >= lastReadBank[0] && bank <= lastReadBank[1])
-    context.report(Invariant::S5, slot, burst, [&] { return "bank " + std::to_string(bank) + " is read in the slot of this write"; });
+    context.report(Invariant::S5, slot, burst, [&] {
+      return "bank " + std::to_string(bank) + " is read in the slot of this write";
+    });
   writes.push_back({slot, row, burst, value, map});
 }
 
@@ -281,13 +300,14 @@ void MemorySlice::apply(PendingWrite &w) {
       uint32_t address = w.row + addressOf(addresses, s);
       if (address >= end) {
         context.report(Invariant::S10, w.slot, w.burst, [&] {
-          return "superlane " + std::to_string(s) + " scatters to row " + std::to_string(address) + ", but the tensor ends at row " +
-                 std::to_string(end - 1);
+          return "superlane " + std::to_string(s) + " scatters to row " + std::to_string(address) +
+                 ", but the tensor ends at row " + std::to_string(end - 1);
         });
         continue;
       }
       uint8_t *own = hostRow(address, std::nullopt);
-      std::memcpy(own + s * m.lanesPerSuperlane, data + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
+      std::memcpy(own + s * m.lanesPerSuperlane, data + s * m.lanesPerSuperlane,
+                  m.lanesPerSuperlane);
     }
   }
   context.pool.release(w.map);

@@ -12,14 +12,15 @@ namespace millrace::sim {
 
 class MemorySlice : public UnitModule {
 public:
-  MemorySlice(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere, unsigned index);
+  MemorySlice(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere,
+              unsigned index);
 
-  void dispatch(Burst &burst) override;             ///< S10
-  void element(Burst &burst, Cycle now) override;   ///< S4, S5, S6
+  void dispatch(Burst &burst) override;           ///< S10
+  void element(Burst &burst, Cycle now) override; ///< S4, S5, S6
   void endStep() override;
 
-  /// A row's contents as loaded: `bytes` bytes at `data`, which stays valid; the rest of the row is 0. `data` may be null
-  /// (contents come later, or cycles only).
+  /// A row's contents as loaded: `bytes` bytes at `data`, which stays valid; the rest of the row is
+  /// 0. `data` may be null (contents come later, or cycles only).
   void load(uint32_t row, Tag tag, const uint8_t *data, uint32_t bytes);
   /// Host access between steps. Reading gives zeros for a row never written.
   void readRow(uint32_t row, uint8_t *out) const;
@@ -28,7 +29,8 @@ public:
 private:
   struct Row {
     Tag tag;
-    Cycle written = INT64_MIN / 2; ///< bank slot of the last write, on the clock that never restarts
+    Cycle written =
+        INT64_MIN / 2; ///< bank slot of the last write, on the clock that never restarts
     const uint8_t *data = nullptr; ///< into the image or into `storage`
     uint32_t bytes = 0;
   };
@@ -58,7 +60,7 @@ private:
   unsigned index, position, rowCount;
   std::vector<Row> rows;
   std::vector<std::unique_ptr<uint8_t[]>> storage; ///< chunks of rows that were written
-  std::deque<PendingWrite> writes;                 ///< by slot; a constant delay keeps them in order
+  std::deque<PendingWrite> writes; ///< by slot; a constant delay keeps them in order
   Cycle lastRead = -1;
   unsigned lastReadBank[2] = {0, 0};
 };

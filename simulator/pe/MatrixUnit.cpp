@@ -6,8 +6,9 @@
 namespace millrace::sim {
 
 MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere)
-    : UnitModule(name, context), groupCount(context.timing.weightWave), groupColumns(context.machine.mxm.columnsPerInstall),
-      columns(context.machine.mxm.columns), lanes(context.machine.lanes()) {
+    : UnitModule(name, context), groupCount(context.timing.weightWave),
+      groupColumns(context.machine.mxm.columnsPerInstall), columns(context.machine.mxm.columns),
+      lanes(context.machine.lanes()) {
   for (unsigned p = 0; p < context.machine.mxm.planes; ++p) {
     auto plane = std::make_unique<Plane>();
     plane->unit = this;
@@ -36,7 +37,8 @@ void MatrixUnit::element(Burst &burst, Cycle now) {
   }
 }
 
-// ---- Weights -------------------------------------------------------------------------------------------------------
+// ---- Weights
+// -------------------------------------------------------------------------------------------------------
 
 void MatrixUnit::install(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
@@ -44,7 +46,8 @@ void MatrixUnit::install(Burst &burst, Cycle now) {
   const int64_t group = burst.row();
   if (group < 0 || group >= int64_t(groupCount)) {
     context.report(Invariant::S7, now, burst, [&] {
-      return "column group " + std::to_string(group) + " does not exist; a plane has " + std::to_string(groupCount);
+      return "column group " + std::to_string(group) + " does not exist; a plane has " +
+             std::to_string(groupCount);
     });
     return;
   }
@@ -52,10 +55,11 @@ void MatrixUnit::install(Burst &burst, Cycle now) {
   PlaneWeights *weights = planes[planeIndex]->buffers[i.buffer].weights.get();
   std::vector<uint8_t> scratch(lanes);
   for (unsigned c = 0; c < groupColumns; ++c) {
-    VectorRef column = context.sample(burst, ProducerOf::A, std::min(c, slot::B - 1), c, StreamId(i.a.index + c),
-                                      context.timing.last, now);
+    VectorRef column = context.sample(burst, ProducerOf::A, std::min(c, slot::B - 1), c,
+                                      StreamId(i.a.index + c), context.timing.last, now);
     if (context.values)
-      weights->installColumns(unsigned(group) * groupColumns + c, 1, context.pool.bytes(column, scratch.data()), lanes);
+      weights->installColumns(unsigned(group) * groupColumns + c, 1,
+                              context.pool.bytes(column, scratch.data()), lanes);
   }
 }
 
@@ -79,8 +83,8 @@ void MatrixUnit::replace(Burst &burst, unsigned planeIndex, unsigned group, Cycl
 void MatrixUnit::beforeInstall(unsigned planeIndex, unsigned buffer, unsigned group, Cycle now) {
   auto settleRuns = [&](Plane &plane, bool pairsOnly) {
     for (std::unique_ptr<Run> &run : plane.runs) {
-      if (run->burst.instruction->buffer != buffer || (pairsOnly && planesOf(*run) == 1) || group < run->groups0 ||
-          group >= run->groups1)
+      if (run->burst.instruction->buffer != buffer || (pairsOnly && planesOf(*run) == 1) ||
+          group < run->groups0 || group >= run->groups1)
         continue;
       verify(*run, plane.index, group, now);
       if (!context.values)
@@ -116,25 +120,29 @@ void MatrixUnit::verify(Run &run, unsigned planeIndex, unsigned group, Cycle now
 void MatrixUnit::verifyBytes(Run &run, unsigned planeIndex, unsigned group, size_t element) {
   const Cycle at = run.at(element).at;
   for (unsigned byte = 0; byte < planesOf(run); ++byte) {
-    const Group &held = planes[planeIndex + byte]->buffers[run.burst.instruction->buffer].groups[group];
+    const Group &held =
+        planes[planeIndex + byte]->buffers[run.burst.instruction->buffer].groups[group];
     auto expected = meantWeights(run.burst.producers, group - run.groups0, byte);
-    bool wrong = context.checks(run.burst) && expected && (held.tag != expected->tag || expected->pe != context.pe);
+    bool wrong = context.checks(run.burst) && expected &&
+                 (held.tag != expected->tag || expected->pe != context.pe);
     if (held.tag.empty() || wrong)
       context.report(Invariant::S7, at, run.burst, [&] {
-        return "column group " + std::to_string(group) + " of buffer " + std::to_string(run.burst.instruction->buffer) +
-               " should hold " + (expected ? context.describe(expected->tag) : std::string("weights")) + ", but holds " +
-               context.describe(held.tag);
+        return "column group " + std::to_string(group) + " of buffer " +
+               std::to_string(run.burst.instruction->buffer) + " should hold " +
+               (expected ? context.describe(expected->tag) : std::string("weights")) +
+               ", but holds " + context.describe(held.tag);
       });
     else if (held.at > at + Cycle(group) - Cycle(context.machine.latency.installToActivate))
       context.report(Invariant::S7, at, run.burst, [&] {
-        return "column group " + std::to_string(group) + " is installed in cycle " + std::to_string(held.at) +
-               "; this activation needs it by cycle " +
+        return "column group " + std::to_string(group) + " is installed in cycle " +
+               std::to_string(held.at) + "; this activation needs it by cycle " +
                std::to_string(at + Cycle(group) - Cycle(context.machine.latency.installToActivate));
       });
   }
 }
 
-// ---- Activations ---------------------------------------------------------------------------------------------------
+// ---- Activations
+// ---------------------------------------------------------------------------------------------------
 
 void MatrixUnit::activate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
@@ -152,7 +160,8 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
   Run &run = *plane.runs.back();
   const unsigned bytes = byteWidth(i.format);
   for (unsigned b = 0; b < bytes; ++b) {
-    VectorRef v = context.sample(burst, ProducerOf::A, slot::A + b, b, StreamId(i.a.index + b), context.timing.last, now);
+    VectorRef v = context.sample(burst, ProducerOf::A, slot::A + b, b, StreamId(i.a.index + b),
+                                 context.timing.last, now);
     if (!context.values)
       continue;
     std::vector<uint8_t> &rows = b ? run.high : run.low;
@@ -185,13 +194,15 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   const int64_t row = burst.row();
   if (row < 0 || row >= int64_t(plane.rowBusyFrom.size())) {
     context.report(Invariant::S8, now, burst, [&] {
-      return "accumulator row " + std::to_string(row) + " does not exist; a plane has " + std::to_string(plane.rowBusyFrom.size());
+      return "accumulator row " + std::to_string(row) + " does not exist; a plane has " +
+             std::to_string(plane.rowBusyFrom.size());
     });
     return;
   }
   if (!run || run->burst.instruction->format != i.format) {
     context.report(Invariant::S4, now, burst, [&] {
-      return "no " + std::string(millrace::nameOf(i.format)) + " activation of cycle " + std::to_string(activated) + " gives a product now";
+      return "no " + std::string(millrace::nameOf(i.format)) + " activation of cycle " +
+             std::to_string(activated) + " gives a product now";
     });
     run = nullptr;
   } else if (context.checks(burst)) {
@@ -199,14 +210,17 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
     auto expected = meant(burst, ProducerOf::Product, slot::Product, 0);
     if (!expected || expected->tag != tag || expected->pe != context.pe)
       context.report(Invariant::S4, now, burst, [&] {
-        return "the product should be of " + (expected ? context.describe(expected->tag) : std::string("an annotated activation")) +
+        return "the product should be of " +
+               (expected ? context.describe(expected->tag)
+                         : std::string("an annotated activation")) +
                ", but is of " + context.describe(tag);
       });
   }
   Cycle &busy = plane.rowBusyFrom[size_t(row)];
   if (busy + Cycle(context.machine.latency.accumulateInterval) > now)
     context.report(Invariant::S8, now, burst, [&] {
-      return "accumulator row " + std::to_string(row) + " was used in cycle " + std::to_string(busy) + " and is free again after " +
+      return "accumulator row " + std::to_string(row) + " was used in cycle " +
+             std::to_string(busy) + " and is free again after " +
              std::to_string(context.machine.latency.accumulateInterval) + " cycles";
     });
   busy = now;
@@ -227,7 +241,8 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   plane.operations.push_back({activated, run, element, uint32_t(row), i.function, result});
 }
 
-// ---- Values --------------------------------------------------------------------------------------------------------
+// ---- Values
+// --------------------------------------------------------------------------------------------------------
 
 /// Products of column groups [group0, group1) for the elements of the run before `until`.
 void MatrixUnit::multiply(Plane &plane, Run &run, unsigned group0, unsigned group1, size_t until) {
@@ -249,7 +264,8 @@ void MatrixUnit::multiply(Plane &plane, Run &run, unsigned group0, unsigned grou
   for (unsigned b = 0; b < planesOf(run); ++b) {
     Buffer &buffer = planes[plane.index + b]->buffers[i.buffer];
     if (!buffer.weights)
-      buffer.weights = std::make_unique<PlaneWeights>(lanes, columns); // never installed: S7 was reported
+      buffer.weights =
+          std::make_unique<PlaneWeights>(lanes, columns); // never installed: S7 was reported
     weights[b] = buffer.weights.get();
   }
   ProductRange range{i.k0, i.k1, group0 * groupColumns, (group1 - group0) * groupColumns};
@@ -275,7 +291,8 @@ void MatrixUnit::multiplyAll(Plane &plane, Run &run, size_t until) {
 /// Performs every Accumulate whose product's weights are settled.
 void MatrixUnit::compute(Plane &plane) {
   size_t ready = 0;
-  while (ready < plane.operations.size() && plane.operations[ready].activated + Cycle(groupCount) <= context.now)
+  while (ready < plane.operations.size() &&
+         plane.operations[ready].activated + Cycle(groupCount) <= context.now)
     ++ready;
   for (size_t k = 0; k < ready; ++k) {
     const Operation &last = plane.operations[k];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The MXM of one hemisphere: planes with weight buffers and accumulators. Products are computed in batches: only when a
-// result is sampled, or when the weights they need are about to be replaced.
+// The MXM of one hemisphere: planes with weight buffers and accumulators. Products are computed in
+// batches: only when a result is sampled, or when the weights they need are about to be replaced.
 #pragma once
 
 #include "simulator/base/UnitModule.h"
@@ -42,7 +42,8 @@ private:
     unsigned groups0, groups1;
     std::vector<Activation> activations;
     size_t discarded = 0; ///< elements dropped from the front of the three vectors below
-    size_t taken = 0;     ///< elements whose Accumulate came or never will, counted from the burst's start
+    size_t taken =
+        0; ///< elements whose Accumulate came or never will, counted from the burst's start
     std::vector<size_t> verified, computed; ///< by column group, counted from the burst's start
     std::vector<uint8_t> low, high;         ///< activation rows
     std::vector<uint32_t> products;         ///< rows of `columns`
@@ -64,7 +65,7 @@ private:
     std::vector<Buffer> buffers;
     std::deque<std::unique_ptr<Run>> runs; ///< in order of time
     std::vector<Operation> operations;
-    std::vector<Cycle> rowBusyFrom;        ///< [accumulator row] last Accumulate
+    std::vector<Cycle> rowBusyFrom; ///< [accumulator row] last Accumulate
     std::vector<std::vector<uint32_t>> accumulators;
     void computeNow() override { unit->compute(*this); }
   };
@@ -75,7 +76,8 @@ private:
   void accumulate(Burst &burst, Cycle now);
   std::pair<Run *, size_t> productOf(Plane &plane, Cycle activated);
 
-  /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone who used it until then.
+  /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone
+  /// who used it until then.
   void beforeInstall(unsigned plane, unsigned buffer, unsigned group, Cycle now);
   void replace(Burst &burst, unsigned plane, unsigned group, Cycle now);
   void verify(Run &run, unsigned planeIndex, unsigned group, Cycle now);
@@ -89,7 +91,9 @@ private:
   void perform(Plane &plane, const Operation &operation);
   void discard(Run &run);
   void dropRuns(Plane &plane, Cycle now);
-  unsigned planesOf(const Run &run) const { return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1; }
+  unsigned planesOf(const Run &run) const {
+    return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1;
+  }
 
   unsigned groupCount, groupColumns, columns, lanes;
   std::vector<std::unique_ptr<Plane>> planes;

@@ -10,9 +10,10 @@ namespace millrace::sim {
 
 static constexpr Cycle kNever = std::numeric_limits<Cycle>::max();
 
-Pe::Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window, Observer *observer)
-    : sc_core::sc_module(name), unit("unit", wiring.units.size()), context(context), window(window), observer(observer),
-      units(wiring.units) {
+Pe::Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window,
+       Observer *observer)
+    : sc_core::sc_module(name), unit("unit", wiring.units.size()), context(context), window(window),
+      observer(observer), units(wiring.units) {
   for (size_t u = 0; u < units.size(); ++u)
     unit[u].bind(*units[u]);
   buildPorts(wiring.unitOfQueue);
@@ -77,7 +78,8 @@ bool Pe::anyActive() const {
 }
 
 Cycle Pe::nextActivity() const {
-  Cycle dispatches = cursor < order.size() ? Cycle(context.instruction(order[cursor]).cycle) : kNever;
+  Cycle dispatches =
+      cursor < order.size() ? Cycle(context.instruction(order[cursor]).cycle) : kNever;
   return std::min(dispatches, soonest);
 }
 
@@ -173,7 +175,8 @@ void Pe::dispatch(uint32_t index, Cycle now) {
   self.instruction = &i;
   if (now < free)
     context.report(Invariant::S1, now, self, [&] {
-      return "the queue is busy with an earlier instruction until cycle " + std::to_string(free - 1);
+      return "the queue is busy with an earlier instruction until cycle " +
+             std::to_string(free - 1);
     });
   free = std::max(free, now + 1);
   if (i.opcode == Opcode::Nop) {
@@ -182,7 +185,8 @@ void Pe::dispatch(uint32_t index, Cycle now) {
   }
   if (i.opcode == Opcode::Repeat) {
     if (!previous[i.queue]) {
-      context.report(Invariant::S1, now, self, [] { return "there is no earlier instruction in this queue to repeat"; });
+      context.report(Invariant::S1, now, self,
+                     [] { return "there is no earlier instruction in this queue to repeat"; });
       return;
     }
     free = std::max(free, now + Cycle(i.n0 - 1) * i.c0 + 1);
@@ -192,7 +196,8 @@ void Pe::dispatch(uint32_t index, Cycle now) {
   Burst burst = burstOf(index, now);
   if (!fitsItself(burst)) {
     context.report(Invariant::S2, now, burst, [] {
-      return "elements of this burst overlap in its port; the outer stride must exceed the inner loop";
+      return "elements of this burst overlap in its port; the outer stride must exceed the inner "
+             "loop";
     });
     return;
   }
@@ -206,8 +211,10 @@ void Pe::dispatch(uint32_t index, Cycle now) {
 }
 
 bool Pe::fitsItself(const Burst &b) const {
-  const Cycle inner = Cycle(b.n0 - 1) * b.instruction->c0, one = Cycle(b.n1 - 1) * b.instruction->c1 + inner;
-  return (b.n1 == 1 || Cycle(b.instruction->c1) > inner) && (b.repeats == 1 || Cycle(b.interval) > one);
+  const Cycle inner = Cycle(b.n0 - 1) * b.instruction->c0,
+              one = Cycle(b.n1 - 1) * b.instruction->c1 + inner;
+  return (b.n1 == 1 || Cycle(b.instruction->c1) > inner) &&
+         (b.repeats == 1 || Cycle(b.interval) > one);
 }
 
 /// S2: a port runs one burst at a time. A format of several planes holds the ports of all of them.
@@ -223,7 +230,8 @@ bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
   for (unsigned p : held)
     if (ports[p].free > now) {
       context.report(Invariant::S2, now, burst, [&] {
-        return "the port of " + context.machine.queueName(ports[p].queue) + " is busy until cycle " + std::to_string(ports[p].free - 1);
+        return "the port of " + context.machine.queueName(ports[p].queue) +
+               " is busy until cycle " + std::to_string(ports[p].free - 1);
       });
       return false;
     }
@@ -239,6 +247,8 @@ bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
 }
 
 void Pe::settle() {
+  if (done()) // what is still on its way reaches its register
+    context.advanceStreams(simulated + Cycle(context.timing.longestDelay));
   for (UnitInterface *u : units)
     u->settle(done() ? kNever / 4 : simulated + 1);
 }

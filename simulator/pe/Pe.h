@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One PE: instruction queues, and a calendar that runs windows of cycles. The PE has the only process; units are called
-// through their ports. Cycles in which nothing acts cost nothing.
+// One PE: instruction queues, and a calendar that runs windows of cycles. The PE has the only
+// process; units are called through their ports. Cycles in which nothing acts cost nothing.
 #pragma once
 
 #include "simulator/base/UnitModule.h"
@@ -18,15 +18,18 @@ public:
     std::vector<UnitInterface *> units;
     std::vector<unsigned> unitOfQueue;
   };
-  /// `window`: cycles simulated per kernel event, at least 1 and at most the least latency of a link into this PE.
-  Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window, Observer *observer);
+  /// `window`: cycles simulated per kernel event, at least 1 and at most the least latency of a
+  /// link into this PE.
+  Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window,
+     Observer *observer);
   SC_HAS_PROCESS(Pe);
 
   sc_core::sc_vector<sc_core::sc_port<UnitInterface>> unit;
 
   /// Prepares the instructions [begin, end) of the PE's list; the next sc_start runs them.
   void beginStep(unsigned step, PeRange range, Cycle base);
-  /// After the kernel starved: makes the checks that were waiting. `first` may still move to an earlier cycle.
+  /// After the kernel starved: makes the checks that were waiting. `first` may still move to an
+  /// earlier cycle.
   void settle();
   void endStep();
   bool done() const { return cursor == order.size() && !anyActive(); }
@@ -56,17 +59,17 @@ private:
   Observer *observer;
   sc_core::sc_event wake;
   std::vector<UnitInterface *> units;
-  std::vector<Port> ports;         ///< those that inject with the least delay first: reads and receives
+  std::vector<Port> ports; ///< those that inject with the least delay first: reads and receives
   unsigned earlyPorts = 0;
-  std::vector<uint64_t> active;    ///< bit per port
-  std::vector<unsigned> mainPort, writePort; ///< by queue
-  std::vector<Cycle> queueFree;    ///< by queue
+  std::vector<uint64_t> active;                  ///< bit per port
+  std::vector<unsigned> mainPort, writePort;     ///< by queue
+  std::vector<Cycle> queueFree;                  ///< by queue
   std::vector<std::optional<uint32_t>> previous; ///< by queue: the last burst, for Repeat
-  std::vector<uint32_t> order;     ///< instructions by dispatch cycle
+  std::vector<uint32_t> order;                   ///< instructions by dispatch cycle
   size_t cursor = 0;
-  Cycle soonest = 0;               ///< the next cycle in which a port acts
+  Cycle soonest = 0; ///< the next cycle in which a port acts
   Cycle simulated = -1;
-  uint64_t startTime = 0;          ///< of the step, on the kernel's clock
+  uint64_t startTime = 0; ///< of the step, on the kernel's clock
   bool running = false;
 };
 

@@ -9,7 +9,9 @@ SwitchUnit::SwitchUnit(const sc_core::sc_module_name &name, PeContext &context, 
     s.resize(context.machine.lanes());
 }
 
-unsigned SwitchUnit::inputs(const Instruction &i) const { return i.opcode == Opcode::Transpose ? kSquare : 1; }
+unsigned SwitchUnit::inputs(const Instruction &i) const {
+  return i.opcode == Opcode::Transpose ? kSquare : 1;
+}
 
 void SwitchUnit::element(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
@@ -20,19 +22,23 @@ void SwitchUnit::element(Burst &burst, Cycle now) {
   const unsigned last = context.timing.last, width = inputs(i);
   std::vector<VectorRef> in(width), out(width);
   for (unsigned b = 0; b < width; ++b)
-    in[b] = context.sample(burst, ProducerOf::A, slot::A + b, b, StreamId(i.a.index + b), last, now);
+    in[b] =
+        context.sample(burst, ProducerOf::A, slot::A + b, b, StreamId(i.a.index + b), last, now);
   if (i.opcode == Opcode::Select)
     in.push_back(context.sample(burst, ProducerOf::B, slot::B, 0, i.b.index, last, now));
-  const bool needsMap = i.opcode == Opcode::Permute || i.opcode == Opcode::Distribute || i.opcode == Opcode::Select;
+  const bool needsMap =
+      i.opcode == Opcode::Permute || i.opcode == Opcode::Distribute || i.opcode == Opcode::Select;
   if (needsMap && !map[i.queue])
-    context.report(Invariant::S4, now, burst, [] { return "no lane map was loaded into this unit"; });
+    context.report(Invariant::S4, now, burst,
+                   [] { return "no lane map was loaded into this unit"; });
   if (context.values) {
     for (VectorRef &v : out)
       v = context.pool.acquireNarrow();
     if (i.opcode == Opcode::Transpose)
       transpose(in, out);
     else if (!needsMap || map[i.queue])
-      moveLanes(i, in, context.pool.narrow(out[0]), needsMap ? context.laneMap(*map[i.queue]).data() : nullptr);
+      moveLanes(i, in, context.pool.narrow(out[0]),
+                needsMap ? context.laneMap(*map[i.queue]).data() : nullptr);
     else
       std::memset(context.pool.narrow(out[0]), 0, context.machine.lanes());
   }
@@ -49,12 +55,15 @@ void SwitchUnit::transpose(const std::vector<VectorRef> &in, std::vector<VectorR
     const uint8_t *from = context.pool.bytes(in[l], cut.data());
     for (unsigned superlane = 0; superlane < m.superlanes; ++superlane)
       for (unsigned s = 0; s < kSquare; ++s)
-        context.pool.narrow(out[s])[superlane * m.lanesPerSuperlane + l] = from[superlane * m.lanesPerSuperlane + s];
+        context.pool.narrow(out[s])[superlane * m.lanesPerSuperlane + l] =
+            from[superlane * m.lanesPerSuperlane + s];
   }
 }
 
-void SwitchUnit::moveLanes(const Instruction &i, const std::vector<VectorRef> &in, uint8_t *out, const uint16_t *map) {
-  const int lanes = int(context.machine.lanes()), perSuperlane = int(context.machine.lanesPerSuperlane);
+void SwitchUnit::moveLanes(const Instruction &i, const std::vector<VectorRef> &in, uint8_t *out,
+                           const uint16_t *map) {
+  const int lanes = int(context.machine.lanes()),
+            perSuperlane = int(context.machine.lanesPerSuperlane);
   const uint8_t *a = context.pool.bytes(in[0], scratch[0].data());
   const uint8_t *b = in.size() > 1 ? context.pool.bytes(in[1], scratch[1].data()) : nullptr;
   const int64_t shift = int32_t(i.immediate);

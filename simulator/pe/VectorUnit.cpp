@@ -8,7 +8,8 @@
 namespace millrace::sim {
 
 VectorUnit::VectorUnit(const sc_core::sc_module_name &name, PeContext &context)
-    : UnitModule(name, context), ring(std::bit_ceil(context.timing.longestAluOp + context.timing.aluChain + 1u)),
+    : UnitModule(name, context),
+      ring(std::bit_ceil(context.timing.longestAluOp + context.timing.aluChain + 1u)),
       alus(context.machine.vxm.alus) {
   const unsigned lanes = context.machine.lanes();
   for (AluState &alu : alus) {
@@ -21,7 +22,8 @@ VectorUnit::VectorUnit(const sc_core::sc_module_name &name, PeContext &context)
     scratch->resize(lanes);
 }
 
-/// One stream group may not enter one ALU from both sides; a running burst has at most as many accumulators as an ALU.
+/// One stream group may not enter one ALU from both sides; a running burst has at most as many
+/// accumulators as an ALU.
 void VectorUnit::dispatch(Burst &burst) {
   const Instruction &i = *burst.instruction;
   if (i.opcode == Opcode::Latch)
@@ -31,11 +33,13 @@ void VectorUnit::dispatch(Burst &burst) {
   for (const Operand *x : operands)
     for (const Operand *y : operands)
       if (x->kind == OperandKind::Stream && y->kind == OperandKind::Stream &&
-          m.hemisphereOf(x->index) < m.hemisphereOf(y->index) && m.directionOf(x->index) == m.directionOf(y->index)) {
+          m.hemisphereOf(x->index) < m.hemisphereOf(y->index) &&
+          m.directionOf(x->index) == m.directionOf(y->index)) {
         unsigned first = m.indexOf(x->index), second = m.indexOf(y->index);
         if (first < second + y->width && second < first + x->width)
           context.report(Invariant::S2, burst.start, burst, [&] {
-            return "stream group " + std::to_string(first) + " enters this ALU from both hemispheres";
+            return "stream group " + std::to_string(first) +
+                   " enters this ALU from both hemispheres";
           });
       }
   if ((i.flags & AluFlag::Running) && burst.n0 > m.vxm.runningAccumulators)
@@ -45,15 +49,17 @@ void VectorUnit::dispatch(Burst &burst) {
     });
 }
 
-const uint32_t *VectorUnit::streamOperand(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
-                                          std::vector<uint32_t> &scratch, Cycle now) {
+const uint32_t *VectorUnit::streamOperand(Burst &burst, const Operand &o, ProducerOf of,
+                                          unsigned cursorSlot, std::vector<uint32_t> &scratch,
+                                          Cycle now) {
   VectorRef group[4] = {};
   for (unsigned b = 0; b < o.width; ++b)
     group[b] = context.sample(burst, of, cursorSlot + b, b, StreamId(o.index + b), 0, now);
   return context.values ? context.pool.lanesOf(group, o.width, scratch.data()) : nullptr;
 }
 
-const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot, Cycle now) {
+const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf of,
+                                    unsigned cursorSlot, Cycle now) {
   const Exit &exit = alus[o.index].exits[now & (ring - 1)];
   const bool there = exit.taken == now;
   if (context.checks(burst)) {
@@ -65,7 +71,9 @@ const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf o
                context.describe(there ? exit.tag : Tag()) + " leaves it";
       });
   } else if (!there) {
-    context.report(Invariant::S4, now, burst, [&] { return "nothing leaves alu." + std::to_string(o.index) + " for this operand"; });
+    context.report(Invariant::S4, now, burst, [&] {
+      return "nothing leaves alu." + std::to_string(o.index) + " for this operand";
+    });
   }
   if (!context.values)
     return nullptr;
@@ -76,8 +84,9 @@ const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf o
   return context.pool.wide(exit.value);
 }
 
-const uint32_t *VectorUnit::operand(AluState &alu, Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
-                                    std::vector<uint32_t> &scratch, Cycle now) {
+const uint32_t *VectorUnit::operand(AluState &alu, Burst &burst, const Operand &o, ProducerOf of,
+                                    unsigned cursorSlot, std::vector<uint32_t> &scratch,
+                                    Cycle now) {
   switch (o.kind) {
   case OperandKind::None:
     return nullptr;
@@ -100,7 +109,8 @@ const uint32_t *VectorUnit::operand(AluState &alu, Burst &burst, const Operand &
 }
 
 void VectorUnit::latch(AluState &alu, Burst &burst, Cycle now) {
-  const uint32_t *lanes = operand(alu, burst, burst.instruction->a, ProducerOf::A, slot::A, scratchA, now);
+  const uint32_t *lanes =
+      operand(alu, burst, burst.instruction->a, ProducerOf::A, slot::A, scratchA, now);
   if (context.values && lanes)
     alu.latch.assign(lanes, lanes + alu.latch.size());
   alu.latched = true;
@@ -113,15 +123,16 @@ bool VectorUnit::run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *o
   const Cycle latency = context.timing.aluOp[unsigned(op)];
   if (burst.i1 > 0 && running.at + latency > now)
     context.report(Invariant::S8, now, burst, [&] {
-      return "running accumulator " + std::to_string(burst.i0) + " was used " + std::to_string(now - running.at) +
-             " cycles ago and needs " + std::to_string(latency);
+      return "running accumulator " + std::to_string(burst.i0) + " was used " +
+             std::to_string(now - running.at) + " cycles ago and needs " + std::to_string(latency);
     });
   running.at = now;
   if (context.values) {
     if (burst.i1 == 0)
       running.lanes.assign(a, a + context.pool.lanes());
     else
-      semantics::applyAlu(op, running.lanes.data(), a, nullptr, running.lanes.data(), context.pool.lanes());
+      semantics::applyAlu(op, running.lanes.data(), a, nullptr, running.lanes.data(),
+                          context.pool.lanes());
     std::copy(running.lanes.begin(), running.lanes.end(), out);
   }
   return burst.lastOuter();

@@ -19,7 +19,8 @@ public:
   void endStep() override;
 
 private:
-  /// A result on its way out, where a chained ALU may take it: at dispatch cycle `taken` of the consumer.
+  /// A result on its way out, where a chained ALU may take it: at dispatch cycle `taken` of the
+  /// consumer.
   struct Exit {
     Cycle taken = -1;
     Tag tag;
@@ -38,11 +39,12 @@ private:
     uint32_t immediateBits = 0;
   };
   void latch(AluState &alu, Burst &burst, Cycle now);
-  const uint32_t *operand(AluState &alu, Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
-                          std::vector<uint32_t> &scratch, Cycle now);
+  const uint32_t *operand(AluState &alu, Burst &burst, const Operand &o, ProducerOf of,
+                          unsigned cursorSlot, std::vector<uint32_t> &scratch, Cycle now);
   const uint32_t *streamOperand(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
                                 std::vector<uint32_t> &scratch, Cycle now);
-  const uint32_t *chained(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot, Cycle now);
+  const uint32_t *chained(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
+                          Cycle now);
   bool run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *out, Cycle now);
   void leave(AluState &alu, Burst &burst, VectorRef value, Cycle now);
 

@@ -15,8 +15,8 @@ static void freshKernel() {
   sc_curr_simcontext = sc_default_global_context = new sc_simcontext;
 }
 
-static Status runSteps(System &system, const Image &image, const SimulationOptions &options, HostStepRunner *host,
-                       SimulationResult &result) {
+static Status runSteps(System &system, const Image &image, const SimulationOptions &options,
+                       HostStepRunner *host, SimulationResult &result) {
   if (options.values && options.writeInputs)
     if (Status s = options.writeInputs(system); !s)
       return s;
@@ -41,16 +41,17 @@ static Status runSteps(System &system, const Image &image, const SimulationOptio
   return Success{};
 }
 
-Expected<SimulationResult> simulate(const Image &image, const Machine &machine, const SimulationOptions &options,
-                                    HostStepRunner *host) {
+Expected<SimulationResult> simulate(const Image &image, const Machine &machine,
+                                    const SimulationOptions &options, HostStepRunner *host) {
   if (image.machineHash != machine.hash() && !options.ignoreMachineHash)
-    return Error{"the image was compiled for machine '" + image.machineName + "', not for this '" + machine.name +
-                 "'; compile it again"};
+    return Error{"the image was compiled for machine '" + image.machineName + "', not for this '" +
+                 machine.name + "'; compile it again"};
   if (Status s = checkStructure(image, machine); !s)
     return s.takeError();
   for (const Step &step : image.steps)
     if (step.kind == Step::Kind::Host && options.values && !host)
-      return Error{"step '" + step.function + "' runs on the host, but no host runner is given; simulate cycles only"};
+      return Error{"step '" + step.function +
+                   "' runs on the host, but no host runner is given; simulate cycles only"};
   freshKernel();
   SimulationResult result;
   System system(image, machine, options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The simulator as a library: an image and a machine in, cycles, the first violation, counters and memory out.
+// The simulator as a library: an image and a machine in, cycles, the first violation, counters and
+// memory out.
 #pragma once
 
 #include "arch/program/HostStep.h"
@@ -18,15 +19,17 @@
 namespace millrace::sim {
 
 struct SimulationOptions {
-  bool values = true;        ///< false: cycles only; no data is touched, counts and checks are the same
+  bool values = true; ///< false: cycles only; no data is touched, counts and checks are the same
   Annotations annotations = Annotations::Checked;
-  bool ignoreMachineHash = false; ///< run an image on a machine that it was not made for (mutation tests)
-  /// Cycles that a PE simulates per kernel event; never more than the least latency of a link into it. Results are the
-  /// same for any value; 0 chooses the largest.
+  bool ignoreMachineHash =
+      false; ///< run an image on a machine that it was not made for (mutation tests)
+  /// Cycles that a PE simulates per kernel event; never more than the least latency of a link into
+  /// it. Results are the same for any value; 0 chooses the largest.
   Cycle window = 0;
   bool reverseConstruction = false; ///< builds PEs in reverse order; results are the same (tested)
   Observer *observer = nullptr;
-  /// Called before the first step and after the last one in runs with values: input rows in, output rows out.
+  /// Called before the first step and after the last one in runs with values: input rows in, output
+  /// rows out.
   std::function<Status(RowAccess &)> writeInputs, readOutputs;
 };
 
@@ -36,17 +39,19 @@ struct StepResult {
 };
 
 struct SimulationResult {
-  std::vector<StepResult> steps;  ///< those that ran; after a violation the last one is incomplete
-  uint64_t measuredCycles = 0;    ///< sum over the grid steps
+  std::vector<StepResult> steps; ///< those that ran; after a violation the last one is incomplete
+  uint64_t measuredCycles = 0;   ///< sum over the grid steps
   std::optional<Violation> violation; ///< the first one, or nothing: the program is right
   std::vector<Counters> pes;
   Counters total;
 };
 
-/// Runs the image. An error means that nothing could be simulated (an image for another machine, a malformed image, a
-/// host step without a runner, a failing host step); a program that breaks an invariant is a result.
-/// The SystemC kernel is one per process: not to be called from two threads at once.
-Expected<SimulationResult> simulate(const Image &image, const Machine &machine, const SimulationOptions &options = {},
+/// Runs the image. An error means that nothing could be simulated (an image for another machine, a
+/// malformed image, a host step without a runner, a failing host step); a program that breaks an
+/// invariant is a result. The SystemC kernel is one per process: not to be called from two threads
+/// at once.
+Expected<SimulationResult> simulate(const Image &image, const Machine &machine,
+                                    const SimulationOptions &options = {},
                                     HostStepRunner *host = nullptr);
 
 } // namespace millrace::sim

@@ -9,12 +9,16 @@ namespace millrace::sim {
 
 static constexpr Cycle kLargestWindow = 4096; ///< of a PE that no link can surprise
 
-static auto placeOf(const Block &b) { return std::tuple(unsigned(b.pe), b.hemisphere, unsigned(b.slice), b.row); }
+static auto placeOf(const Block &b) {
+  return std::tuple(unsigned(b.pe), b.hemisphere, unsigned(b.slice), b.row);
+}
 
 System::System(const Image &image, const Machine &machine, const SimulationOptions &options)
-    : image(image), machine(machine), options(options), timing(machine), log(timing.horizon), blockOrder(image.blocks.size()) {
+    : image(image), machine(machine), options(options), timing(machine), log(timing.horizon),
+      blockOrder(image.blocks.size()) {
   for (size_t k = 0; k < machine.links.size(); ++k)
-    links.push_back(std::make_unique<LinkModule>(("link" + std::to_string(k)).c_str(), machine.links[k]));
+    links.push_back(
+        std::make_unique<LinkModule>(("link" + std::to_string(k)).c_str(), machine.links[k]));
   parts.resize(machine.pes());
   for (unsigned k = 0; k < machine.pes(); ++k)
     build(options.reverseConstruction ? machine.pes() - 1 - k : k);
@@ -32,11 +36,14 @@ void System::build(unsigned pe) {
   auto name = [&](const std::string &what) { return prefix + "_" + what; };
   for (unsigned h = 0; h < kHemispheres; ++h)
     for (unsigned s = 0; s < machine.memory.slices; ++s)
-      part->memory.push_back(std::make_unique<MemorySlice>(
-          name((h ? "mem_e_" : "mem_w_") + std::to_string(s)).c_str(), part->context, Hemisphere(h), s));
+      part->memory.push_back(
+          std::make_unique<MemorySlice>(name((h ? "mem_e_" : "mem_w_") + std::to_string(s)).c_str(),
+                                        part->context, Hemisphere(h), s));
   for (unsigned h = 0; h < kHemispheres; ++h) {
-    part->matrix.push_back(std::make_unique<MatrixUnit>(name(h ? "mxm_e" : "mxm_w").c_str(), part->context, Hemisphere(h)));
-    part->switches.push_back(std::make_unique<SwitchUnit>(name(h ? "sxm_e" : "sxm_w").c_str(), part->context, Hemisphere(h)));
+    part->matrix.push_back(std::make_unique<MatrixUnit>(name(h ? "mxm_e" : "mxm_w").c_str(),
+                                                        part->context, Hemisphere(h)));
+    part->switches.push_back(std::make_unique<SwitchUnit>(name(h ? "sxm_e" : "sxm_w").c_str(),
+                                                          part->context, Hemisphere(h)));
   }
   part->vector = std::make_unique<VectorUnit>(name("vxm").c_str(), part->context);
   std::vector<LinkModule *> sends(machine.c2c.ports), receives(machine.c2c.ports);
@@ -47,7 +54,8 @@ void System::build(unsigned pe) {
       receives[link->link.toPort] = link.get();
   }
   part->ports = std::make_unique<PortUnit>(name("c2c").c_str(), part->context, sends, receives);
-  part->pe = std::make_unique<Pe>(prefix.c_str(), part->context, wire(*part), windowOf(pe), options.observer);
+  part->pe = std::make_unique<Pe>(prefix.c_str(), part->context, wire(*part), windowOf(pe),
+                                  options.observer);
   parts[pe] = std::move(part);
 }
 
@@ -55,8 +63,8 @@ Pe::Wiring System::wire(Part &part) const {
   Pe::Wiring w;
   for (std::unique_ptr<MemorySlice> &m : part.memory)
     w.units.push_back(m.get());
-  const unsigned matrix = unsigned(w.units.size()), switches = matrix + kHemispheres, vector = switches + kHemispheres,
-                 ports = vector + 1;
+  const unsigned matrix = unsigned(w.units.size()), switches = matrix + kHemispheres,
+                 vector = switches + kHemispheres, ports = vector + 1;
   for (unsigned h = 0; h < kHemispheres; ++h)
     w.units.push_back(part.matrix[h].get());
   for (unsigned h = 0; h < kHemispheres; ++h)
@@ -108,7 +116,8 @@ void System::loadBlocks(unsigned step) {
     MemorySlice &memory = slice(b.pe, b.hemisphere, b.slice);
     const uint8_t *data = options.values && b.bytes ? image.data.data() + b.offset : nullptr;
     for (uint32_t r = 0; r < b.rows; ++r)
-      memory.load(b.row + r, Tag::initial(uint32_t(k), r), data ? data + size_t(r) * b.bytes : nullptr, b.bytes);
+      memory.load(b.row + r, Tag::initial(uint32_t(k), r),
+                  data ? data + size_t(r) * b.bytes : nullptr, b.bytes);
   }
 }
 
@@ -123,7 +132,8 @@ void System::checkQueueOrder(unsigned step) {
       const Instruction &i = image.instructions[pe][k];
       if (Cycle(i.cycle) < last[i.queue])
         context.reportAt(Invariant::S1, Cycle(i.cycle), i.queue, k, [&] {
-          return "it stands after an instruction of cycle " + std::to_string(last[i.queue]) + " in its queue";
+          return "it stands after an instruction of cycle " + std::to_string(last[i.queue]) +
+                 " in its queue";
         });
       last[i.queue] = Cycle(i.cycle);
     }
@@ -144,13 +154,14 @@ uint64_t System::runStep(unsigned step) {
     lastWrite = std::max(lastWrite, part->context.lastWriteSlot);
     lastDispatch = std::max(lastDispatch, part->context.lastDispatch);
   }
-  const uint64_t measured = uint64_t(1 + (lastWrite >= 0 ? lastWrite : lastDispatch)) + machine.latency.startBarrier +
-                            machine.latency.superlaneStagger;
+  const uint64_t measured = uint64_t(1 + (lastWrite >= 0 ? lastWrite : lastDispatch)) +
+                            machine.latency.startBarrier + machine.latency.superlaneStagger;
   if (!log.decided(step))
     checkCount(step, measured);
   for (std::unique_ptr<Part> &part : parts)
     part->pe->endStep();
-  base += std::max(lastWrite, lastDispatch) + 1000000; // far enough that nothing of this step seems recent in the next
+  base += std::max(lastWrite, lastDispatch) +
+          1000000; // far enough that nothing of this step seems recent in the next
   return measured;
 }
 
@@ -182,8 +193,9 @@ void System::read(unsigned pe, Hemisphere h, unsigned s, uint32_t row, std::span
 
 /// The block that holds a row, or the number of blocks when none does.
 uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) const {
-  auto after = std::upper_bound(blockOrder.begin(), blockOrder.end(), std::tuple(pe, h, s, row),
-                                [&](const auto &place, uint32_t b) { return place < placeOf(image.blocks[b]); });
+  auto after = std::upper_bound(
+      blockOrder.begin(), blockOrder.end(), std::tuple(pe, h, s, row),
+      [&](const auto &place, uint32_t b) { return place < placeOf(image.blocks[b]); });
   while (after != blockOrder.begin()) {
     const Block &b = image.blocks[*--after];
     if (b.pe != pe || b.hemisphere != h || b.slice != s)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// All PEs and links of a machine as one tree of modules, with the memory that persists from step to step.
+// All PEs and links of a machine as one tree of modules, with the memory that persists from step to
+// step.
 #pragma once
 
 #include "simulator/fabric/LinkModule.h"
@@ -19,23 +20,26 @@ public:
   System(const Image &image, const Machine &machine, const SimulationOptions &options);
   ~System() override;
 
-  /// Contents that exist from the start of a step on: all blocks with data at step 0, and the rows that inputs or the
-  /// host fill in the step in which their tensor begins.
+  /// Contents that exist from the start of a step on: all blocks with data at step 0, and the rows
+  /// that inputs or the host fill in the step in which their tensor begins.
   void loadBlocks(unsigned step);
-  /// Runs one grid step to its end, or until its first violation is certain. Returns the measured cycles.
+  /// Runs one grid step to its end, or until its first violation is certain. Returns the measured
+  /// cycles.
   uint64_t runStep(unsigned step);
   ViolationLog &violations() { return log; }
   const Counters &counters(unsigned pe) const { return parts[pe]->context.counters; }
   void finishCounters();
 
-  void read(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row, std::span<uint8_t> bytes) override;
-  std::span<uint8_t> write(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row) override;
+  void read(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row,
+            std::span<uint8_t> bytes) override;
+  std::span<uint8_t> write(unsigned pe, Hemisphere hemisphere, unsigned slice,
+                           uint32_t row) override;
 
 private:
   /// One PE with its units.
   struct Part {
-    Part(const Machine &machine, const Timing &timing, const Image &image, unsigned pe, const SimulationOptions &options,
-         ViolationLog &log)
+    Part(const Machine &machine, const Timing &timing, const Image &image, unsigned pe,
+         const SimulationOptions &options, ViolationLog &log)
         : context(machine, timing, image, pe, options.values, options.annotations, log) {}
     PeContext context;
     std::vector<std::unique_ptr<MemorySlice>> memory; ///< west, then east

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// "Checks by composition" of docs/spec/machine.md: distances that public programs for the chip state, measured here as
-// the one cycle in which a hand-written program is right: a cycle earlier or later it is wrong.
+// "Checks by composition" of docs/spec/machine.md: distances that public programs for the chip
+// state, measured here as the one cycle in which a hand-written program is right: a cycle earlier
+// or later it is wrong.
 #include "tests/simulator/system/Program.h"
 
 namespace millrace::sim::test {
@@ -17,7 +18,8 @@ template <class F> static void onlyRightAt(Cycle distance, F program) {
   }
 }
 
-/// read -> alu chain -> write of one row of group g; `slot` is the distance from the read's slot to the write's.
+/// read -> alu chain -> write of one row of group g; `slot` is the distance from the read's slot to
+/// the write's.
 static Program chain(unsigned group, unsigned operations, Cycle slot) {
   Program p(machineNamed("tsp-v1"));
   const unsigned slice = 4 * group;
@@ -26,8 +28,8 @@ static Program chain(unsigned group, unsigned operations, Cycle slot) {
   p.read(100, E, slice, 0, p.stream(E, In, 0));
   const Cycle entry = 100 + 1 + group + 1;
   for (unsigned k = 0; k < operations; ++k)
-    p.compute(entry + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 0), Program::immediate(),
-              k + 1 == operations ? p.stream(E, Out, 0) : kNoStream)
+    p.compute(entry + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 0),
+              Program::immediate(), k + 1 == operations ? p.stream(E, Out, 0) : kNoStream)
         .immediate = 1;
   p.write(100 + slot - 2, E, slice, 4096, p.on(E, Out, 0));
   return p;
@@ -45,14 +47,16 @@ TEST(Composition, FourChainedOperationsToTheDependentReadTake24Cycles) {
     SimulationResult r = p.run();
     EXPECT_EQ(!r.violation, d == 24) << verdict(r);
     if (r.violation) {
-      EXPECT_EQ(r.violation->invariant, Invariant::S5) << verdict(r); // the write still holds the bank
+      EXPECT_EQ(r.violation->invariant, Invariant::S5)
+          << verdict(r); // the write still holds the bank
     } else {
       EXPECT_EQ(p.row(E, 4, 4096)[7], 5);
     }
   }
 }
 
-/// Carry pass: `operations` before the write of 10 rows in group 1, then read again, to the ADD's result at its exit.
+/// Carry pass: `operations` before the write of 10 rows in group 1, then read again, to the ADD's
+/// result at its exit.
 static Cycle carryPass(unsigned operations) {
   Program p(machineNamed("tsp-v1"));
   p.rows(E, 4, 0, std::vector<Row>(10, kOnes));
@@ -60,15 +64,18 @@ static Cycle carryPass(unsigned operations) {
   const Cycle start = 200; // dispatch of the first ALU operation
   p.read(start - 3, E, 4, 0, p.stream(E, In, 0), times(10));
   for (unsigned k = 0; k < operations; ++k)
-    p.compute(start + 3 * k, k, AluOp::And, k ? Program::alu(k - 1) : p.on(E, In, 0), Program::immediate(),
-              k + 1 == operations ? p.stream(E, Out, 0) : kNoStream, 1, times(10))
+    p.compute(start + 3 * k, k, AluOp::And, k ? Program::alu(k - 1) : p.on(E, In, 0),
+              Program::immediate(), k + 1 == operations ? p.stream(E, Out, 0) : kNoStream, 1,
+              times(10))
         .immediate = 0xff;
   const Cycle result = start + 4 + 3 * operations; // on position 0
   p.write(result + 2, E, 5, 0, p.on(E, Out, 0), times(10));
   const Cycle lastSlot = result + 2 + 2 + 9, read = lastSlot + 1;
   p.read(read, E, 5, 0, p.stream(E, In, 1), times(10));
   const Cycle add = read + 1 + 2;
-  p.compute(add, 8, AluOp::AddI32, p.on(E, In, 1), Program::immediate(), p.stream(E, Out, 5), 1, times(10)).immediate = 1;
+  p.compute(add, 8, AluOp::AddI32, p.on(E, In, 1), Program::immediate(), p.stream(E, Out, 5), 1,
+            times(10))
+      .immediate = 1;
   SimulationResult r = p.run();
   EXPECT_FALSE(r.violation) << verdict(r);
   // A violation appears when the dependent read starts one cycle earlier: 27 is the least distance.
@@ -86,7 +93,8 @@ static Program transposed(Cycle distributor, std::vector<Row> rows) {
   Program p(machineNamed("tsp-v1"));
   for (unsigned s = 0; s < 16; ++s) {
     p.rows(E, 28 + s, 0, {rows[s]});
-    p.read(100 + Cycle(s / 4) - 0, E, 28 + s, 0, p.stream(E, Out, s)); // group 7 + s / 4: farther groups later
+    p.read(100 + Cycle(s / 4) - 0, E, 28 + s, 0,
+           p.stream(E, Out, s)); // group 7 + s / 4: farther groups later
   }
   const Cycle at = 100 + 1 + 3; // position 8 + s / 4 to 11, read s / 4 cycles later
   Instruction &t = p.add(at, {UnitKind::Transposer, E, 0}, Opcode::Transpose);
@@ -140,8 +148,8 @@ TEST(Composition, TransposerVxmTransposerPathTakes50Cycles) {
     Program p = transposed(9, std::vector<Row>(16, kOnes));
     const Cycle at = 104, vxm = at + 9 + 11; // transposer, hemisphere
     for (unsigned k = 0; k < 3; ++k)
-      p.compute(vxm + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 5), Program::immediate(),
-                k == 2 ? p.stream(E, Out, 17) : kNoStream)
+      p.compute(vxm + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 5),
+                Program::immediate(), k == 2 ? p.stream(E, Out, 17) : kNoStream)
           .immediate = 1;
     p.add(91, {UnitKind::Distributor, E, 1}, Opcode::Config).address = 0;
     Instruction &i = p.add(at + d, {UnitKind::Distributor, E, 1}, Opcode::Distribute);
@@ -154,7 +162,8 @@ TEST(Composition, TransposerVxmTransposerPathTakes50Cycles) {
 
 /// Weights from slices of one group-aligned SG16, one activation row, its product written back.
 struct Multiply {
-  Cycle firstWeight = 100;  ///< dispatch of the first weight read, of the slices farthest from the MXM
+  Cycle firstWeight =
+      100; ///< dispatch of the first weight read, of the slices farthest from the MXM
   unsigned firstSlice = 25; ///< of 16 consecutive ones
   Cycle activateAfter = 3;  ///< the Install's first column group
   Cycle product = 21, result = 34 + 4, vxm = 11;
@@ -166,7 +175,8 @@ static Program multiply(const Multiply &m, Cycle *vxmAt = nullptr) {
   for (unsigned s = 0; s < 16; ++s) {
     const unsigned slice = m.firstSlice + s;
     p.rows(E, slice, 0, std::vector<Row>(20, kOnes));
-    p.read(m.firstWeight + p.machine.position(slice) - first, E, slice, 0, p.stream(E, Out, s), times(20));
+    p.read(m.firstWeight + p.machine.position(slice) - first, E, slice, 0, p.stream(E, Out, s),
+           times(20));
   }
   const Cycle install = m.firstWeight + 1 + 11 - first;
   p.install(install, E, 0, 0, 0, p.on(E, Out, 0), times(20));
@@ -174,9 +184,11 @@ static Program multiply(const Multiply &m, Cycle *vxmAt = nullptr) {
   p.rows(E, 43, 0, {kOnes});
   p.read(activate - 1, E, 43, 0, p.stream(E, Out, 16));
   p.activate(activate, E, 0, 0, p.on(E, Out, 16), ElementType::Int8, 0, 320, 20);
-  p.accumulate(activate + m.product, E, 0, 0, AccumulateMode::Emit, ElementType::Int8, p.stream(E, In, 0));
+  p.accumulate(activate + m.product, E, 0, 0, AccumulateMode::Emit, ElementType::Int8,
+               p.stream(E, In, 0));
   const Cycle vxm = activate + 21 + m.result + m.vxm;
-  p.compute(vxm, 0, AluOp::AddI32, p.on(E, In, 0, 4), Program::immediate(), p.stream(E, Out, 20), 4).immediate = 0;
+  p.compute(vxm, 0, AluOp::AddI32, p.on(E, In, 0, 4), Program::immediate(), p.stream(E, Out, 20), 4)
+      .immediate = 0;
   for (unsigned b = 0; b < 4; ++b) {
     p.tensor(E, b, 0, 1);
     p.write(vxm + 7 + 1, E, b, 0, p.on(E, Out, 20 + b));
@@ -236,7 +248,8 @@ TEST(Composition, FromInstallAtTheArrayToTheProductAtTheVxmOperationIs69Cycles) 
 }
 
 TEST(Composition, FourPlanesAreInstalledWithin36Cycles) {
-  // 16 streams a plane from slices 12 to 43 of both hemispheres; the farthest group is 3: 1 + 7 + 8 + 20.
+  // 16 streams a plane from slices 12 to 43 of both hemispheres; the farthest group is 3: 1 + 7 + 8
+  // + 20.
   Program p(machineNamed("tsp-v1"));
   const Cycle start = 100;
   for (Hemisphere h : {W, E})
@@ -244,7 +257,8 @@ TEST(Composition, FourPlanesAreInstalledWithin36Cycles) {
       for (unsigned s = 0; s < 16; ++s) {
         const unsigned slice = 12 + 16 * plane + s;
         p.rows(h, slice, 0, std::vector<Row>(20, kOnes));
-        p.read(start + p.machine.position(slice) - 4, h, slice, 0, p.stream(h, Out, 16 * plane + s), times(20));
+        p.read(start + p.machine.position(slice) - 4, h, slice, 0, p.stream(h, Out, 16 * plane + s),
+               times(20));
       }
       p.install(start + 1 + 7, h, plane, 0, 0, p.on(h, Out, 16 * plane), times(20));
     }
@@ -269,16 +283,19 @@ TEST(Composition, ADependentStepTakes89Plus3qCyclesFromAnyGroup) {
         p.read(t, E, slice, 0, p.stream(E, Out, 16));
         const Cycle activate = t + 1 + 10 - g;
         p.activate(activate, E, 0, 0, p.on(E, Out, 16), ElementType::Int8, 0, 320, 20);
-        p.accumulate(activate + 21, E, 0, 0, AccumulateMode::Emit, ElementType::Int8, p.stream(E, In, 0));
-        const Cycle vxm = t + 75 + 10 - g - 4; // 75 + h counts to the operation; dispatch is 4 before
+        p.accumulate(activate + 21, E, 0, 0, AccumulateMode::Emit, ElementType::Int8,
+                     p.stream(E, In, 0));
+        const Cycle vxm =
+            t + 75 + 10 - g - 4; // 75 + h counts to the operation; dispatch is 4 before
         for (unsigned k = 0; k < q; ++k)
-          p.compute(vxm + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 0, 4), Program::immediate(),
-                    k + 1 == q ? p.stream(E, Out, 0) : kNoStream)
+          p.compute(vxm + 3 * k, k, AluOp::AddI32, k ? Program::alu(k - 1) : p.on(E, In, 0, 4),
+                    Program::immediate(), k + 1 == q ? p.stream(E, Out, 0) : kNoStream)
               .immediate = 1;
         p.write(vxm + 4 + 3 * q + g + 1, E, slice, 4096, p.on(E, Out, 0));
         p.read(t + 89 + 3 * q + late, E, slice, 4096, p.stream(E, Out, 17));
         SimulationResult r = p.run();
-        EXPECT_EQ(!r.violation, late == 0) << "group " << g << ", " << q << " operations: " << verdict(r);
+        EXPECT_EQ(!r.violation, late == 0)
+            << "group " << g << ", " << q << " operations: " << verdict(r);
       }
     }
   }

@@ -48,7 +48,9 @@ public:
   Image image;
   unsigned pe = 0;
 
-  StreamId stream(Hemisphere h, Direction d, unsigned index) const { return machine.stream(h, d, index); }
+  StreamId stream(Hemisphere h, Direction d, unsigned index) const {
+    return machine.stream(h, d, index);
+  }
   Operand on(Hemisphere h, Direction d, unsigned index, unsigned width = 1) const {
     return {OperandKind::Stream, uint8_t(width), stream(h, d, index)};
   }
@@ -68,7 +70,8 @@ public:
   uint32_t rows(Hemisphere h, unsigned slice, uint32_t row, const std::vector<Row> &contents) {
     uint32_t t = tensor(h, slice, row, uint32_t(contents.size()));
     Block b;
-    b.pe = uint16_t(pe), b.hemisphere = h, b.slice = uint16_t(slice), b.row = row, b.rows = uint32_t(contents.size());
+    b.pe = uint16_t(pe), b.hemisphere = h, b.slice = uint16_t(slice), b.row = row,
+    b.rows = uint32_t(contents.size());
     b.bytes = uint16_t(contents[0].size()), b.tensor = t, b.offset = image.data.size();
     for (const Row &r : contents)
       image.data.insert(image.data.end(), r.begin(), r.end());
@@ -85,23 +88,27 @@ public:
   uint32_t tensorAt(Hemisphere h, unsigned slice, uint32_t row) const {
     for (uint32_t t = 0; t < image.tensors.size(); ++t) {
       const Region &r = image.tensors[t];
-      if (r.pe == pe && r.hemisphere == h && r.slice == slice && row >= r.row && row < r.row + r.rows)
+      if (r.pe == pe && r.hemisphere == h && r.slice == slice && row >= r.row &&
+          row < r.row + r.rows)
         return t;
     }
     return 0xffffffff;
   }
-  Instruction &read(Cycle t, Hemisphere h, unsigned slice, uint32_t row, StreamId out, Loops l = {}) {
+  Instruction &read(Cycle t, Hemisphere h, unsigned slice, uint32_t row, StreamId out,
+                    Loops l = {}) {
     Instruction &i = add(t, {UnitKind::Mem, h, slice}, Opcode::Read, l);
     i.address = row, i.out[0] = out, i.tensor = tensorAt(h, slice, row);
     return i;
   }
-  Instruction &write(Cycle t, Hemisphere h, unsigned slice, uint32_t row, Operand from, Loops l = {}) {
+  Instruction &write(Cycle t, Hemisphere h, unsigned slice, uint32_t row, Operand from,
+                     Loops l = {}) {
     Instruction &i = add(t, {UnitKind::Mem, h, slice}, Opcode::Write, l);
     i.address = row, i.a = from, i.tensor = tensorAt(h, slice, row);
     return i;
   }
   /// `out` is an outward stream of either hemisphere, or kNoStream.
-  Instruction &compute(Cycle t, unsigned index, AluOp op, Operand a, Operand b, StreamId out, unsigned width = 1, Loops l = {}) {
+  Instruction &compute(Cycle t, unsigned index, AluOp op, Operand a, Operand b, StreamId out,
+                       unsigned width = 1, Loops l = {}) {
     Instruction &i = add(t, {UnitKind::Alu, W, index}, Opcode::Alu, l);
     i.function = uint8_t(op), i.a = a, i.b = b;
     if (out != kNoStream)
@@ -109,23 +116,39 @@ public:
     i.outWidth = uint8_t(width);
     return i;
   }
-  Instruction &install(Cycle t, Hemisphere h, unsigned plane, unsigned buffer, unsigned group, Operand from, Loops l = {}) {
+  Instruction &install(Cycle t, Hemisphere h, unsigned plane, unsigned buffer, unsigned group,
+                       Operand from, Loops l = {}) {
     Instruction &i = add(t, {UnitKind::MxmInstall, h, plane}, Opcode::Install, l);
     i.buffer = uint8_t(buffer), i.address = group, i.a = from;
     return i;
   }
-  Instruction &activate(Cycle t, Hemisphere h, unsigned plane, unsigned buffer, Operand from, ElementType format, unsigned k0,
-                        unsigned k1, unsigned g1, Loops l = {}) {
+  Instruction &activate(Cycle t, Hemisphere h, unsigned plane, unsigned buffer, Operand from,
+                        ElementType format, unsigned k0, unsigned k1, unsigned g1, Loops l = {}) {
     Instruction &i = add(t, {UnitKind::MxmActivate, h, plane}, Opcode::Activate, l);
     i.buffer = uint8_t(buffer), i.a = from, i.format = format;
     i.k0 = uint16_t(k0), i.k1 = uint16_t(k1), i.g0 = 0, i.g1 = uint16_t(g1);
     return i;
   }
-  Instruction &accumulate(Cycle t, Hemisphere h, unsigned plane, uint32_t row, uint8_t mode, ElementType format, StreamId out,
-                          Loops l = {}) {
+  Instruction &accumulate(Cycle t, Hemisphere h, unsigned plane, uint32_t row, uint8_t mode,
+                          ElementType format, StreamId out, Loops l = {}) {
     Instruction &i = add(t, {UnitKind::MxmAccumulate, h, plane}, Opcode::Accumulate, l);
     i.address = row, i.function = mode, i.format = format, i.out[0] = out;
     return i;
+  }
+  /// States the producer of an operand of the instruction of `unit` at `cycle`: element k of it
+  /// comes from element first + k of `producer`, for its first loop of `count` elements.
+  void annotate(Unit unit, Cycle cycle, ProducerOf of, uint32_t producer, unsigned count = 1,
+                uint8_t byte = kAllBytes, uint32_t first = 0, int32_t step = 1) {
+    Instruction &i = image.instructions[pe][indexOf(pe, unit, cycle)];
+    auto &table = image.producers[pe];
+    if (i.producerCount == 0)
+      i.producers = uint32_t(table.size());
+    EXPECT_EQ(i.producers + i.producerCount, table.size()) << "annotate one instruction at a time";
+    Producer p;
+    p.of = of, p.byte = byte, p.pe = uint16_t(pe), p.instruction = producer, p.first = first;
+    p.count0 = uint16_t(count), p.count1 = 1, p.step0 = step;
+    table.push_back(p);
+    ++i.producerCount;
   }
   /// The index that the instruction of queue `unit` at `cycle` will have.
   uint32_t indexOf(unsigned ofPe, Unit unit, Cycle cycle) {
@@ -143,8 +166,10 @@ public:
         return std::pair(a.cycle, a.queue) < std::pair(b.cycle, b.queue);
       });
   }
-  /// One grid step of all instructions; the header is taken as right unless `predicted` says otherwise.
-  SimulationResult run(SimulationOptions options = handWritten(), std::optional<uint64_t> predicted = {}) {
+  /// One grid step of all instructions; the header is taken as right unless `predicted` says
+  /// otherwise.
+  SimulationResult run(SimulationOptions options = handWritten(),
+                       std::optional<uint64_t> predicted = {}) {
     sort();
     image.machineHash = machine.hash();
     image.steps.assign(1, Step());
@@ -174,7 +199,8 @@ public:
     EXPECT_TRUE(result) << (result ? "" : result.error());
     return result ? *result : SimulationResult();
   }
-  std::map<std::tuple<unsigned, Hemisphere, unsigned, uint32_t>, Row> memory; ///< all tensors, after run()
+  std::map<std::tuple<unsigned, Hemisphere, unsigned, uint32_t>, Row>
+      memory; ///< all tensors, after run()
   /// Empty when the program was not run to its end.
   Row row(Hemisphere h, unsigned slice, uint32_t r) {
     Row found = memory[{pe, h, slice, r}];
@@ -185,6 +211,8 @@ public:
 };
 
 /// "no violation" or what is wrong, for readable failures.
-inline std::string verdict(const SimulationResult &r) { return r.violation ? r.violation->describe() : "no violation"; }
+inline std::string verdict(const SimulationResult &r) {
+  return r.violation ? r.violation->describe() : "no violation";
+}
 
 } // namespace millrace::sim::test
