@@ -53,7 +53,7 @@ TEST_P(Contract, LayerNorm) { holds(forms::buildLayerNorm(20, 100)); }
 TEST_P(Contract, AttentionHead) { holds(forms::buildAttention(20, 32, 16, true)); }
 TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
 
-INSTANTIATE_TEST_SUITE_P(Machines, Contract, testing::Values("tsp-v1", "tsp-small", "lp30"),
+INSTANTIATE_TEST_SUITE_P(Machines, Contract, testing::Values("tsp-v1", "tsp-small", "lp30", "mesh-4x4"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Grid/Bindings.h"
 
 #include <algorithm>
+#include <set>
 
 namespace millrace::grid {
 namespace {
@@ -47,18 +48,26 @@ void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vecto
     descend(last, last * pitch, to);
 }
 
-/// The placement of a tensor that the host fills by its own loops; the copy must hold all rows in one segment.
-Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy, const Segment &segment) {
+/// The placement of a box of rows of a tensor that the host fills by loops of its own. Every row dimension has one loop.
+Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy, const Segment &segment,
+                        const RowBox &box) {
   Placement p;
   p.pe = uint16_t(copy.pe);
   p.hemisphere = copy.hemisphere;
   p.slices.assign(segment.slices.begin(), segment.slices.end());
-  p.row = segment.address;
+  int64_t row = 0;
+  for (size_t d = 0; d < t.shape.size(); ++d)
+    row += layout.pitch[d] * box.start[d];
+  p.row = uint32_t(segment.address + row - segment.firstRow);
   p.start = t.hostStart;
   p.fill = t.hostFill;
-  for (const forms::HostLoop &l : t.hostLoops)
-    p.loops.push_back({uint32_t(l.extent), int32_t(layout.pitch[l.dim] * l.step),
-                       l.dim == t.laneDim ? int32_t(l.step) : 0, l.hostDim, int32_t(l.hostStep)});
+  for (const forms::HostLoop &l : t.hostLoops) {
+    const bool lanes = l.dim == t.laneDim;
+    if (!lanes)
+      p.start[l.hostDim] += box.start[l.dim] * l.hostStep;
+    p.loops.push_back({uint32_t(lanes ? l.extent : box.count[l.dim]), int32_t(layout.pitch[l.dim] * l.step),
+                       lanes ? int32_t(l.step) : 0, l.hostDim, int32_t(l.hostStep)});
+  }
   return p;
 }
 
@@ -79,6 +88,21 @@ Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTil
       p.loops.push_back({uint32_t(box.count[d]), int32_t(layout.pitch[d]), 0, d, 1});
   p.loops.push_back({uint32_t(tile.count), 0, 1, t.laneDim, 1});
   return p;
+}
+
+/// Runs of rows of a segment that were written on this PE.
+std::vector<std::pair<int64_t, int64_t>> writtenRuns(const RowSet &owned, unsigned tile, const Segment &segment) {
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  if (owned.tiles.empty() || owned.tiles[tile].empty())
+    return runs;
+  for (int64_t row = segment.firstRow; row < segment.firstRow + segment.rows; ++row)
+    if (owned.tiles[tile][size_t(row)]) {
+      if (!runs.empty() && runs.back().second == row)
+        ++runs.back().second;
+      else
+        runs.push_back({row, row + 1});
+    }
+  return runs;
 }
 
 void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, const Copy &copy,
@@ -104,7 +128,7 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
 
 } // namespace
 
-std::vector<Binding> bindingsOf(const Context &c) {
+std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
   std::vector<Binding> bindings;
   for (unsigned id = 0; id < c.graph.tensors.size(); ++id) {
     const Tensor &t = c.tensor(id);
@@ -118,7 +142,12 @@ std::vector<Binding> bindingsOf(const Context &c) {
     binding.hostType = t.hostType.empty() ? "float32" : t.hostType;
     binding.shape = t.shape;
     binding.gridType = t.type;
+    if (!t.hostLoops.empty())
+      binding.shape = t.hostShape;
+    std::set<unsigned> read; // PEs whose copy an output is read from
     for (const Copy &copy : layout.copies) {
+      if (!input && (copy.columns || !read.insert(copy.pe).second))
+        continue;
       if (copy.columns) {
         if (input)
           addColumns(c, t, layout, copy, binding.placements);
@@ -126,19 +155,15 @@ std::vector<Binding> bindingsOf(const Context &c) {
       }
       for (size_t k = 0; k < layout.tiles.size(); ++k)
         for (const Segment &segment : copy.tiles[k]) {
-          if (!t.hostLoops.empty()) {
-            binding.shape = t.hostShape;
-            binding.placements.push_back(hostPlacement(t, layout, copy, segment));
-            continue;
-          }
           std::vector<RowBox> boxes;
-          boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), segment.firstRow,
-                  segment.firstRow + segment.rows, boxes);
+          for (auto [from, to] : input ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow, segment.firstRow + segment.rows}}
+                                       : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
+            boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)
-            binding.placements.push_back(placementOf(t, layout, layout.tiles[k], copy, segment, box));
+            binding.placements.push_back(t.hostLoops.empty()
+                                             ? placementOf(t, layout, layout.tiles[k], copy, segment, box)
+                                             : hostPlacement(t, layout, copy, segment, box));
         }
-      if (!input)
-        break; // one copy is enough to read
     }
     bindings.push_back(std::move(binding));
   }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Codegen/Grid/Partition.h"
 
 namespace millrace::grid {
 
-/// How the host's tensors map to rows (R15): every copy of an input, one copy of an output.
-std::vector<Binding> bindingsOf(const Context &c);
+/// How the host's tensors map to rows (R15): every copy of an input; of an output, on every PE one copy of what was
+/// written there.
+std::vector<Binding> bindingsOf(const Context &c, const Partition &partition);
 
 } // namespace millrace::grid

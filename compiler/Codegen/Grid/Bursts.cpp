@@ -67,7 +67,7 @@ void setRows(Instruction &i, const Cut &cut, const RowPattern &rows) {
 
 void writeColumns(Context &c, Piece &piece, const Copy &copy, const Columns &columns, const RowPattern &rows,
                   const Flow &flow, unsigned bytes, Piece::StreamVar stream, Cycle leave,
-                  uint32_t provenance) {
+                  uint32_t provenance, std::optional<unsigned> only) {
   const unsigned width = c.machine.mxm.columnsPerInstall;
   // Rows in the order they flow; those that land in one slice and step evenly become one strided burst.
   const bool even = flow.n1 == 1 || (rows.step1 == rows.step0 * flow.n0 && flow.c1 == flow.c0 * flow.n0);
@@ -76,6 +76,8 @@ void writeColumns(Context &c, Piece &piece, const Copy &copy, const Columns &col
   const unsigned total = flow.n0 * flow.n1;
   for (unsigned k = 0; k < std::min(total, width); ++k)
     for (unsigned b = 0; b < bytes; ++b) {
+      if (only && *only != b)
+        continue;
       const int64_t n = rows.row + k - columns.firstRow;
       const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
       const unsigned slice = columns.slices[s];
@@ -88,16 +90,19 @@ void writeColumns(Context &c, Piece &piece, const Copy &copy, const Columns &col
       const unsigned position = c.machine.position(slice);
       Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
                                        leave + c.program.timing.hops(0, position) + k * flow.c0);
-      piece.tap(burst, ProducerOf::A, stream, b, 1, position);
+      piece.tap(burst, ProducerOf::A, stream, only ? 0 : b, 1, position);
     }
 }
 
 } // namespace
 
 void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-              Piece::StreamVar stream, unsigned byte, unsigned position, Cycle arrive, uint32_t provenance) {
+              Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance,
+              std::optional<unsigned> only) {
   for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
+      if (only && *only != b)
+        continue;
       const unsigned slice = cut.segment->slices[b];
       Instruction i = instruction(Opcode::Read, part(flow, cut));
       setRows(i, cut, rows);
@@ -105,7 +110,7 @@ void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const R
       i.provenance = provenance;
       Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
                                        arrive + offset(flow, cut) - c.program.timing.readTo(slice, position));
-      piece.feed(burst, 0, stream, byte + b, 1, c.machine.position(slice), c.program.timing.readInjects());
+      piece.feed(burst, 0, stream, only ? 0 : b, 1, c.machine.position(slice), c.program.timing.readInjects());
     }
 }
 
@@ -123,16 +128,18 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
 }
 
 void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-               Piece::StreamVar stream, Cycle leave, uint32_t provenance) {
+               Piece::StreamVar stream, Cycle leave, uint32_t provenance, std::optional<unsigned> only) {
   if (copy.columns) {
     const Columns &columns = copy.columnTiles[tile];
     // A region holds every byte plane of its slice's groups.
     const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
-    writeColumns(c, piece, copy, columns, rows, flow, bytes, stream, leave, provenance);
+    writeColumns(c, piece, copy, columns, rows, flow, bytes, stream, leave, provenance, only);
     return;
   }
   for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
+      if (only && *only != b)
+        continue;
       const unsigned slice = cut.segment->slices[b], position = c.machine.position(slice);
       Instruction i = instruction(Opcode::Write, part(flow, cut));
       setRows(i, cut, rows);
@@ -140,7 +147,7 @@ void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const 
       i.provenance = provenance;
       Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
                                        leave + offset(flow, cut) + c.program.timing.hops(0, position));
-      piece.tap(burst, ProducerOf::A, stream, b, 1, position);
+      piece.tap(burst, ProducerOf::A, stream, only ? 0 : b, 1, position);
     }
 }
 

@@ -21,17 +21,20 @@ inline Flow dense(unsigned n0, unsigned n1) { return {n0, n1, 1, Cycle(n0)}; }
 
 Instruction instruction(Opcode opcode, const Flow &flow);
 
-/// Rows row + i0 step0 + i1 step1 of lane tile `tile`, all bytes, sampled at `position` at `arrive` + flow: bytes
-/// [0, width) of the stream group from `byte` on.
+/// Rows row + i0 step0 + i1 step1 of lane tile `tile`, sampled at `position` at `arrive` + flow. All bytes on the group, or
+/// byte `only` alone on its first stream.
 void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-              Piece::StreamVar stream, unsigned byte, unsigned position, Cycle arrive, uint32_t provenance);
+              Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance,
+              std::optional<unsigned> only = std::nullopt);
 
 /// The same row of a constant for every element.
 void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row, const Flow &flow,
                   Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance);
 
-/// Writes the group that passes position 0 outward at `leave` + flow (whole width) into rows of a row or column copy.
+/// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column copy: all bytes, or the
+/// first stream as byte `only`.
 void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-               Piece::StreamVar stream, Cycle leave, uint32_t provenance);
+               Piece::StreamVar stream, Cycle leave, uint32_t provenance,
+               std::optional<unsigned> only = std::nullopt);
 
 } // namespace millrace::grid

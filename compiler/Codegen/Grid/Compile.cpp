@@ -3,6 +3,7 @@
 
 #include "compiler/Codegen/Grid/Bindings.h"
 #include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Transfer.h"
 
 #include <algorithm>
 #include <set>
@@ -24,7 +25,7 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report)
       : graph(graph), machine(machine), options(options), report(report), program(machine),
-        c(machine, graph, program) {}
+        c(machine, graph, program), routes(machine) {}
 
   Expected<Image> run();
 
@@ -35,6 +36,8 @@ private:
   CompileReport &report;
   schedule::Program program;
   Context c;
+  Routes routes;
+  Partition partition;
   std::vector<Work> works; ///< per kernel
   std::vector<CopyNeed> needs;
   std::vector<size_t> lastUse; ///< per tensor: last kernel that touches it
@@ -44,10 +47,13 @@ private:
   Status checkFormats(const Kernel &kernel) const;
   void planCopies();
   void planMemory();
-  Status allocate(unsigned tensor, const RowOwners &owners = {});
-  RowOwners ownersOf(size_t k, const Access &result) const;
+  Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
+  Status allocateResults(size_t k);
+  Status allocateConstants(size_t k);
+  RowRuns runsOf(unsigned tensor, unsigned pe, size_t k) const;
   size_t teamOf(size_t k) const;
-  std::vector<Share> sharesOf(size_t k, size_t member, int64_t most) const;
+  std::vector<Share> sharesOf(size_t k, unsigned pe, size_t member, int64_t most) const;
+  size_t bursts() const;
   Status schedule(size_t k);
   Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
@@ -114,31 +120,37 @@ void GridCompiler::planCopies() {
         ++need.rows[h++ % kHemispheres];
     }
   }
-  for (unsigned t = 0; t < graph.tensors.size(); ++t)
-    if (needs[t].rows[0] + needs[t].rows[1] == 0 &&
-        (c.tensor(t).role == TensorRole::Output || c.tensor(t).role == TensorRole::Input))
+  for (unsigned t = 0; t < graph.tensors.size(); ++t) {
+    const bool read = c.tensor(t).role == TensorRole::Output ||        // by the host
+                      (needs[t].columns && machine.pes() > 1); // to travel
+    if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
       needs[t].rows[0] = 1;
+  }
 }
 
 /// Splits the slices of a hemisphere: whole install sets for weights, the rest for activations.
 void GridCompiler::planMemory() {
   const unsigned set = machine.mxm.columnsPerInstall;
   uint64_t rows = 64; // constant rows
+  std::vector<uint64_t> perPe(machine.pes(), 0);
   for (size_t k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
     const Work &w = works[k];
-    const uint64_t shares = w.instances.size() * w.tiles.size();
-    uint64_t perShare = 0;
+    uint64_t perTile = 0;
     for (const forms::Term &t : kernel.terms) {
       uint64_t taps = 1;
       for (unsigned l : w.roles.contracted)
         if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
           taps *= uint64_t(kernel.loops[l].extent);
       const uint64_t groups = (uint64_t(w.tiles[0].count) + set - 1) / set;
-      perShare += taps * c.layouts[t.a.tensor].tiles.size() * groups * byteWidth(c.tensor(t.a.tensor).type);
+      perTile += taps * c.layouts[t.a.tensor].tiles.size() * groups * byteWidth(c.tensor(t.a.tensor).type);
     }
-    rows += perShare * (shares < kHemispheres ? shares : (shares + 1) / kHemispheres + 1);
+    for (unsigned pe = 0; pe < machine.pes(); ++pe) {
+      const uint64_t shares = partition.shares[k][pe].size();
+      perPe[pe] += perTile * (shares < kHemispheres ? shares : (shares + 1) / kHemispheres + 1);
+    }
   }
+  rows += *std::max_element(perPe.begin(), perPe.end());
   for (unsigned t = 0; t < needs.size(); ++t)
     if (needs[t].columns)
       rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
@@ -147,52 +159,126 @@ void GridCompiler::planMemory() {
   c.weightSlices = unsigned(std::min<uint64_t>(sets, most)) * set;
 }
 
-/// How many share a kernel: the workers of its format, or the two sides of the VXM.
+Status GridCompiler::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    if (c.rowCopy(tensor, pe, h) || c.columnCopy(tensor, pe, h))
+      return Success{};
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    for (unsigned n = 0; n < needs[tensor].rows[size_t(h)]; ++n)
+      if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
+        return s;
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    if (needs[tensor].columns)
+      if (Status s = c.addColumnCopy(tensor, pe, h); !s)
+        return s;
+  return Success{};
+}
+
+size_t GridCompiler::bursts() const {
+  size_t count = 0;
+  for (const schedule::PeProgram &pe : program.pes)
+    count += pe.instructions.size();
+  return count;
+}
+
+/// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
 size_t GridCompiler::teamOf(size_t k) const {
   const Kernel &kernel = graph.kernels[k];
   return kernel.terms.empty() ? kHemispheres : workersOf(machine, 0, contractedType(c, kernel)).size();
 }
 
-/// The share of one member, in pieces of at most `most` strips; a running reduction stays in one piece.
-std::vector<Share> GridCompiler::sharesOf(size_t k, size_t member, int64_t most) const {
+/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction stays in one piece.
+std::vector<Share> GridCompiler::sharesOf(size_t k, unsigned pe, size_t member, int64_t most) const {
   const Work &w = works[k];
+  const std::vector<Share> &all = partition.shares[k][pe];
   const bool running = !w.roles.running.empty();
-  const int64_t whole = running ? w.strips : 1, units = w.units() / whole, team = int64_t(teamOf(k));
-  return grid::sharesOf(w, units * int64_t(member) / team * whole, units * int64_t(member + 1) / team * whole,
-                        running ? w.strips : most);
-}
-
-RowOwners GridCompiler::ownersOf(size_t k, const Access &result) const {
-  const Work &w = works[k];
-  const Tensor &t = c.tensor(result.tensor);
-  const TensorLayout &layout = c.layouts[result.tensor];
-  RowOwners owners;
-  for (size_t member = 0; member < teamOf(k); ++member)
-    for (const Share &share : sharesOf(k, member, w.strips)) {
-      const Domain d = domainOf(w, graph.kernels[k], share, 0, 0);
-      std::optional<unsigned> tile = layout.tileAt(evaluate(result.index[t.laneDim], d.loops));
-      if (tile)
-        owners[*tile].push_back({rowOf(layout, result, d.loops), unsigned(member)});
+  int64_t units = 0;
+  for (const Share &share : all)
+    units += running ? 1 : share.strips;
+  const int64_t team = int64_t(teamOf(k)), from = units * int64_t(member) / team,
+                to = units * int64_t(member + 1) / team;
+  std::vector<Share> mine;
+  int64_t unit = 0;
+  for (const Share &share : all) {
+    const int64_t strips = running ? 1 : share.strips;
+    const int64_t a = std::max(from - unit, int64_t(0)), b = std::min(to - unit, strips);
+    unit += strips;
+    if (a >= b)
+      continue;
+    if (running) {
+      mine.push_back(share);
+      continue;
     }
-  for (auto &[tile, list] : owners) {
-    std::sort(list.begin(), list.end(), [](const RowOwner &x, const RowOwner &y) { return x.first < y.first; });
-    auto same = [](const RowOwner &x, const RowOwner &y) { return x.owner == y.owner; };
-    list.erase(std::unique(list.begin(), list.end(), same), list.end());
+    const int64_t pieces = (b - a + most - 1) / most;
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t x = a + (b - a) * p / pieces, y = a + (b - a) * (p + 1) / pieces;
+      mine.push_back({share.instance, share.tile, share.strip + x, y - x});
+    }
   }
-  return owners;
+  return mine;
 }
 
-Status GridCompiler::allocate(unsigned tensor, const RowOwners &owners) {
-  if (!c.layouts[tensor].copies.empty())
-    return Success{};
-  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
-    for (unsigned n = 0; n < needs[tensor].rows[size_t(h)]; ++n)
-      if (Status s = c.addRowCopy(tensor, 0, h, owners); !s)
-        return s;
-  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
-    if (needs[tensor].columns)
-      if (Status s = c.addColumnCopy(tensor, 0, h); !s)
-        return s;
+/// Rows of a tensor that a PE holds, cut where its workers' shares of kernel `k` meet.
+RowRuns GridCompiler::runsOf(unsigned tensor, unsigned pe, size_t k) const {
+  const TensorLayout &layout = c.layouts[tensor];
+  std::vector<std::vector<int>> owner(layout.tiles.size(), std::vector<int>(size_t(layout.rows), -1));
+  for (const RowSet *set : {&partition.tensors[tensor].needed[pe], &partition.tensors[tensor].owned[pe]})
+    for (unsigned tile = 0; tile < set->tiles.size(); ++tile)
+      for (size_t row = 0; row < set->tiles[tile].size(); ++row)
+        if (set->tiles[tile][row])
+          owner[tile][row] = 0;
+  if (k < graph.kernels.size())
+    for (size_t member = 0; member < teamOf(k); ++member)
+      for (const Share &share : sharesOf(k, pe, member, works[k].strips))
+        forEachWritten(c, graph.kernels[k], works[k], share, [&](unsigned t, unsigned tile, int64_t row) {
+          if (t == tensor)
+            owner[tile][size_t(row)] = int(member);
+        });
+  RowRuns runs(layout.tiles.size());
+  for (unsigned tile = 0; tile < layout.tiles.size(); ++tile)
+    for (int64_t row = 0; row < layout.rows; ++row) {
+      const int o = owner[tile][size_t(row)];
+      if (o < 0)
+        continue;
+      auto &list = runs[tile];
+      if (!list.empty() && list.back().first + list.back().rows == row && int(list.back().owner) == o)
+        ++list.back().rows;
+      else
+        list.push_back({row, 1, unsigned(o)});
+    }
+  return runs;
+}
+
+Status GridCompiler::allocateResults(size_t k) {
+  for (const forms::Result &r : graph.kernels[k].results)
+    for (unsigned pe = 0; pe < machine.pes(); ++pe) {
+      const TensorRows &rows = partition.tensors[r.access.tensor];
+      if (rows.owned[pe].any() || rows.needed[pe].any())
+        if (Status s = allocate(r.access.tensor, pe, runsOf(r.access.tensor, pe, k)); !s)
+          return s;
+    }
+  return Success{};
+}
+
+/// Constants that flow as activations or operand rows, on every PE with a share.
+Status GridCompiler::allocateConstants(size_t k) {
+  const Kernel &kernel = graph.kernels[k];
+  std::set<unsigned> constants;
+  for (const forms::Term &t : kernel.terms)
+    if (c.tensor(t.a.tensor).role == TensorRole::Constant)
+      constants.insert(t.a.tensor);
+  for (const Access &o : kernel.operands) {
+    bool byRow = false;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      byRow |= rowCoefficient(c.layouts[o.tensor], o, l) != 0;
+    if (c.tensor(o.tensor).role == TensorRole::Constant && byRow)
+      constants.insert(o.tensor);
+  }
+  for (unsigned t : constants)
+    for (unsigned pe = 0; pe < machine.pes(); ++pe)
+      if (!partition.shares[k][pe].empty())
+        if (Status s = allocate(t, pe, allRows(c.layouts[t])); !s)
+          return s;
   return Success{};
 }
 
@@ -210,20 +296,26 @@ WorkerState &GridCompiler::stateOf(const Worker &worker) {
 Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
-  const std::vector<Worker> team = workersOf(machine, 0, contractedType(c, kernel));
   const int64_t most = std::max<int64_t>(1, machine.mxm.accumulatorRows / 2 / work.stripRows);
-  std::vector<std::vector<Share>> shares(team.size());
-  for (size_t w = 0; w < team.size(); ++w)
-    shares[w] = sharesOf(k, w, most);
+  struct Job {
+    Worker worker;
+    std::vector<Share> shares;
+  };
+  std::vector<Job> jobs;
+  for (unsigned pe = 0; pe < machine.pes(); ++pe) {
+    const std::vector<Worker> team = workersOf(machine, pe, contractedType(c, kernel));
+    for (size_t w = 0; w < team.size(); ++w)
+      jobs.push_back({team[w], sharesOf(k, pe, w, most)});
+  }
   ContractionCounts counts;
   bool any = true;
-  for (size_t j = 0; any; ++j) {
+  for (size_t j = 0; any; ++j) { // all workers advance together
     any = false;
-    for (size_t w = 0; w < team.size(); ++w) {
-      if (j >= shares[w].size())
+    for (const Job &job : jobs) {
+      if (j >= job.shares.size())
         continue;
       any = true;
-      if (Status s = contract(c, kernel, k, work, shares[w][j], stateOf(team[w]), counts, provenance); !s)
+      if (Status s = contract(c, kernel, k, work, job.shares[j], stateOf(job.worker), counts, provenance); !s)
         return s;
     }
   }
@@ -245,24 +337,26 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
       interval = std::max(interval, program.timing.aluOp(node.op));
   constexpr int64_t kLongest = 2048; // rows of one piece
   const int64_t most = std::max<int64_t>(1, kLongest / work.stripRows);
-  const std::vector<Share> shares[kHemispheres] = {sharesOf(k, 0, most), sharesOf(k, 1, most)};
-  for (size_t j = 0; j < std::max(shares[0].size(), shares[1].size()); ++j)
-    for (unsigned h = 0; h < kHemispheres; ++h) {
-      if (j >= shares[h].size())
-        continue;
-      Domain d = domainOf(work, kernel, shares[h][j], 0, provenance);
-      if (running) {
-        d.loop1 = d.loop0;
-        d.loop0.reset();
-        d.flow = Flow{1, d.flow.n0, 1, interval};
+  for (unsigned pe = 0; pe < machine.pes(); ++pe) {
+    const std::vector<Share> shares[kHemispheres] = {sharesOf(k, pe, 0, most), sharesOf(k, pe, 1, most)};
+    for (size_t j = 0; j < std::max(shares[0].size(), shares[1].size()); ++j)
+      for (unsigned h = 0; h < kHemispheres; ++h) {
+        if (j >= shares[h].size())
+          continue;
+        Domain d = domainOf(work, kernel, shares[h][j], pe, provenance);
+        if (running) {
+          d.loop1 = d.loop0;
+          d.loop0.reset();
+          d.flow = Flow{1, d.flow.n0, 1, interval};
+        }
+        Piece piece(program);
+        if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0); !s)
+          return s;
+        if (Expected<Cycle> start = piece.place(0); !start)
+          return Error{"kernel '" + kernel.name + "': " + start.error()};
+        entry.vxmVectors += d.flow.n0 * d.flow.n1;
       }
-      Piece piece(program);
-      if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0); !s)
-        return s;
-      if (Expected<Cycle> start = piece.place(0); !start)
-        return start.takeError();
-      entry.vxmVectors += d.flow.n0 * d.flow.n1;
-    }
+  }
   return Success{};
 }
 
@@ -271,33 +365,33 @@ Status GridCompiler::schedule(size_t k) {
   KernelReport entry;
   entry.name = kernel.name;
   entry.provenance = kernel.provenance;
-  for (const forms::Term &t : kernel.terms) {
-    if (c.tensor(t.a.tensor).role == TensorRole::Constant)
-      if (Status s = allocate(t.a.tensor); !s)
-        return s;
-  }
-  for (const Access &o : kernel.operands) {
-    bool byRow = false;
-    for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      byRow |= rowCoefficient(c.layouts[o.tensor], o, l) != 0;
-    if (c.tensor(o.tensor).role == TensorRole::Constant && byRow)
-      if (Status s = allocate(o.tensor); !s)
-        return s;
-  }
-  for (const forms::Result &r : kernel.results)
-    if (Status s = allocate(r.access.tensor, ownersOf(k, r.access)); !s)
-      return s;
+  if (Status s = allocateConstants(k); !s)
+    return s;
+  if (Status s = allocateResults(k); !s)
+    return s;
   const uint32_t provenance = c.string(kernel.provenance.empty() ? kernel.name : kernel.provenance);
-  const size_t before = program.pes[0].instructions.size();
+  std::vector<size_t> before;
+  for (const schedule::PeProgram &pe : program.pes)
+    before.push_back(pe.instructions.size());
   Status done = kernel.terms.empty() ? scheduleMap(k, provenance, entry)
                                      : scheduleContraction(k, provenance, entry);
   if (!done)
     return done;
+  std::set<unsigned> written;
+  for (const forms::Result &r : kernel.results)
+    written.insert(r.access.tensor);
+  if (machine.pes() > 1)
+    for (unsigned t : written)
+      for (const Transfer &transfer : transfersOf(partition, c, k, t, works[k]))
+        if (Status s = moveRows(c, routes, t, transfer, provenance); !s)
+          return s;
   entry.firstCycle = INT64_MAX;
-  for (size_t i = before; i < program.pes[0].instructions.size(); ++i) {
-    entry.firstCycle = std::min(entry.firstCycle, Cycle(program.pes[0].instructions[i].cycle));
-    entry.lastCycle = std::max(entry.lastCycle, Cycle(program.pes[0].instructions[i].lastCycle()));
-  }
+  for (size_t pe = 0; pe < program.pes.size(); ++pe)
+    for (size_t i = before[pe]; i < program.pes[pe].instructions.size(); ++i) {
+      const Instruction &burst = program.pes[pe].instructions[i];
+      entry.firstCycle = std::min(entry.firstCycle, Cycle(burst.cycle));
+      entry.lastCycle = std::max(entry.lastCycle, Cycle(burst.lastCycle()));
+    }
   report.macsOnGrid += entry.macs;
   report.kernels.push_back(entry);
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
@@ -317,11 +411,10 @@ Image GridCompiler::finish() {
   program.finish(image);
   image.blocks = std::move(c.blocks);
   image.data = std::move(c.data);
-  image.bindings = bindingsOf(c);
+  image.bindings = bindingsOf(c, partition);
   image.strings = std::move(c.strings);
   report.predictedCycles = image.steps.front().predictedCycles;
-  for (const auto &pe : image.instructions)
-    report.bursts += pe.size();
+  report.bursts = bursts();
   return image;
 }
 
@@ -332,12 +425,15 @@ Expected<Image> GridCompiler::run() {
     return Error{"'" + graph.hostCalls.front().name + "' needs a host step, which the grid code generator does not place yet"};
   if (Status s = planKernels(); !s)
     return s.takeError();
+  partition = partitionOf(c, works);
   planCopies();
   planMemory();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input) {
-      if (Status s = allocate(t); !s)
-        return s.takeError();
+      for (unsigned pe = 0; pe < machine.pes(); ++pe)
+        if (partition.tensors[t].needed[pe].any())
+          if (Status s = allocate(t, pe, runsOf(t, pe, graph.kernels.size())); !s)
+            return s.takeError();
       c.loadInput(t);
     }
   for (size_t k = 0; k < graph.kernels.size(); ++k) {

@@ -120,7 +120,11 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned pe, Hemisphere h) con
   return cost;
 }
 
-Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowOwners &owners) {
+RowRuns allRows(const TensorLayout &layout) {
+  return RowRuns(layout.tiles.size(), {RowRun{0, layout.rows, 0}});
+}
+
+Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns &runs) {
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const MemorySpec &spec = machine.memory;
@@ -130,21 +134,11 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowOwne
   Copy copy;
   copy.pe = pe;
   copy.hemisphere = h;
+  copy.tiles.resize(layout.tiles.size());
   const bool constant = t.role == forms::TensorRole::Constant;
   const unsigned first = constant ? 0 : weightSlices, last = constant ? weightSlices : spec.slices;
-  for (unsigned tile = 0; tile < layout.tiles.size(); ++tile) {
-    std::vector<Segment> segments;
-    auto given = owners.find(tile);
-    for (int64_t row = 0; row < layout.rows;) {
-      int64_t end = layout.rows;
-      int owner = 0;
-      if (given != owners.end())
-        for (const RowOwner &o : given->second) {
-          if (o.first <= row)
-            owner = int(o.owner);
-          else
-            end = std::min(end, o.first);
-        }
+  auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
+    while (row < end) {
       std::vector<unsigned> cost = base;
       for (unsigned slice = 0; slice < spec.slices; ++slice) // an owner keeps to its own slices
         for (unsigned b = 0; b < spec.banks; ++b)
@@ -152,7 +146,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowOwne
       Span span = allocator(pe, h).take(width, unsigned(std::min<int64_t>(end - row, spec.rowsPerBank)), first,
                                         last, cost);
       if (span.slices.empty())
-        return outOfMemory(t.name, pe, h, uint64_t(layout.rows - row) * width, first, last);
+        return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, first, last);
       Segment s;
       s.firstRow = row;
       s.rows = span.rows;
@@ -163,11 +157,15 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowOwne
         owned[slice] = owner;
       }
       row += span.rows;
-      segments.push_back(s);
+      copy.tiles[tile].push_back(s);
       spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
     }
-    copy.tiles.push_back(std::move(segments));
-  }
+    return Success{};
+  };
+  for (unsigned tile = 0; tile < runs.size(); ++tile)
+    for (const RowRun &run : runs[tile])
+      if (Status s = allocate(tile, run.first, run.first + run.rows, int(run.owner)); !s)
+        return s;
   layout.copies.push_back(std::move(copy));
   if (constant)
     loadConstant(id, layout.copies.back());

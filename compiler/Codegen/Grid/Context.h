@@ -44,12 +44,14 @@ struct Company {
   std::vector<unsigned> sameBank; ///< read while it is written, or the reverse: must lie in other banks
 };
 
-/// Who writes the rows of each lane tile: from row `first` on, until the next entry.
-struct RowOwner {
-  int64_t first = 0;
+/// Rows [first, first + rows) that one worker writes.
+struct RowRun {
+  int64_t first = 0, rows = 0;
   unsigned owner = 0;
 };
-using RowOwners = std::map<unsigned, std::vector<RowOwner>>; ///< per lane tile, by row
+/// Which rows of each lane tile a copy holds.
+using RowRuns = std::vector<std::vector<RowRun>>;
+RowRuns allRows(const TensorLayout &layout);
 
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program);
@@ -71,10 +73,10 @@ struct Context {
   uint32_t string(const std::string &text);
   const Tensor &tensor(unsigned t) const { return graph.tensors[t]; }
 
-  /// Adds a copy of the tensor, all lane tiles. Slices used by the other copies on this hemisphere are not used again,
+  /// Adds a copy of the given rows of the tensor. Slices used by the other copies on this hemisphere are not used again,
   /// what a piece touches together with the tensor (see `company`) is kept apart, and so are rows of different owners:
   /// they are written at the same time.
-  Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowOwners &owners = {});
+  Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs);
   /// Adds a copy for Install: of every row, and zero rows up to a whole group.
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h);
   /// Gives the rows of all copies back; what follows there waits for the last use.

@@ -366,7 +366,7 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   } else {
     RowPattern rows = rowsOf(c.layouts[a.tensor], a, tap);
     rows.row += pass.box.from0 * rows.step0 + pass.box.from1 * rows.step1;
-    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, 0, m.lastPosition(), 0, domain.provenance);
+    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, m.lastPosition(), 0, domain.provenance);
   }
   Instruction activate = instruction(Opcode::Activate, flow);
   activate.buffer = uint8_t(buffer);

@@ -87,7 +87,7 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   if (!in.empty()) {
     RowPattern rows = rowsOf(c.layouts[access.tensor], access, d);
     rows.row += in.from0 * rows.step0 + in.from1 * rows.step1;
-    readRows(c, piece, copy, tile, rows, part(in), stream, 0, position, at(in), d.provenance);
+    readRows(c, piece, copy, tile, rows, part(in), stream, position, at(in), d.provenance);
     if (in.covers(flow))
       return Success{};
   } else {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Transfer.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace millrace::grid {
+
+Routes::Routes(const Machine &m) : machine(m), into(m.pes(), std::vector<const Link *>(m.pes(), nullptr)) {
+  for (unsigned from = 0; from < m.pes(); ++from) {
+    std::deque<unsigned> queue{from};
+    while (!queue.empty()) {
+      const unsigned pe = queue.front();
+      queue.pop_front();
+      for (const Link &link : m.links)
+        if (link.from == pe && link.to != from && !into[from][link.to]) {
+          into[from][link.to] = &link;
+          queue.push_back(link.to);
+        }
+    }
+  }
+}
+
+std::vector<const Link *> Routes::tree(unsigned from, const std::vector<unsigned> &to) const {
+  std::vector<const Link *> links;
+  for (unsigned target : to) {
+    std::vector<const Link *> path;
+    for (unsigned pe = target; pe != from; pe = path.back()->from) {
+      if (!into[from][pe])
+        return {};
+      path.push_back(into[from][pe]);
+    }
+    for (size_t k = path.size(); k-- > 0;)
+      if (std::find(links.begin(), links.end(), path[k]) == links.end())
+        links.push_back(path[k]);
+  }
+  return links;
+}
+
+namespace {
+
+/// What has arrived on a PE: on a stream past the C2C position at a cycle.
+struct Arrival {
+  Piece::StreamVar stream = 0;
+  Cycle at = 0;
+  bool here = false;
+};
+
+/// One byte of the rows, one piece: all PEs of the tree work in step.
+class Move {
+public:
+  Move(Context &c, unsigned tensor, const Transfer &transfer, unsigned byte, uint32_t provenance)
+      : c(c), m(c.machine), tensor(tensor), transfer(transfer), byte(byte), provenance(provenance),
+        piece(c.program), arrivals(m.pes()) {}
+
+  Status run(const std::vector<const Link *> &links) {
+    Cycle slot = 1;
+    for (const Link *link : links)
+      slot = std::max<Cycle>(slot, link->slot);
+    flow = Flow{unsigned(transfer.rows), 1, slot, Cycle(transfer.rows) * slot};
+    depart();
+    for (const Link *link : links)
+      hop(*link);
+    for (unsigned pe : transfer.to)
+      store(pe);
+    if (Expected<Cycle> start = piece.place(0); !start)
+      return start.takeError();
+    return Success{};
+  }
+
+private:
+  Context &c;
+  const Machine &m;
+  unsigned tensor;
+  const Transfer &transfer;
+  unsigned byte;
+  uint32_t provenance;
+  Piece piece;
+  Flow flow;
+  std::vector<Arrival> arrivals;
+
+  RowPattern rows() const { return {transfer.row, 1, 0}; }
+
+  void depart() {
+    const Copy *copy = c.rowCopy(tensor, transfer.from, Hemisphere::West);
+    if (!copy)
+      copy = c.rowCopy(tensor, transfer.from, Hemisphere::East);
+    Arrival &root = arrivals[transfer.from];
+    root.here = true;
+    root.stream = piece.stream(transfer.from, copy->hemisphere, Direction::Inward, 1);
+    readRows(c, piece, *copy, transfer.tile, rows(), flow, root.stream, m.c2c.position, 0, provenance, byte);
+  }
+
+  void hop(const Link &link) {
+    const Arrival &from = arrivals[link.from];
+    Instruction send = instruction(Opcode::Send, flow), receive = instruction(Opcode::Receive, flow);
+    send.provenance = receive.provenance = provenance;
+    Piece::BurstId sent = piece.add(link.from, {UnitKind::Send, Hemisphere::West, link.port}, send, from.at);
+    piece.tap(sent, ProducerOf::A, from.stream, 0, 1, m.c2c.position);
+    const Cycle at = from.at + link.latency;
+    Piece::BurstId received =
+        piece.add(link.to, {UnitKind::Receive, Hemisphere::West, link.toPort}, receive, at);
+    piece.link(received, sent);
+    Arrival &to = arrivals[link.to];
+    to.here = true;
+    // Both hemispheres take their share of what passes by.
+    const Hemisphere h = Hemisphere((link.to + transfer.tile + byte) % kHemispheres);
+    to.stream = piece.stream(link.to, h, Direction::Inward, 1);
+    to.at = at + c.program.timing.receiveInjects();
+    piece.feed(received, 0, to.stream, 0, 1, m.c2c.position, c.program.timing.receiveInjects());
+  }
+
+  void store(unsigned pe) {
+    const Arrival &arrival = arrivals[pe];
+    Instruction pass = instruction(Opcode::Alu, flow);
+    pass.function = uint8_t(AluOp::Pass);
+    pass.outWidth = 1;
+    pass.provenance = provenance;
+    const Cycle at = arrival.at + c.program.timing.hops(m.c2c.position, 0);
+    Piece::BurstId alu = piece.addAlu(piece.alu(pe), pass, at);
+    piece.tap(alu, ProducerOf::A, arrival.stream, 0, 1, 0);
+    const Cycle delay = c.program.timing.aluToStream(AluOp::Pass);
+    for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
+      std::optional<Piece::StreamVar> stream;
+      for (const Copy &copy : c.layouts[tensor].copies) {
+        if (copy.pe != pe || copy.hemisphere != h)
+          continue;
+        if (!stream) {
+          stream = piece.stream(pe, h, Direction::Outward, 1);
+          piece.feed(alu, unsigned(h), *stream, 0, 1, 0, delay);
+        }
+        writeRows(c, piece, copy, transfer.tile, rows(), flow, *stream, at + delay, provenance, byte);
+      }
+    }
+  }
+};
+
+} // namespace
+
+Status moveRows(Context &c, const Routes &routes, unsigned tensor, const Transfer &transfer, uint32_t provenance) {
+  const std::vector<const Link *> links = routes.tree(transfer.from, transfer.to);
+  if (links.empty())
+    return Error{"rows of '" + c.tensor(tensor).name + "' cannot travel from PE " +
+                 std::to_string(transfer.from) + ": no route over the links of '" + c.machine.name + "'"};
+  for (unsigned b = 0; b < byteWidth(c.tensor(tensor).type); ++b)
+    if (Status s = Move(c, tensor, transfer, b, provenance).run(links); !s)
+      return s;
+  return Success{};
+}
+
+} // namespace millrace::grid
