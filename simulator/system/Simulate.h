@@ -6,9 +6,8 @@
 
 #include "arch/program/HostStep.h"
 #include "arch/program/Image.h"
-#include "simulator/base/Counters.h"
 #include "simulator/base/PeContext.h"
-#include "simulator/base/Violation.h"
+#include "simulator/base/Result.h"
 #include "simulator/observe/Observer.h"
 
 #include <functional>
@@ -31,19 +30,6 @@ struct SimulationOptions {
   /// Called before the first step and after the last one in runs with values: input rows in, output
   /// rows out.
   std::function<Status(RowAccess &)> writeInputs, readOutputs;
-};
-
-struct StepResult {
-  Step::Kind kind = Step::Kind::Grid;
-  uint64_t predictedCycles = 0, measuredCycles = 0; ///< 0 for host steps
-};
-
-struct SimulationResult {
-  std::vector<StepResult> steps; ///< those that ran; after a violation the last one is incomplete
-  uint64_t measuredCycles = 0;   ///< sum over the grid steps
-  std::optional<Violation> violation; ///< the first one, or nothing: the program is right
-  std::vector<Counters> pes;
-  Counters total;
 };
 
 /// Runs the image. An error means that nothing could be simulated (an image for another machine, a

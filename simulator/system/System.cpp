@@ -145,7 +145,7 @@ uint64_t System::runStep(unsigned step) {
   for (unsigned pe = 0; pe < parts.size(); ++pe)
     parts[pe]->pe->beginStep(step, image.steps[step].pes[pe], base);
   if (options.observer)
-    options.observer->beginStep(step, base);
+    options.observer->beginStep(step);
   sc_core::sc_start();
   for (std::unique_ptr<Part> &part : parts)
     part->pe->settle();
@@ -158,6 +158,8 @@ uint64_t System::runStep(unsigned step) {
                             machine.latency.startBarrier + machine.latency.superlaneStagger;
   if (!log.decided(step))
     checkCount(step, measured);
+  if (options.observer)
+    options.observer->endStep(step, measured);
   for (std::unique_ptr<Part> &part : parts)
     part->pe->endStep();
   base += std::max(lastWrite, lastDispatch) +

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "simulator/report/Report.h"
+
+#include <array>
+#include <fmt/format.h>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace millrace::sim {
+
+static const char *groupOf(UnitKind kind) {
+  switch (kind) {
+  case UnitKind::Mem:
+    return "mem";
+  case UnitKind::MxmInstall:
+    return "mxm install";
+  case UnitKind::MxmActivate:
+    return "mxm activate";
+  case UnitKind::MxmAccumulate:
+    return "mxm accumulate";
+  case UnitKind::Alu:
+    return "vxm";
+  case UnitKind::Send:
+    return "send";
+  case UnitKind::Receive:
+    return "receive";
+  default:
+    return "sxm";
+  }
+}
+
+std::vector<Utilisation> utilisations(const SimulationResult &result, const Machine &machine) {
+  std::vector<Utilisation> groups;
+  std::vector<uint64_t> queues;
+  for (unsigned q = 0; q < machine.queues() && q < result.total.busy.size(); ++q) {
+    const std::string name = groupOf(machine.unit(q).kind);
+    size_t g = 0;
+    while (g < groups.size() && groups[g].unit != name)
+      ++g;
+    if (g == groups.size()) {
+      groups.push_back({name, 0, 0});
+      queues.push_back(0);
+    }
+    groups[g].busyCycles += result.total.busy[q];
+    queues[g] += machine.pes();
+  }
+  for (size_t g = 0; g < groups.size(); ++g)
+    if (result.measuredCycles)
+      groups[g].share =
+          double(groups[g].busyCycles) / (double(queues[g]) * double(result.measuredCycles));
+  return groups;
+}
+
+Energy energyOf(const Counters &c, const Machine &m) {
+  const EnergySpec &e = m.energy;
+  const double lanes = m.lanes();
+  Energy energy;
+  energy.macs = double(c.macsInt8) * e.macInt8 + double(c.macsFloat) * e.macFloat;
+  energy.alus = double(c.aluLanes) * e.aluLane;
+  energy.sram = double(c.sramReads + c.sramWrites) * lanes * e.sramByte;
+  energy.streams = double(c.streamHops) * lanes * e.streamByteHop;
+  energy.links = double(c.linkVectors) * lanes * e.linkByte;
+  return energy;
+}
+
+static unsigned hostTypeBytes(const std::string &type) {
+  static const std::map<std::string, unsigned> widths = {
+      {"float16", 2}, {"bfloat16", 2}, {"int16", 2}, {"uint16", 2}, {"float", 4},  {"float32", 4},
+      {"int32", 4},   {"uint32", 4},   {"int64", 8}, {"uint64", 8}, {"double", 8}, {"float64", 8}};
+  auto found = widths.find(type);
+  return found == widths.end() ? 1 : found->second;
+}
+
+double hostSeconds(const Image &image, const Machine &machine) {
+  uint64_t bytes[2] = {};
+  for (const Binding &b : image.bindings) {
+    uint64_t size = hostTypeBytes(b.hostType);
+    for (int64_t extent : b.shape)
+      size *= uint64_t(extent);
+    if (b.role == Binding::Role::Input || b.role == Binding::Role::Output)
+      bytes[b.role == Binding::Role::Output] += size;
+  }
+  double seconds = 0;
+  for (uint64_t b : bytes)
+    if (b && machine.host.bytesPerSecond > 0)
+      seconds += double(b) / machine.host.bytesPerSecond + machine.host.latencySeconds;
+  return seconds;
+}
+
+static uint64_t predictedCycles(const Image &image) {
+  uint64_t sum = 0;
+  for (const Step &step : image.steps)
+    sum += step.predictedCycles;
+  return sum;
+}
+
+static nlohmann::json violationJson(const Violation &v) {
+  return {{"invariant", nameOf(v.invariant)},
+          {"step", v.step},
+          {"cycle", v.cycle},
+          {"pe", v.pe},
+          {"queue", v.queue},
+          {"unit", v.unit},
+          {"instruction", v.instruction},
+          {"node", v.provenance},
+          {"message", v.message}};
+}
+
+nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machine &machine) {
+  nlohmann::json json;
+  json["predicted_cycles"] = predictedCycles(image);
+  json["measured_cycles"] = r.measuredCycles;
+  json["seconds"] = machine.clockHz > 0 ? double(r.measuredCycles) / machine.clockHz : 0;
+  json["steps"] = nlohmann::json::array();
+  for (const StepResult &s : r.steps)
+    json["steps"].push_back({{"kind", s.kind == Step::Kind::Grid ? "grid" : "host"},
+                             {"predicted_cycles", s.predictedCycles},
+                             {"measured_cycles", s.measuredCycles}});
+  for (const Utilisation &u : utilisations(r, machine))
+    json["utilisation"][u.unit] = u.share;
+  json["instructions"] = r.total.instructions;
+  json["macs_executed"] = r.total.macsInt8 + r.total.macsFloat;
+  json["sram_reads"] = r.total.sramReads;
+  json["sram_writes"] = r.total.sramWrites;
+  json["stream_vectors"] = r.total.streamVectors;
+  json["stream_hops"] = r.total.streamHops;
+  json["link_vectors"] = r.total.linkVectors;
+  const Energy energy = energyOf(r.total, machine);
+  json["energy_picojoules"] = {{"macs", energy.macs},   {"alus", energy.alus},
+                               {"sram", energy.sram},   {"streams", energy.streams},
+                               {"links", energy.links}, {"total", energy.total()}};
+  json["host_transfer_seconds"] = hostSeconds(image, machine);
+  json["violation"] = r.violation ? violationJson(*r.violation) : nlohmann::json();
+  return json;
+}
+
+std::string toText(const SimulationResult &r, const Image &image, const Machine &machine) {
+  std::string text;
+  auto line = std::back_inserter(text);
+  fmt::format_to(line, "cycles predicted   {:>14}\ncycles measured    {:>14}\n",
+                 predictedCycles(image), r.measuredCycles);
+  if (machine.clockHz > 0)
+    fmt::format_to(line, "time at {:.0f} MHz   {:>11.3f} us\n", machine.clockHz / 1e6,
+                   double(r.measuredCycles) / machine.clockHz * 1e6);
+  fmt::format_to(line, "host transfers     {:>11.3f} us\n", hostSeconds(image, machine) * 1e6);
+  fmt::format_to(line, "multiplications    {:>14}\n", r.total.macsInt8 + r.total.macsFloat);
+  for (const Utilisation &u : utilisations(r, machine))
+    fmt::format_to(line, "{:<18} {:>13.2f} %\n", u.unit, 100 * u.share);
+  fmt::format_to(line, "{}\n",
+                 r.violation ? r.violation->describe() : std::string("no invariant violated"));
+  return text;
+}
+
+} // namespace millrace::sim

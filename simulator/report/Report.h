@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a simulation says to people and to programs.
+#pragma once
+
+#include "simulator/base/Result.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace millrace::sim {
+
+/// Share of the cycles in which the queues of one kind worked, over all PEs.
+struct Utilisation {
+  std::string unit; ///< "mem", "mxm install", "mxm activate", "mxm accumulate", "vxm", "sxm",
+                    ///< "send", "receive"
+  uint64_t busyCycles = 0;
+  double share = 0; ///< of queues x measured cycles
+};
+std::vector<Utilisation> utilisations(const SimulationResult &result, const Machine &machine);
+
+/// Picojoules by the machine's costs per event; parts without a cost are zero.
+struct Energy {
+  double macs = 0, alus = 0, sram = 0, streams = 0, links = 0;
+  double total() const { return macs + alus + sram + streams + links; }
+};
+Energy energyOf(const Counters &counters, const Machine &machine);
+
+/// Seconds to move the model's inputs in and its outputs out, by the host link's model: latency
+/// each way, and bytes at its rate. Not part of the measured cycles.
+double hostSeconds(const Image &image, const Machine &machine);
+
+/// JSON keys: predicted_cycles, measured_cycles, seconds, steps, utilisation, macs_executed,
+/// sram_reads, sram_writes, stream_vectors, stream_hops, link_vectors, energy_picojoules,
+/// host_transfer_seconds, violation (null when there is none).
+nlohmann::json toJson(const SimulationResult &result, const Image &image, const Machine &machine);
+std::string toText(const SimulationResult &result, const Image &image, const Machine &machine);
+
+} // namespace millrace::sim

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Traces, waveforms and reports of a program written by hand.
+#include "simulator/observe/TraceWriter.h"
+#include "simulator/observe/VcdWriter.h"
+#include "simulator/report/Report.h"
+#include "tests/simulator/system/Program.h"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace millrace::sim::test {
+
+/// Four rows read at 100, doubled, written from bank slot 112 on.
+static Program doubling() {
+  Program p(machineNamed("tsp-v1"));
+  p.image.strings = {"", "the \"Mul\" node"};
+  p.rows(E, 0, 0, std::vector<Row>(4, Row(320, 3)));
+  p.tensor(E, 0, 4096, 4);
+  p.read(100, E, 0, 0, p.stream(E, In, 0), times(4)).provenance = 1;
+  p.compute(102, 5, AluOp::AddI32, p.on(E, In, 0), p.on(E, In, 0), p.stream(E, Out, 0), 1,
+            times(4));
+  p.write(110, E, 0, 4096, p.on(E, Out, 0), times(4));
+  return p;
+}
+
+TEST(TraceWriter, HasATrackPerQueueAndASlicePerBurst) {
+  Program p = doubling();
+  std::ostringstream text;
+  {
+    p.run();
+    TraceWriter trace(text, p.image, p.machine);
+    SimulationOptions options = handWritten();
+    options.observer = &trace;
+    ASSERT_TRUE(simulate(p.image, p.machine, options));
+  }
+  const nlohmann::json json = nlohmann::json::parse(text.str());
+  unsigned slices = 0, tracks = 0;
+  for (const auto &event : json["traceEvents"]) {
+    slices += event["ph"] == "X";
+    tracks += event["name"] == "thread_name";
+    if (event["ph"] == "X" && event["cat"] == "read") {
+      EXPECT_EQ(event["name"], "the \"Mul\" node");
+      EXPECT_EQ(event["ts"], 100);
+      EXPECT_EQ(event["dur"], 4);
+    }
+  }
+  EXPECT_EQ(slices, 3u);
+  EXPECT_EQ(tracks, 2u); // the slice's queue and the ALU's
+}
+
+TEST(VcdWriter, ShowsTheInstructionUnderWay) {
+  Program p = doubling();
+  std::ostringstream text;
+  {
+    p.run();
+    VcdWriter vcd(text, p.machine);
+    SimulationOptions options = handWritten();
+    options.observer = &vcd;
+    ASSERT_TRUE(simulate(p.image, p.machine, options));
+  }
+  const std::string expected = "#100\nb00000000000000000000000000000001 ";
+  EXPECT_NE(text.str().find("pe0.alu.5"), std::string::npos);
+  EXPECT_NE(text.str().find(expected), std::string::npos) << text.str();
+  EXPECT_NE(text.str().find("#106\nb00000000000000000000000000000000 "), std::string::npos);
+}
+
+TEST(Report, CountsWhatTheProgramDid) {
+  Program p = doubling();
+  p.machine.energy.sramByte = 2;
+  SimulationResult r = p.run();
+  ASSERT_FALSE(r.violation) << verdict(r);
+  const nlohmann::json json = toJson(r, p.image, p.machine);
+  EXPECT_EQ(json["measured_cycles"], 1 + 115 + 35 + 20);
+  EXPECT_EQ(json["predicted_cycles"], json["measured_cycles"]);
+  EXPECT_EQ(json["sram_reads"], 4);
+  EXPECT_EQ(json["sram_writes"], 4);
+  EXPECT_EQ(json["stream_vectors"], 8);
+  EXPECT_EQ(json["stream_hops"], 8); // one register to the VXM, one back
+  EXPECT_EQ(json["energy_picojoules"]["sram"], 8 * 320 * 2);
+  EXPECT_DOUBLE_EQ(json["utilisation"]["vxm"], 4.0 / (16 * 171));
+  EXPECT_TRUE(json["violation"].is_null());
+  EXPECT_NE(toText(r, p.image, p.machine).find("no invariant violated"), std::string::npos);
+}
+
+} // namespace millrace::sim::test
