@@ -31,7 +31,8 @@ std::vector<float> valuesOf(const KernelGraph &graph, const std::vector<TensorBy
 struct Evaluated {
   KernelGraph graph;
   std::vector<TensorBytes> bytes;
-  explicit Evaluated(KernelGraph built, const EvaluateOptions &options = {}) : graph(std::move(built)) {
+  explicit Evaluated(KernelGraph built, const EvaluateOptions &options = {})
+      : graph(std::move(built)) {
     auto result = evaluate(graph, randomInputs(graph), options);
     if (!result)
       ADD_FAILURE() << result.error();

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Build.h"
+
+#include "compiler/Forms/FoldChannels.h"
+#include "compiler/Forms/Former.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+LogicalResult Former::run() {
+  findSlicePoints();
+  // Inputs keep their order in the graph, also those that nothing reads.
+  return storeOutputs();
+}
+
+FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options) {
+  auto function = module.lookupSymbol<func::FuncOp>("main");
+  if (!function)
+    return module.emitError("has no function @main");
+  foldChannels(function);
+  KernelGraph graph;
+  graph.name = module.getName().value_or("model").str();
+  if (failed(Former(function, options, graph).run()))
+    return failure();
+  simplify(graph, options.chain);
+  if (std::string wrong = graph.verify(); !wrong.empty())
+    return function.emitError("the kernel graph is wrong: ") << wrong;
+  return graph;
+}
+
+} // namespace millrace::forms

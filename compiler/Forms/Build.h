@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the tensor level to the kernel graph. Operations are recognised by their iteration maps and
+// bodies only.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace millrace::forms {
+
+enum class Precision : uint8_t { Fp16, Bf16, Int8, Fp8 };
+
+struct PrecisionOptions {
+  Precision precision = Precision::Fp16;
+  bool exactQdq =
+      false; ///< keep every rounding of a quantised graph instead of fusing residual scales
+  int64_t lanes =
+      320; ///< vector length of the machine; maxima over longer lanes are taken in parts
+  unsigned chain = 16; ///< most operations fused into one kernel
+};
+
+/// Forms the kernels of @main. Emits an error and fails where a float model is asked for in int8,
+/// and names the recipe that quantises it. What no form covers becomes a HostCall.
+mlir::FailureOr<KernelGraph> buildKernelGraph(mlir::ModuleOp module,
+                                              const PrecisionOptions &options);
+
+/// Replaces kernels whose operands are all constant by their results, merges maps into the kernels
+/// that write what they read (at most `chain` operations each), and drops what nothing needs.
+void simplify(KernelGraph &graph, unsigned chain);
+
+} // namespace millrace::forms

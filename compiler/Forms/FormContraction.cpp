@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums of products: matmuls and convolutions of every kind, by their iteration maps.
+#include "compiler/Forms/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+linalg::LinalgOp formOf(Value value) {
+  auto op = value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || isa<linalg::FillOp>(op.getOperation()) || op->getNumResults() != 1 ||
+      op.getNumDpsInits() != 1 || !cast<RankedTensorType>(value.getType()).hasStaticShape())
+    return {};
+  return op;
+}
+
+bool isMap(linalg::LinalgOp op) {
+  return op.getNumReductionLoops() == 0 &&
+         op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity();
+}
+
+static bool skipsCasts(Value &value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<arith::ExtSIOp, arith::ExtUIOp, arith::ExtFOp, arith::SIToFPOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+/// The operation that yields, split into the accumulator and the rest.
+static Operation *combiningOp(linalg::LinalgOp op, Value &rest) {
+  Block *body = op.getBlock();
+  Operation *yielded = body->getTerminator()->getOperand(0).getDefiningOp();
+  if (!yielded || yielded->getNumOperands() != 2)
+    return nullptr;
+  Value accumulator = body->getArguments().back();
+  for (unsigned i : {0u, 1u})
+    if (yielded->getOperand(i) == accumulator) {
+      rest = yielded->getOperand(1 - i);
+      return yielded;
+    }
+  return nullptr;
+}
+
+Combiner combinerOf(linalg::LinalgOp op) {
+  Value rest;
+  Operation *combining = combiningOp(op, rest);
+  if (!combining)
+    return Combiner::None;
+  if (isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(combining))
+    return Combiner::Max;
+  if (isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(combining))
+    return Combiner::Min;
+  if (!isa<arith::AddFOp, arith::AddIOp>(combining))
+    return Combiner::None;
+  Operation *product = rest.getDefiningOp();
+  if (!product || !isa<arith::MulFOp, arith::MulIOp>(product) || op.getNumDpsInputs() != 2)
+    return Combiner::Sum;
+  Value x = product->getOperand(0), y = product->getOperand(1);
+  skipsCasts(x), skipsCasts(y);
+  Block *body = op.getBlock();
+  bool isProduct = (x == body->getArgument(0) && y == body->getArgument(1)) ||
+                   (x == body->getArgument(1) && y == body->getArgument(0));
+  return isProduct ? Combiner::SumOfProducts : Combiner::Sum;
+}
+
+Value combinedValue(linalg::LinalgOp op) {
+  Value rest;
+  combiningOp(op, rest);
+  return rest;
+}
+
+bool isContraction(linalg::LinalgOp op) {
+  return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
+}
+
+/// How well dimension index `at` suits as the lanes of an operand: 2 contracted loops alone, 1
+/// contracted loops in blocks of something larger, 0 not or a window.
+static int laneScore(Attempt &attempt, const Linear &at) {
+  int64_t inner = 0;
+  bool contracts = false, others = false;
+  for (auto [loop, coefficient] : at.terms)
+    if (attempt.space.loop(loop).kind == LoopKind::Contracted) {
+      contracts = true;
+      inner += coefficient * (attempt.space.loop(loop).extent - 1);
+    }
+  if (!contracts)
+    return 0;
+  for (auto [loop, coefficient] : at.terms)
+    if (attempt.space.loop(loop).kind != LoopKind::Contracted) {
+      others = true;
+      if (coefficient <= inner)
+        return 0;
+    }
+  return others ? 1 : 2;
+}
+
+/// `laneLoops`: the loops along the lanes of the other operand, if they are known; else set.
+FailureOr<Access> Former::contractionOperand(Attempt &attempt, Value operand, const Point &index,
+                                             ElementType type,
+                                             SmallVectorImpl<unsigned> &laneLoops) {
+  FailureOr<Resolved> at = resolve(attempt, operand, index);
+  if (failed(at))
+    return failure();
+  std::optional<unsigned> lane;
+  int best = 0;
+  ArrayRef<int64_t> shape = shapeOf(at->base);
+  unsigned preferred = preferredLane(at->base);
+  auto extentOf = [&](unsigned dim) {
+    return shape[dim] + (dim == preferred ? int64_t(1) << 40 : 0);
+  };
+  for (unsigned dim = 0; dim < at->index.size(); ++dim) {
+    int score = laneScore(attempt, at->index[dim]);
+    // Lanes of both operands are one index of the contraction.
+    constexpr int kShared = 4;
+    if (score > 0 &&
+        llvm::any_of(laneLoops, [&](unsigned loop) { return at->index[dim].uses(loop); }))
+      score += kShared;
+    if (score > best || (score == best && score > 0 && extentOf(dim) > extentOf(*lane)))
+      lane = dim, best = score;
+  }
+  if (lane && laneLoops.empty())
+    for (auto [loop, coefficient] : at->index[*lane].terms)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+        laneLoops.push_back(loop);
+  Operation *source = at->base.getDefiningOp();
+  if (source && source->hasTrait<OpTrait::ConstantLike>()) {
+    Stored value{constantTensor(at->base, type, lane.value_or(0)), 0};
+    return access(attempt, value, *at);
+  }
+  FailureOr<Stored> value = store(at->base, lane);
+  if (failed(value))
+    return failure();
+  if (graph.tensors[value->tensor].type != type)
+    return failure();
+  return access(attempt, *value, *at);
+}
+
+FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp op,
+                                             const Point &index) {
+  if (attempt.contracts)
+    return failure();
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  auto iterators = op.getIteratorTypesArray();
+  Point dims(extents.size());
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [dim, iterator] : llvm::enumerate(iterators))
+    if (iterator == utils::IteratorType::reduction)
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+  Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  bool isInteger = element.isInteger(8);
+  if (!isInteger && !isa<FloatType>(element))
+    return failure();
+  ElementType type = isInteger ? ElementType::Int8 : activation();
+  Point at[2];
+  bool usesLane[2] = {false, false}, isConstant[2];
+  for (unsigned i : {0u, 1u}) {
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
+      if (!part)
+        return failure();
+      usesLane[i] |= attempt.lane >= 0 && part->uses(unsigned(attempt.lane));
+      at[i].push_back(*part);
+    }
+    Operation *source = baseOf(op->getOperand(i)).getDefiningOp();
+    isConstant[i] = source && source->hasTrait<OpTrait::ConstantLike>();
+  }
+  unsigned w = usesLane[0] == usesLane[1] ? (isConstant[0] && !isConstant[1] ? 0 : 1)
+                                          : (usesLane[0] ? 0 : 1);
+  // A constant can have any lanes, so the other operand chooses.
+  FailureOr<Access> operands[2];
+  SmallVector<unsigned> laneLoops;
+  unsigned first = isConstant[0] ? 1 : 0;
+  for (unsigned i : {first, 1 - first}) {
+    operands[i] = contractionOperand(attempt, op->getOperand(i), at[i], type, laneLoops);
+    if (failed(operands[i]))
+      return failure();
+  }
+  FailureOr<Access> &stationary = operands[w], &streamed = operands[1 - w];
+  int64_t macs = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (usesLoop(*stationary, loop) || usesLoop(*streamed, loop))
+      macs *= attempt.space.loop(loop).extent;
+  attempt.build.term(*streamed, *stationary, attempt.recomputes ? 0 : macs);
+  attempt.contracts = true;
+  return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What no form covers runs on the host: one function per value, on tensors of the kernel graph.
+#include "compiler/Forms/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+bool Former::isFormable(Operation *op) {
+  auto form = dyn_cast<linalg::LinalgOp>(op);
+  if (!form || !formOf(op->getResult(0)) || form.hasIndexSemantics())
+    return false;
+  for (Value operand : form.getDpsInputs()) {
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    if (!type || type.getElementType().isInteger(64) || type.getElementType().isF64())
+      return false;
+  }
+  if (isMap(form))
+    return isFormableBody(*form.getBlock());
+  return combinerOf(form) != Combiner::None && isFormableBody(*form.getBlock());
+}
+
+/// Operations that belong into the host function together with their user: cheap, or not formable
+/// themselves.
+static bool staysOnHost(Operation *op, bool isFormable) {
+  if (isa<tensor::EmptyOp, linalg::FillOp>(op))
+    return true;
+  if (op->hasTrait<OpTrait::ConstantLike>()) {
+    auto type = dyn_cast<ShapedType>(op->getResult(0).getType());
+    constexpr int64_t kSmall =
+        64; // larger constants are tensors of the graph, so that the text stays short
+    return !type || type.getNumElements() <= kSmall ||
+           matchPattern(op->getResult(0), m_Constant<SplatElementsAttr>(nullptr));
+  }
+  return !isFormable;
+}
+
+FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
+  SetVector<Operation *> inside;
+  SetVector<Value> arguments;
+  SmallVector<Value> worklist = {base};
+  Operation *root = base.getDefiningOp();
+  if (!root)
+    return failure();
+  hosted.insert(base);
+  inside.insert(root);
+  for (SmallVector<Operation *> open = {root}; !open.empty();) {
+    Operation *op = open.pop_back_val();
+    SetVector<Value> operands;
+    op->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (!op->isAncestor(operand.getParentBlock()->getParentOp()) ||
+            operand.getParentBlock() == op->getBlock())
+          operands.insert(operand);
+    });
+    for (Value operand : operands) {
+      Operation *source = operand.getDefiningOp();
+      bool isForm =
+          source && (isFormable(source) ||
+                     (isView(source) &&
+                      isa<FloatType>(cast<RankedTensorType>(operand.getType()).getElementType())));
+      if (source && source->getBlock() == root->getBlock() && staysOnHost(source, isForm) &&
+          !stored.count(operand)) {
+        if (inside.insert(source))
+          open.push_back(source);
+      } else {
+        arguments.insert(operand);
+      }
+    }
+  }
+  // Arguments in memory first; a view is an argument in its base's shape.
+  HostCall call;
+  call.name = nameOf(base);
+  call.function = "host_" + std::to_string(graph.hostCalls.size());
+  SmallVector<Value> order(arguments.begin(), arguments.end());
+  SmallVector<Type> types;
+  for (Value &argument : order) {
+    if (Value under = baseOf(argument); under != argument) {
+      for (Value view = argument; view != under; view = view.getDefiningOp()->getOperand(0))
+        inside.insert(view.getDefiningOp());
+      argument = under;
+    }
+  }
+  llvm::sort(order,
+             [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); });
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  // Pointers order nothing that anybody sees: restore the order of the program.
+  llvm::stable_sort(order, [](Value x, Value y) {
+    Operation *a = x.getDefiningOp(), *b = y.getDefiningOp();
+    if (!a || !b)
+      return !a &&
+             (b || cast<BlockArgument>(x).getArgNumber() < cast<BlockArgument>(y).getArgNumber());
+    return a->isBeforeInBlock(b);
+  });
+  for (Value argument : order) {
+    Operation *source = argument.getDefiningOp();
+    Stored value;
+    if (source && source->hasTrait<OpTrait::ConstantLike>()) {
+      bool isFloat = isa<FloatType>(cast<RankedTensorType>(argument.getType()).getElementType());
+      value.tensor = constantTensor(argument, isFloat ? ElementType::Fp32 : ElementType::Int32, 0);
+    } else {
+      FailureOr<Stored> found = store(argument, std::nullopt);
+      if (failed(found) || found->laneSplit)
+        return function.emitError("value '")
+               << nameOf(argument) << "' cannot be stored for the host step '" << call.name << "'";
+      value = *found;
+    }
+    call.inputs.push_back(value.tensor);
+    types.push_back(argument.getType());
+  }
+
+  OpBuilder builder(base.getContext());
+  OwningOpRef<ModuleOp> module(ModuleOp::create(builder.getUnknownLoc()));
+  builder.setInsertionPointToEnd(module->getBody());
+  auto body = func::FuncOp::create(builder, base.getLoc(), call.function,
+                                   builder.getFunctionType(types, {base.getType()}));
+  builder.setInsertionPointToStart(body.addEntryBlock());
+  IRMapping mapping;
+  for (auto [i, argument] : llvm::enumerate(order))
+    mapping.map(argument, body.getArgument(unsigned(i)));
+  SmallVector<Operation *> sorted(inside.begin(), inside.end());
+  llvm::sort(sorted, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  for (Operation *op : sorted)
+    builder.clone(*op, mapping);
+  func::ReturnOp::create(builder, base.getLoc(), mapping.lookup(base));
+  llvm::raw_string_ostream out(graph.hostModule);
+  body.print(out);
+  out << "\n";
+
+  unsigned tensor = newTensor(base, shapeOf(base), lane);
+  call.outputs.push_back(tensor);
+  graph.hostCalls.push_back(std::move(call));
+  graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
+  return Stored{tensor, 0};
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The scalar of a value at a point: computed in the kernel at hand, or loaded.
+#include "compiler/Forms/Former.h"
+
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+unsigned Former::opCount(const Attempt &attempt) const {
+  unsigned count = 0;
+  for (const Node &node : const_cast<Attempt &>(attempt).build.kernel().nodes)
+    count += node.kind == Node::Kind::Op;
+  return count;
+}
+
+FailureOr<Scalar> Former::pull(Attempt &attempt, Value value, const Point &index) {
+  FailureOr<Resolved> at = resolve(attempt, value, index);
+  if (failed(at))
+    return failure();
+  return pullBase(attempt, *at);
+}
+
+/// All loops of the kernel's result lead to different points of the value: inlining computes
+/// nothing twice.
+bool Former::coversRoot(Attempt &attempt, const Point &index) const {
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop) {
+    if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+      continue;
+    bool used = llvm::any_of(index, [&](const Linear &at) { return at.uses(loop); });
+    if (!used)
+      return false;
+  }
+  return true;
+}
+
+bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !isFormable(op) || attempt.loads)
+    return false;
+  bool unique = demand(base) <= 1;
+  if (isMap(op)) {
+    unsigned cost = unsigned(op.getBlock()->getOperations().size());
+    return unique && opCount(attempt) + cost <= options.chain;
+  }
+  if (!unique || attempt.contracts)
+    return false;
+  if (isContraction(op))
+    return coversRoot(attempt, index);
+  if (reducesLanes(op))
+    return combinerOf(op) == Combiner::Sum && !attempt.runs;
+  return !attempt.runs && coversRoot(attempt, index);
+}
+
+static bool isTensorConstant(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && (op->hasTrait<OpTrait::ConstantLike>() || isa<linalg::FillOp>(op));
+}
+
+FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
+  if (isTensorConstant(at.base))
+    return pullConstant(attempt, at);
+  auto usesLane = [&](const Linear &index) {
+    return attempt.lane >= 0 && index.uses(unsigned(attempt.lane));
+  };
+  auto found = llvm::find_if(at.index, usesLane);
+  bool isRow = attempt.lane >= 0 && found == at.index.end();
+  std::optional<unsigned> lane;
+  if (found != at.index.end())
+    lane = unsigned(found - at.index.begin());
+  if (!at.padded && !stored.count(at.base) && canInline(attempt, at.base, at.index))
+    return compute(attempt, at.base, at.index);
+  // A value that is the same in all lanes of a row.
+  if (isRow && !at.padded)
+    return loadBroadcast(attempt, at.base, at.index);
+  if (lane && at.index[*lane].terms != attempt.resultLane.terms)
+    if (bool isPlain = at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}}; !isPlain)
+      if (auto found = stored.find(at.base);
+          found == stored.end() || !found->second.front().laneSplit)
+        if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
+          return selected;
+  FailureOr<Stored> value = store(at.base, lane);
+  if (failed(value))
+    return failure();
+  return load(attempt, *value, at);
+}
+
+/// Immediate where no loop matters, else an fp32 (or int) operand; one that is the same along the
+/// lanes is repeated.
+FailureOr<Scalar> Former::pullConstant(Attempt &attempt, const Resolved &at) {
+  Type element = cast<RankedTensorType>(at.base.getType()).getElementType();
+  bool isFloat = isa<FloatType>(element);
+  Scalar::Kind kind = isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32;
+  auto immediate = [&](double value) {
+    uint32_t bits = isFloat ? bitsOf(float(value)) : uint32_t(int64_t(value));
+    return Scalar{attempt.build.immediate(bits), kind};
+  };
+  if (auto fill = at.base.getDefiningOp<linalg::FillOp>()) {
+    Attribute scalar;
+    if (!matchPattern(fill.getInputs()[0], m_Constant(&scalar)))
+      return failure();
+    if (auto real = dyn_cast<FloatAttr>(scalar))
+      return immediate(real.getValueAsDouble());
+    return immediate(double(cast<IntegerAttr>(scalar).getValue().getSExtValue()));
+  }
+  std::optional<ConstantView> view = viewConstant(at.base);
+  if (!view)
+    return failure();
+  auto valueAt = [&](int64_t i) { return isFloat ? view->real(i) : double(view->integer(i)); };
+  bool isFixed = llvm::all_of(at.index, [](const Linear &index) { return index.terms.empty(); });
+  if (view->splat || (isFixed && !at.padded)) {
+    int64_t linear = 0;
+    for (auto [extent, index] : llvm::zip(shapeOf(at.base), at.index))
+      linear = linear * extent + index.offset;
+    return immediate(valueAt(view->splat ? 0 : linear));
+  }
+  FailureOr<ElementType> type = storedType(element);
+  if (failed(type))
+    return failure();
+  if (isFloat)
+    type = ElementType::Fp32;
+  unsigned laneDim = 0;
+  bool hasLane = attempt.lane < 0;
+  for (auto [dim, index] : llvm::enumerate(at.index))
+    if (attempt.lane >= 0 && index.uses(unsigned(attempt.lane)))
+      laneDim = unsigned(dim), hasLane = true;
+  unsigned tensor = constantTensor(at.base, *type, laneDim);
+  Access access{tensor, {}, 0};
+  for (const Linear &index : at.index)
+    access.index.push_back(index.affine());
+  if (at.index.empty())
+    access.index.push_back(fixed(0));
+  if (!hasLane) { // repeat along a last dimension of the lanes' extent
+    int64_t extent = attempt.laneExtent();
+    auto [entry, isNew] = broadcasts.try_emplace({at.base.getAsOpaquePointer(), extent, tensor}, 0);
+    if (isNew) {
+      const Tensor source = graph.tensors[tensor];
+      std::vector<int64_t> shape = source.shape;
+      shape.push_back(extent);
+      unsigned wide = addTensor(graph, source.name + ".rows", shape, source.type,
+                                unsigned(shape.size() - 1), TensorRole::Constant);
+      unsigned bytes = byteWidth(source.type);
+      for (size_t i = 0; i < source.data.size(); i += bytes)
+        for (int64_t lane = 0; lane < extent; ++lane)
+          graph.tensors[wide].data.insert(graph.tensors[wide].data.end(),
+                                          source.data.begin() + ptrdiff_t(i),
+                                          source.data.begin() + ptrdiff_t(i + bytes));
+      entry->second = wide;
+    }
+    access.tensor = entry->second;
+    access.index.push_back(millrace::forms::at(unsigned(attempt.lane)));
+  }
+  unsigned raw = attempt.build.operand(access);
+  if (isFloat || *type == ElementType::Int32)
+    return Scalar{raw, kind};
+  return Scalar{
+      attempt.build.op(*type == ElementType::Int8 ? AluOp::CvtI8I32 : AluOp::CvtU8I32, {raw}),
+      kind};
+}
+
+/// The access to a stored value: its lane dimension may be cut in two.
+FailureOr<Access> Former::access(Attempt &attempt, Stored stored, const Resolved &at) {
+  const Tensor &tensor = graph.tensors[stored.tensor];
+  Access result{stored.tensor, {}, 0};
+  for (auto [dim, index] : llvm::enumerate(at.index)) {
+    if (stored.laneSplit && dim + 1 == tensor.laneDim) {
+      std::optional<Linear> part = attempt.space.divide(index, stored.laneSplit);
+      if (!part)
+        return failure();
+      if (attempt.lane >= 0 && index.uses(unsigned(attempt.lane)))
+        attempt.laneSplit = stored.laneSplit;
+      Linear lane = index;
+      lane.add(*part, -stored.laneSplit);
+      result.index.push_back(part->affine());
+      result.index.push_back(lane.affine());
+      continue;
+    }
+    result.index.push_back(index.affine());
+  }
+  if (at.index.empty())
+    result.index.push_back(fixed(0));
+  if (at.padded) {
+    double value = 0;
+    if (auto real = dyn_cast<FloatAttr>(at.pad))
+      value = real.getValueAsDouble();
+    else
+      value = double(cast<IntegerAttr>(at.pad).getValue().getSExtValue());
+    result.pad = encode(tensor.type, float(value));
+  }
+  return result;
+}
+
+FailureOr<Scalar> Former::load(Attempt &attempt, Stored value, const Resolved &at) {
+  FailureOr<Access> where = access(attempt, value, at);
+  if (failed(where))
+    return failure();
+  ElementType type = graph.tensors[value.tensor].type;
+  Type element = cast<RankedTensorType>(at.base.getType()).getElementType();
+  if (isa<FloatType>(element))
+    return Scalar{attempt.build.load(*where), Scalar::Kind::F32};
+  unsigned raw = attempt.build.operand(*where);
+  if (type == ElementType::Int8)
+    raw = attempt.build.op(AluOp::CvtI8I32, {raw});
+  else if (type == ElementType::UInt8)
+    raw = attempt.build.op(AluOp::CvtU8I32, {raw});
+  return Scalar{raw, element.isInteger(1) ? Scalar::Kind::FlagI32 : Scalar::Kind::I32};
+}
+
+/// A value per row, brought into all lanes: by a kernel of its own.
+FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, Value value, const Point &index) {
+  FailureOr<unsigned> tensor = storeBroadcast(value, attempt.laneExtent());
+  if (failed(tensor))
+    return failure();
+  Access access{*tensor, {}, 0};
+  for (const Linear &at : index)
+    access.index.push_back(at.affine());
+  if (index.empty())
+    access.index.push_back(fixed(0));
+  access.index.push_back(at(unsigned(attempt.lane)));
+  return Scalar{attempt.build.load(access), Scalar::Kind::F32};
+}
+
+FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &index) {
+  if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>()) {
+    Point at = index;
+    Value source;
+    if (!stepView(attempt, slice, at, source))
+      return failure();
+    return pull(attempt, source, at);
+  }
+  linalg::LinalgOp op = formOf(value);
+  if (!op)
+    return pull(attempt, value, index); // a copy of something in memory
+  attempt.names.push_back(nameOf(value));
+  if (isContraction(op))
+    return computeContraction(attempt, op, index);
+  if (isMap(op))
+    return computeMap(attempt, op, index);
+  return computeReduction(attempt, op, index);
+}
+
+FailureOr<Scalar> Former::computeMap(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  Values known;
+  Block &body = *op.getBlock();
+  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+    if (body.getArgument(unsigned(i)).use_empty())
+      continue;
+    Point at;
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, index);
+      if (!part)
+        return failure();
+      at.push_back(*part);
+    }
+    FailureOr<Scalar> value = pull(attempt, operand, at);
+    if (failed(value))
+      return failure();
+    known[body.getArgument(unsigned(i))] = *value;
+  }
+  return bodyValue(attempt, body.getTerminator()->getOperand(0), known);
+}
+
+} // namespace millrace::forms

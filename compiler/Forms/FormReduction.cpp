@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions: small windows as trees, rows as running operations, lanes as contractions with ones.
+#include "compiler/Forms/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+/// Windows up to this many points become one operand per point (3 x 3 pooling), larger ones run.
+constexpr int64_t kLargestTree = 9;
+
+static AluOp aluOf(Combiner combiner, bool isFloat) {
+  switch (combiner) {
+  case Combiner::Max:
+    return isFloat ? AluOp::MaxF32 : AluOp::MaxI32;
+  case Combiner::Min:
+    return isFloat ? AluOp::MinF32 : AluOp::MinI32;
+  default:
+    return isFloat ? AluOp::AddF32 : AluOp::AddI32;
+  }
+}
+
+Value Former::reducedInput(linalg::LinalgOp op) const { return op->getOperand(0); }
+
+/// The dimension of the input that a reduced loop walks along.
+static SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
+  SmallVector<unsigned> dims;
+  AffineMap map = op.getIndexingMapsArray()[0];
+  for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+        if (expr.isFunctionOfDim(unsigned(loop)))
+          dims.push_back(unsigned(dim));
+  return dims;
+}
+
+bool Former::reducesLanes(linalg::LinalgOp op) {
+  Value input = reducedInput(op), base = baseOf(input);
+  ArrayRef<int64_t> shape = shapeOf(input);
+  unsigned lane = base == input || shapeOf(base).size() == shape.size()
+                      ? preferredLane(base)
+                      : unsigned(shape.size()) - 1;
+  return llvm::any_of(reducedDims(op), [&](unsigned dim) { return dim == lane && shape[dim] > 1; });
+}
+
+/// The value of one point of the reduction, `dims` being the loops of `op`.
+static FailureOr<Point> evaluateMap(LoopSpace &space, AffineMap map, const Point &dims) {
+  Point result;
+  for (AffineExpr expr : map.getResults()) {
+    std::optional<Linear> at = space.evaluate(expr, dims);
+    if (!at)
+      return failure();
+    result.push_back(*at);
+  }
+  return result;
+}
+
+FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op,
+                                           const Point &index) {
+  Combiner combiner = combinerOf(op);
+  if (combiner == Combiner::None)
+    return failure();
+  bool isRow = attempt.lane >= 0 && llvm::none_of(index, [&](const Linear &at) {
+                 return at.uses(unsigned(attempt.lane));
+               });
+  if (reducesLanes(op) && combiner == Combiner::Sum)
+    return sumOverLanes(attempt, op, index);
+  if (reducesLanes(op) && isRow)
+    return maxOverLanes(attempt, op, index);
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  SmallVector<unsigned> reduced;
+  int64_t points = 1;
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      reduced.push_back(unsigned(dim)), points *= extents[dim];
+  Block &body = *op.getBlock();
+  auto pullPoint = [&]() -> FailureOr<Scalar> {
+    Values known;
+    for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+      if (body.getArgument(unsigned(i)).use_empty())
+        continue;
+      FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[i], dims);
+      if (failed(at))
+        return failure();
+      FailureOr<Scalar> value = pull(attempt, operand, *at);
+      if (failed(value))
+        return failure();
+      known[body.getArgument(unsigned(i))] = *value;
+    }
+    return bodyValue(attempt, combinedValue(op), known);
+  };
+  if (points > kLargestTree) {
+    if (attempt.runs)
+      return failure();
+    for (unsigned dim : reduced)
+      dims[dim] = attempt.space.dimension({op, dim}, extents[dim], LoopKind::Running);
+    bool recomputes = attempt.recomputes;
+    attempt.recomputes = combiner == Combiner::Max && reducesLanes(op);
+    FailureOr<Scalar> value = pullPoint();
+    attempt.recomputes = recomputes;
+    if (failed(value))
+      return failure();
+    attempt.runs = true;
+    return Scalar{
+        attempt.build.reduce(aluOf(combiner, value->kind == Scalar::Kind::F32), value->node),
+        value->kind};
+  }
+  SmallVector<Scalar> taps;
+  bool loads = attempt.loads;
+  attempt.loads |= points > 1;
+  for (int64_t point = 0; point < points; ++point) {
+    int64_t rest = point;
+    for (unsigned dim : llvm::reverse(reduced)) {
+      dims[dim] = Linear::constant(rest % extents[dim]);
+      rest /= extents[dim];
+    }
+    FailureOr<Scalar> value = pullPoint();
+    if (failed(value))
+      return failure();
+    taps.push_back(*value);
+  }
+  attempt.loads = loads;
+  while (taps.size() > 1) { // a balanced tree
+    SmallVector<Scalar> next;
+    for (size_t i = 0; i + 1 < taps.size(); i += 2)
+      next.push_back({attempt.build.op(aluOf(combiner, taps[i].kind == Scalar::Kind::F32),
+                                       {taps[i].node, taps[i + 1].node}),
+                      taps[i].kind});
+    if (taps.size() % 2)
+      next.push_back(taps.back());
+    taps = next;
+  }
+  return taps[0];
+}
+
+/// Stores a value computed in fp32 as the sum of two bf16 tensors.
+FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int64_t> shape,
+                                                         unsigned lane, Compute compute) {
+  if (auto found = twoTerms.find(key.getAsOpaquePointer()); found != twoTerms.end())
+    return found->second;
+  unsigned high = newTensor(key, shape, lane, ElementType::Bf16);
+  graph.tensors[high].name += ".hi";
+  unsigned low = newTensor(key, shape, lane, ElementType::Bf16);
+  graph.tensors[low].name += ".lo";
+  LogicalResult done = emitKernel(
+      key, shape, lane, {}, compute, [&](Attempt &attempt, const Point &point, Scalar value) {
+        KernelBuilder &build = attempt.build;
+        unsigned top = build.op(AluOp::CvtF32Bf16, {value.node});
+        unsigned rest = build.op(AluOp::SubF32, {value.node, build.op(AluOp::CvtBf16F32, {top})});
+        Access to{high, {}, 0};
+        for (const Linear &at : point)
+          to.index.push_back(at.affine());
+        build.storeBits(top, to);
+        to.tensor = low;
+        build.store(rest, to);
+      });
+  if (failed(done))
+    return failure();
+  return twoTerms[key.getAsOpaquePointer()] = {high, low};
+}
+
+/// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
+/// lanes, with a band.
+FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  if (attempt.contracts || attempt.runs)
+    return failure();
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0)),
+            map = op.getIndexingMapsArray()[0];
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  Value input = reducedInput(op);
+  bool isPlain = combinedValue(op) == op.getBlock()->getArgument(0);
+
+  // A window along the lanes: index = parallel loop + reduced loop. The contraction then runs over
+  // all lanes.
+  if (auto pad = input.getDefiningOp<tensor::PadOp>(); isPlain && pad) {
+    unsigned dim = preferredLane(baseOf(input));
+    Value source = pad.getSource();
+    unsigned tap = 0;
+    for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+      if (iterator == utils::IteratorType::reduction)
+        tap = unsigned(loop);
+    auto expr = dyn_cast<AffineBinaryOpExpr>(map.getResult(dim));
+    if (!expr || expr.getKind() != AffineExprKind::Add || op.getNumReductionLoops() != 1 ||
+        baseOf(source) != source)
+      return failure();
+    dims[tap] = Linear::constant(0);
+    FailureOr<Point> centre = evaluateMap(attempt.space, map, dims);
+    if (failed(centre))
+      return failure();
+    Linear lane = (*centre)[dim];
+    for (auto [i, low] : llvm::enumerate(pad.getStaticLow()))
+      (*centre)[i].offset -= low;
+    int64_t width = shapeOf(source)[dim], low = pad.getStaticLow()[dim], size = extents[tap];
+    (*centre)[dim] = attempt.space.dimension({op, tap}, width, LoopKind::Contracted);
+    // band[n, k] = 1 where n - low <= k < n - low + size
+    int64_t lanes = attempt.space.range(lane).second + 1;
+    std::vector<float> values(size_t(lanes * width), 0);
+    for (int64_t n = 0; n < lanes; ++n)
+      for (int64_t k = std::max<int64_t>(0, n - low); k < std::min(width, n - low + size); ++k)
+        values[size_t(n * width + k)] = 1;
+    unsigned band = addConstant(graph, "band" + std::to_string(size), {lanes, width},
+                                ElementType::Bf16, 1, values);
+    auto square = [&](Attempt &inner, const Point &point) { return compute(inner, source, point); };
+    auto terms = storeTwoTerms(source, shapeOf(source), dim, square);
+    if (failed(terms))
+      return failure();
+    for (unsigned term : *terms) {
+      Access a{term, {}, 0};
+      for (const Linear &at : *centre)
+        a.index.push_back(at.affine());
+      attempt.build.term(a, {band, {lane.affine(), (*centre)[dim].affine()}, 0}, 0);
+    }
+    attempt.contracts = true;
+    return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+  }
+
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+  auto addTerm = [&](Access a) {
+    unsigned laneDim = graph.tensors[a.tensor].laneDim;
+    AffineIndex contracted;
+    for (auto [loop, coefficient] : a.index[laneDim].terms)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+        contracted.terms.push_back({loop, coefficient});
+    std::vector<AffineIndex> w;
+    if (attempt.lane >= 0)
+      w.push_back(at(unsigned(attempt.lane)));
+    else
+      w.push_back(fixed(0));
+    w.push_back(contracted);
+    std::vector<int64_t> shape = {attempt.laneExtent(), graph.tensors[a.tensor].shape[laneDim]};
+    for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted && usesLoop(a, loop) &&
+          llvm::none_of(contracted.terms, [&](auto term) { return term.first == loop; })) {
+        w.push_back(at(loop));
+        shape.push_back(attempt.space.loop(loop).extent);
+      }
+    unsigned ones = splat(shape, graph.tensors[a.tensor].type, 1);
+    attempt.build.term(a, {ones, w, 0}, 0);
+  };
+  FailureOr<Point> where = evaluateMap(attempt.space, map, dims);
+  if (failed(where))
+    return failure();
+  FailureOr<Resolved> source = resolve(attempt, input, *where);
+  if (failed(source) || source->padded)
+    return failure();
+  // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
+  bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
+  if (isPlain && (isStored || !isMap(formOf(source->base)))) {
+    std::optional<unsigned> lane;
+    for (auto [dim, at] : llvm::enumerate(source->index))
+      for (auto [loop, coefficient] : at.terms)
+        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted)
+          lane = unsigned(dim);
+    FailureOr<Stored> value = store(source->base, lane);
+    if (failed(value))
+      return failure();
+    FailureOr<Access> a = access(attempt, *value, *source);
+    ElementType type = graph.tensors[value->tensor].type;
+    if (failed(a) || type == ElementType::Fp32 || type == ElementType::Int32)
+      return failure();
+    addTerm(*a);
+  } else {
+    if (!map.isProjectedPermutation() || op.getNumDpsInputs() != 1)
+      return failure();
+    // The points of the reduction as a tensor of the input's shape.
+    Linear unused;
+    auto each = [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
+      FailureOr<Scalar> value = pull(inner, input, point);
+      if (failed(value))
+        return failure();
+      Values known;
+      known[op.getBlock()->getArgument(0)] = *value;
+      return bodyValue(inner, combinedValue(op), known);
+    };
+    SmallVector<unsigned> reduced = reducedDims(op);
+    unsigned lane = preferredLane(baseOf(input));
+    if (!llvm::is_contained(reduced, lane) || lane >= shapeOf(input).size())
+      lane = reduced.back();
+    auto terms = storeTwoTerms(op->getResult(0), shapeOf(input), lane, each);
+    if (failed(terms))
+      return failure();
+    for (unsigned term : *terms) {
+      Access a{term, {}, 0};
+      for (const Linear &at : *where)
+        a.index.push_back(at.affine());
+      addTerm(a);
+    }
+  }
+  attempt.contracts = true;
+  return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+}
+
+/// The greatest lane of a row, in all lanes. First the parts of the row against each other, then
+/// the lanes of one part: each to a row of its own (a diagonal), spread by ones, and running over
+/// those rows.
+FailureOr<Scalar> Former::maxOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  if (attempt.contracts || attempt.runs)
+    return failure();
+  Value input = reducedInput(op), result = op->getResult(0);
+  SmallVector<unsigned> dims = reducedDims(op);
+  Value base = baseOf(input);
+  if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
+    return failure();
+  unsigned dim = dims[0];
+  FailureOr<Stored> value = store(base, dim);
+  if (failed(value))
+    return failure();
+  Stored row = *value;
+  std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
+  if (row.laneSplit) { // running over the parts
+    int64_t parts = shape[dim];
+    std::vector<int64_t> reduced = shape;
+    reduced.erase(reduced.begin() + dim);
+    unsigned tensor = newTensor(result, reduced, dim);
+    LogicalResult done = emitKernel(
+        result, reduced, dim, {},
+        [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
+          Access from{row.tensor, {}, 0};
+          Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
+          for (unsigned i = 0; i < shape.size(); ++i)
+            from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
+          return Scalar{inner.build.reduce(AluOp::MaxF32, inner.build.load(from)),
+                        Scalar::Kind::F32};
+        },
+        [&](Attempt &inner, const Point &point, Scalar greatest) {
+          Access to{tensor, {}, 0};
+          for (const Linear &at : point)
+            to.index.push_back(at.affine());
+          inner.build.store(greatest.node, to);
+        });
+    if (failed(done))
+      return failure();
+    row = {tensor, 0};
+    shape = reduced;
+  }
+  unsigned spread = diagonal(row.tensor); // [..., lane][lane']
+  int64_t lanes = shape[dim];
+  Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
+  Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
+  Access a{spread, {}, 0};
+  AffineMap map = op.getIndexingMapsArray()[0];
+  AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  for (unsigned i = 0; i < shape.size(); ++i) {
+    if (i == dim) {
+      a.index.push_back(from.affine());
+      continue;
+    }
+    for (auto [position, expr] : llvm::enumerate(to.getResults()))
+      if (expr == map.getResult(i))
+        a.index.push_back(index[position].affine());
+  }
+  a.index.push_back(along.affine());
+  if (a.index.size() != shape.size() + 1)
+    return failure();
+  unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[row.tensor].type, 1);
+  attempt.build.term(a, {ones, {at(unsigned(attempt.lane)), along.affine()}, 0}, 0);
+  attempt.contracts = attempt.runs = true;
+  return Scalar{attempt.build.reduce(AluOp::MaxF32, attempt.build.accumulator()),
+                Scalar::Kind::F32};
+}
+
+} // namespace millrace::forms

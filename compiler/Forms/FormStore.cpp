@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Values in memory: each is written by a kernel of its own, formed when the first consumer asks for
+// it.
+#include "compiler/Forms/Former.h"
+
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+std::string Former::nameOf(Value value) {
+  Location location = value.getLoc();
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    location = fused.getLocations().front();
+  if (auto name = dyn_cast<NameLoc>(location))
+    return name.getName().str();
+  return "value";
+}
+
+FailureOr<ElementType> Former::storedType(Type type) const {
+  if (isa<FloatType>(type))
+    return activation();
+  if (type.isInteger(8))
+    return ElementType::Int8;
+  if (type.isInteger(1))
+    return ElementType::UInt8;
+  if (type.isInteger(32) || type.isInteger(64))
+    return ElementType::Int32;
+  return failure();
+}
+
+unsigned Former::newTensor(Value value, ArrayRef<int64_t> shape, unsigned lane,
+                           std::optional<ElementType> type) {
+  if (!type)
+    type = *storedType(cast<RankedTensorType>(value.getType()).getElementType());
+  return addTensor(graph, nameOf(value), shape.empty() ? std::vector<int64_t>{1} : shape.vec(),
+                   *type, lane);
+}
+
+unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane) {
+  auto [entry, isNew] =
+      constants.try_emplace({constant.getAsOpaquePointer(), int64_t(type), lane}, 0);
+  if (!isNew)
+    return entry->second;
+  std::optional<ConstantView> view = viewConstant(constant);
+  std::vector<int64_t> shape = tensorShape(constant);
+  bool isFloat = isa<FloatType>(view->type.getElementType());
+  int64_t count = view->splat ? 1 : view->type.getNumElements();
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[size_t(i)] = isFloat ? float(view->real(i)) : float(view->integer(i));
+  unsigned tensor = addConstant(graph, nameOf(constant), shape, type, lane, values);
+  if (type == ElementType::Int32) { // integers do not survive fp32
+    for (int64_t i = 0; i < count; ++i) {
+      auto bits = int32_t(view->integer(i));
+      std::memcpy(&graph.tensors[tensor].data[size_t(4 * i)], &bits, 4);
+    }
+  }
+  graph.tensors[tensor].splat = view->splat;
+  return entry->second = tensor;
+}
+
+unsigned Former::splat(ArrayRef<int64_t> shape, ElementType type, float value) {
+  std::vector<int64_t> key = {int64_t(type), int64_t(bitsOf(value))};
+  key.insert(key.end(), shape.begin(), shape.end());
+  auto [entry, isNew] = splats.try_emplace(key, 0);
+  if (isNew)
+    entry->second = addSplat(graph, "ones", shape.vec(), type, 1, value);
+  return entry->second;
+}
+
+unsigned Former::eye(int64_t extent) {
+  auto [entry, isNew] = splats.try_emplace({-1, extent}, 0);
+  if (isNew) {
+    std::vector<float> values(size_t(extent * extent), 0);
+    for (int64_t i = 0; i < extent; ++i)
+      values[size_t(i * extent + i)] = 1;
+    entry->second = addConstant(graph, "eye" + std::to_string(extent), {extent, extent},
+                                activation(), 1, values);
+  }
+  return entry->second;
+}
+
+/// result[..., i, ..., k] = i == k ? tensor[..., k, ...] : 0, i in place of the lane dimension and
+/// k along the lanes.
+unsigned Former::diagonal(unsigned tensor) {
+  if (auto found = diagonals.find(tensor); found != diagonals.end())
+    return found->second;
+  const Tensor source = graph.tensors[tensor];
+  std::vector<int64_t> shape = source.shape;
+  shape.push_back(source.shape[source.laneDim]);
+  unsigned result =
+      addTensor(graph, source.name + ".diagonal", shape, source.type, unsigned(shape.size() - 1));
+  KernelBuilder build(graph);
+  Access from{tensor, {}, 0}, to{result, {}, 0};
+  for (int64_t extent : source.shape) {
+    unsigned loop = build.loop(extent);
+    from.index.push_back(at(loop));
+    to.index.push_back(at(loop));
+  }
+  unsigned lane = build.loop(source.shape[source.laneDim]);
+  unsigned row = from.index[source.laneDim].terms[0].first;
+  from.index[source.laneDim] = at(lane);
+  to.index.push_back(at(lane));
+  unsigned onDiagonal = build.load({eye(source.shape[source.laneDim]), {at(row), at(lane)}, 0});
+  build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
+  build.finish(source.name + ".diagonal");
+  return diagonals[tensor] = result;
+}
+
+/// Forms one kernel over `shape`, cutting loops until every index is affine.
+LogicalResult
+Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Splits splits,
+                   Compute compute,
+                   llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
+  constexpr int kTries = 12;
+  for (int i = 0; i < kTries; ++i) {
+    Attempt attempt(graph, splits);
+    Point point;
+    for (unsigned dim = 0; dim < shape.size(); ++dim) {
+      point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
+      if (dim == laneDim && !point.back().terms.empty())
+        attempt.lane = int(point.back().terms.rbegin()->first); // the innermost part
+      if (dim == laneDim)
+        attempt.resultLane = point.back();
+    }
+    FailureOr<Scalar> value = compute(attempt, point);
+    if (succeeded(value)) {
+      finish(attempt, point, *value);
+      std::string provenance;
+      for (const std::string &name : attempt.names)
+        if (provenance.find(name) == std::string::npos)
+          provenance += (provenance.empty() ? "" : " ") + name;
+      if (attempt.build.kernel().loops.empty())
+        attempt.build.loop(1);
+      attempt.build.finish(nameOf(named), provenance);
+      return success();
+    }
+    if (!attempt.space.wanted)
+      return failure();
+    splits = *attempt.space.wanted;
+  }
+  return failure();
+}
+
+/// Cuts the lane dimension into parts of `size` lanes.
+static void splitLanes(Tensor &tensor, int64_t size) {
+  tensor.shape.insert(tensor.shape.begin() + tensor.laneDim, tensor.shape[tensor.laneDim] / size);
+  tensor.shape[++tensor.laneDim] = size;
+}
+
+/// Writes the value into `tensor` at `offsets`.
+LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
+                           int64_t &laneSplit) {
+  Splits splits;
+  std::vector<int64_t> shape = tensorShape(root);
+  if (laneSplit)
+    splits[{nullptr, lane}] = {shape[lane] / laneSplit, laneSplit};
+  bool isScalar = shapeOf(root).empty();
+  return emitKernel(
+      root, shape, lane, splits,
+      [&](Attempt &attempt, const Point &point) {
+        return compute(attempt, root, isScalar ? Point() : point);
+      },
+      [&](Attempt &attempt, const Point &point, Scalar value) {
+        Access to{tensor, {}, 0};
+        if (attempt.laneSplit && !laneSplit && offsets.empty()) {
+          laneSplit = attempt.laneSplit;
+          splitLanes(graph.tensors[tensor], laneSplit);
+        }
+        for (auto [dim, at] : llvm::enumerate(point)) {
+          Linear index = at;
+          index.offset += offsets.empty() ? 0 : offsets[dim];
+          if (laneSplit && dim == lane) {
+            Linear part = *attempt.space.divide(index, laneSplit);
+            to.index.push_back(part.affine());
+            index.add(part, -laneSplit);
+          }
+          to.index.push_back(index.affine());
+        }
+        if (value.kind == Scalar::Kind::F32) {
+          attempt.build.store(value.node, to);
+          return;
+        }
+        AluOp narrow =
+            graph.tensors[tensor].type == ElementType::Int8 ? AluOp::CvtI32I8 : AluOp::Pass;
+        if (value.kind == Scalar::Kind::FlagF32)
+          value.node = attempt.build.op(AluOp::CvtF32I32, {value.node});
+        attempt.build.storeBits(
+            narrow == AluOp::Pass ? value.node : attempt.build.op(narrow, {value.node}), to);
+      });
+}
+
+FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
+  const SmallVector<Stored> known = stored.lookup(base);
+  for (Stored value : known) {
+    const Tensor &tensor = graph.tensors[value.tensor];
+    unsigned dim = value.laneSplit ? tensor.laneDim - 1 : tensor.laneDim;
+    if (!lane || dim == *lane || shapeOf(base)[*lane] == 1)
+      return value;
+  }
+  unsigned wanted = lane.value_or(preferredLane(base));
+  Operation *op = base.getDefiningOp();
+  FailureOr<Stored> result = failure();
+  if (!op)
+    result = known.empty() ? storeArgument(base, wanted) : storeTransposed(base, known[0], wanted);
+  else if (op->hasTrait<OpTrait::ConstantLike>())
+    result = Stored{
+        constantTensor(base, *storedType(cast<RankedTensorType>(base.getType()).getElementType()),
+                       wanted),
+        0};
+  else if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+    result = storeConcat(concat, wanted);
+  else if (isFormable(op) && !hosted.contains(base)) {
+    ArrayRef<int64_t> shape = shapeOf(base);
+    int64_t split = 0;
+    bool takesMaximum = llvm::any_of(base.getUsers(), [&](Operation *user) {
+      auto form = dyn_cast<linalg::LinalgOp>(user);
+      return form && !isMap(form) && combinerOf(form) == Combiner::Max && reducesLanes(form);
+    });
+    if (takesMaximum && shape[wanted] > options.lanes) {
+      int64_t parts = (shape[wanted] + options.lanes - 1) / options.lanes;
+      while (shape[wanted] % parts != 0)
+        ++parts;
+      split = shape[wanted] / parts;
+    }
+    unsigned tensor = newTensor(base, tensorShape(base), wanted);
+    if (split)
+      splitLanes(graph.tensors[tensor], split);
+    if (failed(emit(base, tensor, {}, wanted, split)))
+      result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
+    else
+      result = Stored{tensor, split};
+  } else {
+    result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
+  }
+  if (failed(result))
+    return failure();
+  stored[base].push_back(*result);
+  return *result;
+}
+
+FailureOr<Stored> Former::storeArgument(Value base, unsigned lane) {
+  auto argument = cast<BlockArgument>(base);
+  FailureOr<ElementType> type = storedType(cast<RankedTensorType>(base.getType()).getElementType());
+  if (failed(type))
+    return failure();
+  unsigned tensor = addTensor(graph, "input", tensorShape(base), *type, lane, TensorRole::Input);
+  Tensor &added = graph.tensors[tensor];
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
+    added.name = added.hostName = name.str();
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.type"))
+    added.hostType = name.str();
+  added.hostShape.assign(shapeOf(base).begin(), shapeOf(base).end());
+  return Stored{tensor, 0};
+}
+
+/// Parts write one tensor; what has other consumers, or no kernel, is copied into it.
+FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
+  unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
+  SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
+  int64_t split = 0; // parts keep whole lanes
+  for (Value part : op.getInputs()) {
+    if (failed(emit(part, tensor, offsets, lane, split))) {
+      Value base = baseOf(part);
+      if (stored.count(base) || failed(store(base, std::nullopt)) ||
+          failed(emit(part, tensor, offsets, lane, split)))
+        return failure();
+    }
+    offsets[op.getDim()] += shapeOf(part)[op.getDim()];
+  }
+  return Stored{tensor, 0};
+}
+
+/// Loads lanes that lie apart or elsewhere, c * lane + rest: a contraction with a 0/1 matrix brings
+/// them into place, by a kernel of its own over the same points. Outside the value, its padding.
+FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, unsigned lane) {
+  Linear rest = at.index[lane];
+  int64_t stride = rest.terms[unsigned(attempt.lane)], extent = attempt.laneExtent();
+  rest.terms.erase(unsigned(attempt.lane));
+  FailureOr<Stored> source = store(at.base, lane);
+  if (failed(source) || source->laneSplit || stride < 1)
+    return failure();
+  const Tensor from = graph.tensors[source->tensor];
+  if (from.laneDim != lane || byteWidth(from.type) != 2)
+    return failure();
+  // The copy: the other dimensions, one per loop of the rest, and the lanes.
+  SmallVector<unsigned> loops;
+  std::vector<int64_t> shape, key = {source->tensor, stride, extent, rest.offset, at.padded};
+  for (unsigned dim = 0; dim < from.shape.size(); ++dim)
+    if (dim != lane)
+      shape.push_back(from.shape[dim]);
+  for (auto [loop, coefficient] : rest.terms) {
+    loops.push_back(loop);
+    shape.push_back(attempt.space.loop(loop).extent);
+    key.insert(key.end(), {coefficient, attempt.space.loop(loop).extent});
+  }
+  shape.push_back(extent);
+  auto [low, high] = attempt.space.range(at.index[lane]);
+  bool leaves = low < 0 || high >= from.shape[lane];
+  if (leaves && !rest.terms.empty())
+    return failure();
+  auto [entry, isNew] = selections.try_emplace(key, 0);
+  if (isNew) {
+    int64_t span = leaves ? from.shape[lane] : stride * (extent - 1) + 1;
+    std::vector<float> pick(size_t(extent * span), 0), inside(size_t(extent), 1);
+    for (int64_t p = 0; p < extent; ++p) {
+      int64_t k = stride * p + (leaves ? rest.offset : 0);
+      if (k >= 0 && k < span)
+        pick[size_t(p * span + k)] = 1;
+      else
+        inside[size_t(p)] = 0;
+    }
+    unsigned matrix = addConstant(graph, "select", {extent, span}, from.type, 1, pick);
+    unsigned result =
+        addTensor(graph, from.name + ".lanes", shape, from.type, unsigned(shape.size() - 1));
+    KernelBuilder build(graph);
+    Access x{source->tensor, {}, 0}, to{result, {}, 0};
+    for (unsigned dim = 0; dim < from.shape.size(); ++dim) {
+      if (dim == lane) {
+        x.index.push_back(fixed(leaves ? 0 : rest.offset));
+        continue;
+      }
+      unsigned loop = build.loop(from.shape[dim]);
+      x.index.push_back(millrace::forms::at(loop));
+      to.index.push_back(millrace::forms::at(loop));
+    }
+    for (auto [outer, coefficient] : rest.terms) {
+      unsigned loop = build.loop(attempt.space.loop(outer).extent);
+      x.index[lane].terms.push_back({loop, coefficient});
+      to.index.push_back(millrace::forms::at(loop));
+    }
+    unsigned p = build.loop(extent), k = build.loop(span, LoopKind::Contracted);
+    x.index[lane].terms.push_back({k, 1});
+    to.index.push_back(millrace::forms::at(p));
+    build.term(x, {matrix, {millrace::forms::at(p), millrace::forms::at(k)}, 0}, 0);
+    unsigned value = build.accumulator();
+    if (leaves && at.padded) {
+      auto real = dyn_cast<FloatAttr>(at.pad);
+      float pad = real ? float(real.getValueAsDouble()) : 0;
+      unsigned mask = addConstant(graph, "inside", {extent}, ElementType::Fp32, 0, inside);
+      value = build.op(AluOp::SelectF32, {build.operand({mask, {millrace::forms::at(p)}, 0}), value,
+                                          build.constant(pad)});
+    }
+    build.store(value, to);
+    build.finish(from.name + ".lanes");
+    entry->second = result;
+  }
+  Resolved here = at;
+  here.index.erase(here.index.begin() + lane);
+  for (unsigned loop : loops)
+    here.index.push_back(Linear{0, {{loop, 1}}});
+  here.index.push_back(Linear{0, {{unsigned(attempt.lane), 1}}});
+  return load(attempt, Stored{entry->second, 0}, here);
+}
+
+/// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,
+/// ..].
+FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
+  const Tensor from = graph.tensors[source.tensor];
+  if (source.laneSplit || byteWidth(from.type) > 2)
+    return failure();
+  unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
+  KernelBuilder build(graph);
+  Access x{source.tensor, {}, 0}, to{result, {}, 0};
+  for (int64_t extent : from.shape) {
+    unsigned loop = build.loop(extent);
+    x.index.push_back(at(loop));
+    to.index.push_back(at(loop));
+  }
+  unsigned row = from.laneDim, k = build.loop(from.shape[row], LoopKind::Contracted);
+  x.index[row] = at(k);
+  build.term({eye(from.shape[row]), {at(row), at(k)}, 0}, x, 0);
+  build.store(build.accumulator(), to);
+  build.finish(from.name + ".transposed");
+  return Stored{result, 0};
+}
+
+/// A value per row, in `extent` lanes: the value's shape with one more dimension.
+FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
+  auto key = std::make_tuple(value.getAsOpaquePointer(), extent, ~0u);
+  if (auto found = broadcasts.find(key); found != broadcasts.end())
+    return found->second;
+  std::vector<int64_t> shape = tensorShape(value);
+  shape.push_back(extent);
+  unsigned lane = unsigned(shape.size() - 1);
+  bool isScalar = shapeOf(value).empty();
+  linalg::LinalgOp op = formOf(value);
+  bool isSum =
+      op && !isMap(op) && !isContraction(op) && reducesLanes(op) && combinerOf(op) == Combiner::Sum;
+  bool isRowMap = op && isMap(op) && isFormable(op) && !stored.count(value);
+  // The maximum of scores comes along lanes from their transposed copy.
+  bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
+               !isRunTimeScores(reducedInput(op));
+  unsigned tensor = newTensor(value, shape, lane, isSum ? ElementType::Fp32 : activation());
+  graph.tensors[tensor].name += ".rows";
+  auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
+    Access to{tensor, {}, 0};
+    for (const Linear &at : point)
+      to.index.push_back(at.affine());
+    attempt.build.store(result.node, to);
+  };
+  auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
+    Point index(point.begin(), point.end() - 1);
+    if (isScalar)
+      index.clear();
+    return compute(attempt, value, index);
+  };
+  auto spread = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
+    FailureOr<Stored> source = store(value, std::nullopt);
+    if (failed(source) || source->laneSplit)
+      return failure();
+    const Tensor from = graph.tensors[source->tensor];
+    int64_t width = from.shape[from.laneDim];
+    Linear k =
+        attempt.space.dimension({nullptr, unsigned(shape.size())}, width, LoopKind::Contracted);
+    Access a{diagonal(source->tensor), {}, 0};
+    for (const Linear &at : ArrayRef(point).drop_back())
+      a.index.push_back(at.affine());
+    a.index.push_back(k.affine());
+    attempt.build.term(
+        a, {splat({extent, width}, from.type, 1), {point.back().affine(), k.affine()}, 0}, 0);
+    return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+  };
+  Compute how = isSum || isRowMap || isMax ? Compute(inRows) : Compute(spread);
+  if (failed(emitKernel(value, shape, lane, {}, how, toResult)) &&
+      failed(emitKernel(value, shape, lane, {}, spread, toResult)))
+    return failure();
+  broadcasts[key] = tensor;
+  return tensor;
+}
+
+/// Results of the function. A result that is a view of something stored is written again, in its
+/// own order.
+LogicalResult Former::storeOutputs() {
+  auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
+    unsigned lane = preferredLane(value);
+    if (baseOf(value) != value) {
+      Value base = baseOf(value);
+      lane = 0;
+      for (auto [dim, extent] :
+           llvm::enumerate(shapeOf(value))) // the extent of the stored lanes, if it is there
+        if (extent > 1)
+          lane = unsigned(dim);
+      if (demand(base) > 1)
+        if (FailureOr<Stored> source = store(base, std::nullopt); succeeded(source)) {
+          const Tensor &tensor = graph.tensors[source->tensor];
+          for (auto [dim, extent] : llvm::enumerate(shapeOf(value)))
+            if (extent == tensor.shape[tensor.laneDim] && extent > 1)
+              lane = unsigned(dim);
+        }
+    }
+    FailureOr<ElementType> type =
+        storedType(cast<RankedTensorType>(value.getType()).getElementType());
+    if (failed(type))
+      return failure();
+    unsigned tensor = newTensor(value, shapeOf(value), lane);
+    Tensor &added = graph.tensors[tensor];
+    added.role = TensorRole::Output;
+    if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), "onnx.name"))
+      added.name = added.hostName = name.str();
+    if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), "onnx.type"))
+      added.hostType = name.str();
+    added.hostShape.assign(shapeOf(value).begin(), shapeOf(value).end());
+    // Computed here if nobody else needs it, else copied.
+    bool isHere = baseOf(value) == value && formOf(value) && demand(value) <= 1 &&
+                  isFormable(value.getDefiningOp());
+    LogicalResult done = failure();
+    int64_t split = 0;
+    if (isHere)
+      done = emit(value, tensor, {}, lane, split);
+    if (failed(done))
+      done = emitKernel(
+          value, tensorShape(value), lane, {},
+          [&](Attempt &attempt, const Point &point) {
+            return pull(attempt, value, shapeOf(value).empty() ? Point() : point);
+          },
+          [&](Attempt &attempt, const Point &point, Scalar scalar) {
+            Access to{tensor, {}, 0};
+            for (const Linear &at : point)
+              to.index.push_back(at.affine());
+            if (scalar.kind == Scalar::Kind::F32)
+              attempt.build.store(scalar.node, to);
+            else
+              attempt.build.storeBits(scalar.node, to);
+          });
+    if (failed(done))
+      return function.emitError("no kernel writes result ") << i;
+  }
+  return success();
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Views change indices and move nothing: reshapes, slices, transpositions, paddings, maps that only
+// rename.
+#include "compiler/Forms/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+std::vector<int64_t> tensorShape(Value value) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return shape.empty() ? std::vector<int64_t>{1} : std::vector<int64_t>(shape.begin(), shape.end());
+}
+
+/// A parallel generic whose body yields an input: returns its number.
+static std::optional<unsigned> renamedInput(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  if (!generic || !isMap(generic))
+    return std::nullopt;
+  auto argument = dyn_cast<BlockArgument>(generic.getBody()->getTerminator()->getOperand(0));
+  if (!argument || argument.getOwner() != generic.getBody() ||
+      argument.getArgNumber() >= generic.getNumDpsInputs())
+    return std::nullopt;
+  return argument.getArgNumber();
+}
+
+bool Former::isView(Operation *op) const {
+  if (isa<tensor::ExtractSliceOp>(op))
+    return !slicePoints.contains(op);
+  return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::PadOp, linalg::TransposeOp>(
+             op) ||
+         renamedInput(op).has_value();
+}
+
+static Value sourceOf(Operation *op) {
+  if (auto input = renamedInput(op))
+    return op->getOperand(*input);
+  return op->getOperand(0);
+}
+
+Value Former::baseOf(Value value) const {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    value = sourceOf(op);
+  }
+  return value;
+}
+
+/// Index of the view's source at `index` of its result.
+bool Former::stepView(Attempt &attempt, Operation *op, Point &index, Value &source) {
+  source = sourceOf(op);
+  Point result;
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    auto groups = collapse.getReassociationIndices();
+    ArrayRef<int64_t> shape = shapeOf(source);
+    if (groups.empty())
+      result.resize(shape.size());
+    for (auto [group, at] : llvm::zip(groups, index))
+      if (!attempt.space.delinearize(at, shape.slice(group.front(), group.size()), result))
+        return false;
+  } else if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+    ArrayRef<int64_t> shape = shapeOf(expand.getResult());
+    for (auto &group : expand.getReassociationIndices()) {
+      Linear at;
+      for (int64_t dim : group) {
+        Linear scaled;
+        at = scaled.add(at, shape[dim]).add(index[dim]);
+      }
+      result.push_back(at);
+    }
+  } else if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    llvm::SmallBitVector dropped = slice.getDroppedDims();
+    unsigned next = 0;
+    for (unsigned dim = 0; dim < shapeOf(source).size(); ++dim) {
+      if (ShapedType::isDynamic(slice.getStaticOffset(dim)))
+        return false;
+      Linear at = Linear::constant(slice.getStaticOffset(dim));
+      if (!dropped[dim])
+        at.add(index[next++], slice.getStaticStride(dim));
+      result.push_back(at);
+    }
+  } else if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+    for (auto [dim, low] : llvm::enumerate(pad.getStaticLow())) {
+      result.push_back(index[dim]);
+      result.back().offset -= low;
+    }
+  } else if (auto transpose = dyn_cast<linalg::TransposeOp>(op)) {
+    result.resize(index.size());
+    for (auto [to, from] : llvm::enumerate(transpose.getPermutation()))
+      result[from] = index[to];
+  } else {
+    auto generic = cast<linalg::GenericOp>(op);
+    AffineMap map = generic.getIndexingMapsArray()[*renamedInput(op)];
+    for (AffineExpr expr : map.getResults()) {
+      std::optional<Linear> at = attempt.space.evaluate(expr, index);
+      if (!at)
+        return false;
+      result.push_back(*at);
+    }
+  }
+  index = std::move(result);
+  return true;
+}
+
+FailureOr<Former::Resolved> Former::resolve(Attempt &attempt, Value value, Point index) {
+  Resolved at{value, std::move(index), false, {}};
+  while (Operation *op = at.base.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+      Attribute fill;
+      Value scalar = pad.getConstantPaddingValue();
+      if (at.padded || !scalar || !matchPattern(scalar, m_Constant(&fill)))
+        return failure();
+      at.padded = true;
+      at.pad = fill;
+    }
+    Value source;
+    if (!stepView(attempt, op, at.index, source))
+      return failure();
+    at.base = source;
+  }
+  return at;
+}
+
+static bool isMaximum(Operation *op) {
+  auto form = dyn_cast<linalg::LinalgOp>(op);
+  return form && combinerOf(form) == Combiner::Max && !isMap(form);
+}
+
+void Former::findSlicePoints() {
+  function.walk([&](Operation *op) {
+    for (Value value : op->getResults()) {
+      unsigned slices = 0, others = 0;
+      for (Operation *user : value.getUsers())
+        ++(isa<tensor::ExtractSliceOp>(user) ? slices : others);
+      if (slices > 1 && others == 0 && formOf(baseOf(value)))
+        for (Operation *user : value.getUsers())
+          slicePoints.insert(user);
+    }
+  });
+}
+
+void Former::collectUsers(Value value, SetVector<Operation *> &users) {
+  for (Operation *user : value.getUsers()) {
+    if (slicePoints.contains(user)) {
+      users.insert(value.getDefiningOp()); // the slices together are one consumer
+    } else if (isView(user)) {
+      if (sourceOf(user) == value)
+        collectUsers(user->getResult(0), users);
+    } else {
+      users.insert(user);
+    }
+  }
+}
+
+bool Former::isRunTimeScores(Value value) const {
+  constexpr int kLongestChain = 8; // scale, mask, and what else lies between product and maximum
+  for (int depth = 0; depth < kLongestChain; ++depth) {
+    linalg::LinalgOp op = formOf(baseOf(value));
+    if (!op || op.getNumDpsInputs() == 0)
+      return false;
+    if (isMap(op)) {
+      value = op->getOperand(0);
+      continue;
+    }
+    if (!isContraction(op))
+      return false;
+    // Roles can be swapped if either operand has rows of its own.
+    bool hasRows[2] = {false, false};
+    for (unsigned i : {0u, 1u}) {
+      Operation *source = baseOf(op->getOperand(i)).getDefiningOp();
+      if (source && source->hasTrait<OpTrait::ConstantLike>())
+        return false;
+      for (auto [dim, extent] : llvm::enumerate(op.getStaticLoopRanges()))
+        hasRows[i] |= extent > 1 && op.getIndexingMapsArray()[i].isFunctionOfDim(unsigned(dim)) &&
+                      !op.getIndexingMapsArray()[1 - i].isFunctionOfDim(unsigned(dim));
+    }
+    return hasRows[0] && hasRows[1];
+  }
+  return false;
+}
+
+unsigned Former::demand(Value base) {
+  SetVector<Operation *> users;
+  collectUsers(base, users);
+  if (isRunTimeScores(base)) // the maximum over their lanes takes a transposed copy
+    users.remove_if([](Operation *user) { return isMaximum(user); });
+  return unsigned(users.size());
+}
+
+/// The dimension that lies along the lanes if no consumer says otherwise.
+unsigned Former::preferredLane(Value base) {
+  ArrayRef<int64_t> shape = shapeOf(base);
+  if (shape.empty())
+    return 0;
+  unsigned last = unsigned(shape.size() - 1);
+  while (last > 0 && shape[last] == 1)
+    --last;
+  if (auto found = stored.find(base); found != stored.end() && !found->second.front().laneSplit)
+    return graph.tensors[found->second.front().tensor].laneDim;
+  if (auto concat = base.getDefiningOp<tensor::ConcatOp>()) {
+    Value part = concat.getInputs()[0];
+    return baseOf(part) == part ? preferredLane(part) : last;
+  }
+  linalg::LinalgOp op = formOf(base);
+  if (!op || op.getNumDpsInputs() == 0)
+    return last;
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (isContraction(op)) { // the loop of the weights, which the last operand carries
+    AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1];
+    int64_t best = 0;
+    for (auto [dim, expr] : llvm::enumerate(result.getResults()))
+      if (w.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) &&
+          !a.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) && shape[dim] > best)
+        best = shape[dim], last = unsigned(dim);
+    return last;
+  }
+  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+    Value input = baseOf(operand);
+    if (operand != input || isa_and_nonnull<arith::ConstantOp>(input.getDefiningOp()) ||
+        !isa<RankedTensorType>(operand.getType()))
+      if (!operand.getDefiningOp<tensor::PadOp>())
+        continue;
+    if (operand != input && shapeOf(operand).size() != shapeOf(input).size())
+      continue;
+    AffineMap map = op.getIndexingMapsArray()[i];
+    unsigned lane = preferredLane(input);
+    if (lane >= map.getNumResults())
+      continue;
+    for (auto [dim, expr] : llvm::enumerate(result.getResults()))
+      if (map.getResult(lane) == expr && shape[dim] > 1)
+        return unsigned(dim);
+  }
+  return last;
+}
+
+} // namespace millrace::forms

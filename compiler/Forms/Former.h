@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Forms kernels by demand: a stored value asks for the scalar at a point of its index space, and
+// the request walks through views, maps, one contraction and one reduction until it meets values in
+// memory. Only this folder's Form*.cpp include this header.
+#pragma once
+
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/Index.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace millrace::forms {
+
+using Point = llvm::SmallVector<Linear>;
+
+/// A node of the epilogue and how its 32 bits are read.
+struct Scalar {
+  enum class Kind { F32, I32, FlagF32, FlagI32 };
+  unsigned node = 0;
+  Kind kind = Kind::F32;
+};
+
+/// One try to form a kernel.
+struct Attempt {
+  Attempt(KernelGraph &graph, const Splits &splits)
+      : build(graph), space(build.kernel().loops, splits) {}
+  KernelBuilder build;
+  LoopSpace space;
+  int lane = -1; ///< the loop along the lanes of the result; none if they are all one
+  bool contracts = false, runs = false;
+  bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
+  bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
+  int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
+  Linear resultLane;     ///< the index along the result's lane dimension
+  llvm::SmallVector<std::string> names;
+  int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
+};
+
+/// A value in memory. With `laneSplit`, its lane dimension is cut in two: parts, lanes of a part.
+struct Stored {
+  unsigned tensor = 0;
+  int64_t laneSplit = 0;
+};
+
+class Former {
+public:
+  Former(mlir::func::FuncOp function, const PrecisionOptions &options, KernelGraph &graph)
+      : function(function), options(options), graph(graph) {}
+  mlir::LogicalResult run();
+
+private:
+  struct Resolved {
+    mlir::Value base;
+    Point index;
+    bool padded = false;
+    mlir::Attribute pad; ///< value outside the base
+  };
+
+  // FormStore.cpp: values in memory.
+  mlir::LogicalResult storeOutputs();
+  mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane);
+  mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
+  mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
+  mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
+  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
+  /// `laneSplit`: how the result's lanes are cut; may come from an operand.
+  mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
+                           unsigned lane, int64_t &laneSplit);
+  using Compute = llvm::function_ref<mlir::FailureOr<Scalar>(Attempt &, const Point &)>;
+  mlir::LogicalResult emitKernel(mlir::Value named, llvm::ArrayRef<int64_t> shape, unsigned laneDim,
+                                 Splits splits, Compute compute,
+                                 llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish);
+  unsigned newTensor(mlir::Value value, llvm::ArrayRef<int64_t> shape, unsigned lane,
+                     std::optional<ElementType> type = {});
+  unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
+  unsigned eye(int64_t extent);
+  unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
+  unsigned diagonal(unsigned tensor);
+
+  // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
+  mlir::FailureOr<Resolved> resolve(Attempt &attempt, mlir::Value value, Point index);
+  bool stepView(Attempt &attempt, mlir::Operation *op, Point &index, mlir::Value &source);
+  bool isView(mlir::Operation *op) const;
+  mlir::Value baseOf(mlir::Value value) const;
+  void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
+  /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
+  bool isRunTimeScores(mlir::Value value) const;
+  unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
+  unsigned preferredLane(mlir::Value base);
+  void findSlicePoints();
+
+  // FormPull.cpp: scalars of values.
+  mlir::FailureOr<Scalar> pull(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> pullBase(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Scalar> pullConstant(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Scalar> load(Attempt &attempt, Stored stored, const Resolved &at);
+  mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> compute(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> computeMap(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                     const Point &index);
+  mlir::FailureOr<Access> access(Attempt &attempt, Stored stored, const Resolved &at);
+  bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
+  bool coversRoot(Attempt &attempt, const Point &index) const;
+
+  // FormBody.cpp: scalar operations.
+  using Values = llvm::DenseMap<mlir::Value, Scalar>;
+  mlir::FailureOr<Scalar> bodyValue(Attempt &attempt, mlir::Value value, Values &known);
+  mlir::FailureOr<Scalar> bodyOp(Attempt &attempt, mlir::Operation *op,
+                                 llvm::ArrayRef<Scalar> args);
+  static bool isFormableBody(mlir::Block &body);
+
+  // FormContraction.cpp, FormReduction.cpp
+  mlir::FailureOr<Scalar> computeContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                             const Point &index);
+  mlir::FailureOr<Access> contractionOperand(Attempt &attempt, mlir::Value operand,
+                                             const Point &index, ElementType type,
+                                             llvm::SmallVectorImpl<unsigned> &laneLoops);
+  mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                           const Point &index);
+  mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                       const Point &index);
+  mlir::FailureOr<Scalar> maxOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                       const Point &index);
+  mlir::FailureOr<std::array<unsigned, 2>>
+  storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
+  bool reducesLanes(mlir::linalg::LinalgOp op);
+  mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
+
+  // FormHost.cpp
+  mlir::FailureOr<Stored> storeByHost(mlir::Value base, unsigned lane);
+  bool isFormable(mlir::Operation *op);
+
+  mlir::FailureOr<ElementType> storedType(mlir::Type type) const;
+  ElementType activation() const {
+    return options.precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
+  }
+  unsigned opCount(const Attempt &attempt) const;
+  static std::string nameOf(mlir::Value value);
+
+  mlir::func::FuncOp function;
+  PrecisionOptions options;
+  KernelGraph &graph;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
+  std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
+  std::map<void *, std::array<unsigned, 2>> twoTerms;
+  std::map<std::vector<int64_t>, unsigned> splats, selections;
+  std::map<unsigned, unsigned> diagonals;
+  llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
+  llvm::DenseSet<mlir::Value> hosted;
+};
+
+/// What a reduction's body does.
+enum class Combiner { None, Sum, SumOfProducts, Max, Min };
+Combiner combinerOf(mlir::linalg::LinalgOp op);
+/// The value that is combined with the accumulator (for products: null).
+mlir::Value combinedValue(mlir::linalg::LinalgOp op);
+/// Maps, reductions and contractions; everything with one result of static shape.
+mlir::linalg::LinalgOp formOf(mlir::Value value);
+bool isMap(mlir::linalg::LinalgOp op);
+bool isContraction(mlir::linalg::LinalgOp op);
+llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
+/// The shape of a tensor for the value: rank 0 becomes {1}.
+std::vector<int64_t> tensorShape(mlir::Value value);
+
+} // namespace millrace::forms

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace millrace::forms {
+
+namespace {
+
+bool isConstant(const KernelGraph &graph, unsigned tensor) {
+  return graph.tensors[tensor].role == TensorRole::Constant;
+}
+
+void forEachRead(const Kernel &kernel, const std::function<void(unsigned)> &visit) {
+  for (const Term &term : kernel.terms) {
+    visit(term.a.tensor);
+    visit(term.w.tensor);
+  }
+  for (const Access &access : kernel.operands)
+    visit(access.tensor);
+}
+
+/// Evaluates kernels that read constants only.
+void foldConstants(KernelGraph &graph) {
+  std::vector<unsigned> writers(graph.tensors.size(), 0);
+  for (const Kernel &kernel : graph.kernels)
+    for (const Result &result : kernel.results)
+      ++writers[result.access.tensor];
+  std::vector<std::pair<bool, unsigned>> order;
+  for (auto [isHost, index] : graph.order) {
+    const Kernel &kernel = graph.kernels[isHost ? 0 : index];
+    bool folds = !isHost;
+    if (folds) {
+      forEachRead(kernel, [&](unsigned tensor) { folds &= isConstant(graph, tensor); });
+      for (const Result &result : kernel.results)
+        folds &= graph.tensors[result.access.tensor].role == TensorRole::Intermediate &&
+                 writers[result.access.tensor] == 1;
+    }
+    if (!folds) {
+      order.push_back({isHost, index});
+      continue;
+    }
+    std::vector<TensorBytes> tensors(graph.tensors.size());
+    forEachRead(kernel, [&](unsigned tensor) { tensors[tensor] = graph.tensors[tensor].data; });
+    for (const Result &result : kernel.results) {
+      const Tensor &tensor = graph.tensors[result.access.tensor];
+      tensors[result.access.tensor].resize(size_t(elementCount(tensor)) * byteWidth(tensor.type));
+    }
+    evaluateKernel(graph, index, tensors);
+    for (const Result &result : kernel.results) {
+      Tensor &tensor = graph.tensors[result.access.tensor];
+      tensor.role = TensorRole::Constant;
+      tensor.data = std::move(tensors[result.access.tensor]);
+    }
+  }
+  graph.order = std::move(order);
+}
+
+/// Drops kernels and host calls whose results nobody reads.
+void dropDead(KernelGraph &graph) {
+  std::vector<bool> live(graph.tensors.size());
+  for (unsigned i = 0; i < graph.tensors.size(); ++i)
+    live[i] = graph.tensors[i].role == TensorRole::Output;
+  std::vector<std::pair<bool, unsigned>> order;
+  for (auto step = graph.order.rbegin(); step != graph.order.rend(); ++step) {
+    auto [isHost, index] = *step;
+    if (isHost) {
+      HostCall &call = graph.hostCalls[index];
+      if (std::none_of(call.outputs.begin(), call.outputs.end(),
+                       [&](unsigned tensor) { return live[tensor]; }))
+        continue;
+      for (unsigned tensor : call.inputs)
+        live[tensor] = true;
+    } else {
+      Kernel &kernel = graph.kernels[index];
+      std::erase_if(kernel.results,
+                    [&](const Result &result) { return !live[result.access.tensor]; });
+      if (kernel.results.empty())
+        continue;
+      forEachRead(kernel, [&](unsigned tensor) { live[tensor] = true; });
+    }
+    order.push_back(*step);
+  }
+  std::reverse(order.begin(), order.end());
+  graph.order = std::move(order);
+}
+
+/// Nodes that no result needs, and operands that no node reads, go.
+void dropDeadNodes(Kernel &kernel) {
+  std::vector<bool> live(kernel.nodes.size());
+  for (const Result &result : kernel.results)
+    live[result.node] = true;
+  for (size_t i = kernel.nodes.size(); i-- > 0;)
+    if (live[i])
+      for (unsigned arg : kernel.nodes[i].args)
+        live[arg] = true;
+  std::vector<unsigned> number(kernel.nodes.size()), operandNumber(kernel.operands.size(), ~0u);
+  std::vector<Node> nodes;
+  std::vector<Access> operands;
+  for (size_t i = 0; i < kernel.nodes.size(); ++i) {
+    if (!live[i])
+      continue;
+    Node node = kernel.nodes[i];
+    for (unsigned &arg : node.args)
+      arg = number[arg];
+    if (node.kind == Node::Kind::Operand) {
+      if (operandNumber[node.index] == ~0u) {
+        operandNumber[node.index] = unsigned(operands.size());
+        operands.push_back(kernel.operands[node.index]);
+      }
+      node.index = operandNumber[node.index];
+    }
+    number[i] = unsigned(nodes.size());
+    nodes.push_back(std::move(node));
+  }
+  for (Result &result : kernel.results)
+    result.node = number[result.node];
+  kernel.nodes = std::move(nodes);
+  kernel.operands = std::move(operands);
+}
+
+/// Removes what the order no longer names, and tensors that nothing names (inputs and outputs
+/// stay).
+void compact(KernelGraph &graph) {
+  std::vector<Kernel> kernels;
+  std::vector<HostCall> hostCalls;
+  std::vector<bool> named(graph.tensors.size());
+  for (auto &[isHost, index] : graph.order) {
+    if (isHost) {
+      hostCalls.push_back(graph.hostCalls[index]);
+      index = unsigned(hostCalls.size() - 1);
+      for (const auto *list : {&hostCalls.back().inputs, &hostCalls.back().outputs})
+        for (unsigned tensor : *list)
+          named[tensor] = true;
+      continue;
+    }
+    kernels.push_back(std::move(graph.kernels[index]));
+    index = unsigned(kernels.size() - 1);
+    dropDeadNodes(kernels.back());
+    forEachRead(kernels.back(), [&](unsigned tensor) { named[tensor] = true; });
+    for (const Result &result : kernels.back().results)
+      named[result.access.tensor] = true;
+  }
+  std::vector<unsigned> number(graph.tensors.size());
+  std::vector<Tensor> tensors;
+  for (unsigned i = 0; i < graph.tensors.size(); ++i) {
+    TensorRole role = graph.tensors[i].role;
+    if (!named[i] && role != TensorRole::Input && role != TensorRole::Output)
+      continue;
+    number[i] = unsigned(tensors.size());
+    tensors.push_back(std::move(graph.tensors[i]));
+  }
+  for (Kernel &kernel : kernels) {
+    for (Term &term : kernel.terms) {
+      term.a.tensor = number[term.a.tensor];
+      term.w.tensor = number[term.w.tensor];
+    }
+    for (Access &access : kernel.operands)
+      access.tensor = number[access.tensor];
+    for (Result &result : kernel.results)
+      result.access.tensor = number[result.access.tensor];
+  }
+  for (HostCall &call : hostCalls)
+    for (auto *list : {&call.inputs, &call.outputs})
+      for (unsigned &tensor : *list)
+        tensor = number[tensor];
+  graph.kernels = std::move(kernels);
+  graph.hostCalls = std::move(hostCalls);
+  graph.tensors = std::move(tensors);
+}
+
+/// Merges maps into the kernel that writes what they read, result by result.
+class Merger {
+public:
+  Merger(KernelGraph &graph, unsigned chain) : graph(graph), chain(chain) {}
+  void run();
+
+private:
+  bool merge(size_t at);
+  bool isReadyBefore(unsigned tensor, size_t position) const;
+
+  KernelGraph &graph;
+  unsigned chain;
+};
+
+unsigned opCount(const Kernel &kernel) {
+  return unsigned(std::count_if(kernel.nodes.begin(), kernel.nodes.end(),
+                                [](const Node &node) { return node.kind == Node::Kind::Op; }));
+}
+
+/// For every loop of `map` the loop of `writer` that indexes the tensor alike; nothing if the
+/// accesses differ.
+std::optional<std::vector<unsigned>> alike(const Kernel &map, const Access &read,
+                                           const Kernel &writer, const Access &written) {
+  std::vector<unsigned> loops(map.loops.size(), ~0u);
+  std::vector<bool> taken(writer.loops.size());
+  for (size_t dim = 0; dim < read.index.size(); ++dim) {
+    auto x = read.index[dim].terms, y = written.index[dim].terms;
+    auto byCoefficient = [](auto a, auto b) { return a.second < b.second; };
+    std::sort(x.begin(), x.end(), byCoefficient);
+    std::sort(y.begin(), y.end(), byCoefficient);
+    if (read.index[dim].offset != written.index[dim].offset || x.size() != y.size())
+      return std::nullopt;
+    for (size_t i = 0; i < x.size(); ++i) {
+      auto [from, coefficient] = x[i];
+      auto [to, other] = y[i];
+      if (coefficient != other || map.loops[from].extent != writer.loops[to].extent ||
+          (loops[from] != ~0u && loops[from] != to) || (loops[from] == ~0u && taken[to]))
+        return std::nullopt;
+      loops[from] = to;
+      taken[to] = true;
+    }
+  }
+  for (unsigned i = 0; i < map.loops.size(); ++i)
+    if (loops[i] == ~0u) {
+      if (map.loops[i].extent != 1)
+        return std::nullopt;
+      loops[i] = 0; // index 0 only: any loop that is dropped below
+    }
+  for (unsigned i = 0; i < writer.loops.size(); ++i)
+    if (!taken[i] && writer.loops[i].kind == LoopKind::Parallel && writer.loops[i].extent != 1)
+      return std::nullopt;
+  return loops;
+}
+
+bool Merger::isReadyBefore(unsigned tensor, size_t position) const {
+  if (graph.tensors[tensor].role == TensorRole::Constant ||
+      graph.tensors[tensor].role == TensorRole::Input)
+    return true;
+  for (size_t i = position; i < graph.order.size(); ++i) {
+    auto [isHost, index] = graph.order[i];
+    if (isHost) {
+      const auto &outputs = graph.hostCalls[index].outputs;
+      if (std::find(outputs.begin(), outputs.end(), tensor) != outputs.end())
+        return false;
+      continue;
+    }
+    for (const Result &result : graph.kernels[index].results)
+      if (result.access.tensor == tensor)
+        return false;
+  }
+  return true;
+}
+
+Access renamed(Access access, const Kernel &map, const std::vector<unsigned> &loops) {
+  for (AffineIndex &index : access.index) {
+    std::erase_if(index.terms, [&](auto term) { return map.loops[term.first].extent == 1; });
+    for (auto &[loop, coefficient] : index.terms)
+      loop = loops[loop];
+  }
+  return access;
+}
+
+bool Merger::merge(size_t at) {
+  auto [isHost, index] = graph.order[at];
+  if (isHost)
+    return false;
+  const Kernel map = graph.kernels[index];
+  if (!map.terms.empty())
+    return false;
+  for (const Loop &loop : map.loops)
+    if (loop.kind != LoopKind::Parallel)
+      return false;
+  for (const Access &read : map.operands) {
+    if (isConstant(graph, read.tensor))
+      continue;
+    for (size_t position = at; position-- > 0;) {
+      auto [hostWrites, number] = graph.order[position];
+      if (hostWrites)
+        continue;
+      Kernel &writer = graph.kernels[number];
+      for (const Result &result : writer.results) {
+        if (result.access.tensor != read.tensor || opCount(writer) + opCount(map) > chain)
+          continue;
+        auto loops = alike(map, read, writer, result.access);
+        if (!loops)
+          continue;
+        // Everything else that the map reads exists before the writer runs, or is one of its
+        // results, read alike.
+        std::vector<unsigned> replacement(map.operands.size(), ~0u);
+        bool fits = true;
+        for (size_t i = 0; i < map.operands.size() && fits; ++i) {
+          for (const Result &other : writer.results)
+            if (other.access.tensor == map.operands[i].tensor)
+              if (auto same = alike(map, map.operands[i], writer, other.access);
+                  same && *same == *loops)
+                replacement[i] = other.node;
+          fits = replacement[i] != ~0u || isReadyBefore(map.operands[i].tensor, position);
+        }
+        if (!fits)
+          continue;
+        std::vector<unsigned> nodes;
+        for (Node node : map.nodes) {
+          for (unsigned &arg : node.args)
+            arg = nodes[arg];
+          if (node.kind == Node::Kind::Operand) {
+            if (replacement[node.index] != ~0u) {
+              nodes.push_back(replacement[node.index]);
+              continue;
+            }
+            writer.operands.push_back(renamed(map.operands[node.index], map, *loops));
+            node.index = unsigned(writer.operands.size() - 1);
+          }
+          writer.nodes.push_back(node);
+          nodes.push_back(unsigned(writer.nodes.size() - 1));
+        }
+        std::vector<Result> added;
+        for (Result mine : map.results)
+          added.push_back({nodes[mine.node], renamed(mine.access, map, *loops)});
+        writer.results.insert(writer.results.end(), added.begin(), added.end());
+        if (writer.provenance.find(map.provenance) == std::string::npos)
+          writer.provenance += " " + map.provenance;
+        graph.order.erase(graph.order.begin() + ptrdiff_t(at));
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void Merger::run() {
+  for (size_t at = 0; at < graph.order.size();)
+    if (!merge(at))
+      ++at;
+}
+
+} // namespace
+
+void simplify(KernelGraph &graph, unsigned chain) {
+  foldConstants(graph);
+  dropDead(graph);
+  Merger(graph, chain).run();
+  dropDead(graph);
+  compact(graph);
+}
+
+} // namespace millrace::forms
