@@ -116,6 +116,12 @@ void HemisphereAllocator::give(const Span &span) {
   }
 }
 
+void HemisphereAllocator::forgetTimes() {
+  for (auto &list : free)
+    for (Run &run : list)
+      run.notBefore = INT64_MIN / 4;
+}
+
 uint64_t HemisphereAllocator::freeRows(unsigned first, unsigned last) const {
   uint64_t rows = 0;
   for (unsigned s = first; s < last; ++s)

@@ -28,6 +28,8 @@ public:
   Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
             const std::vector<unsigned> &avoid);
   void give(const Span &span);
+  /// A new step begins: whatever was used before is over.
+  void forgetTimes();
   /// Rows free in slices [first, last), over all banks.
   uint64_t freeRows(unsigned first, unsigned last) const;
 

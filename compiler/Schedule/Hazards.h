@@ -38,6 +38,8 @@ struct RegionState {
   Cycle notBefore = kNever;       ///< last use of what these rows held before
   Cycle from = INT64_MAX / 4;     ///< first write slot; 0 if loaded with the program
   Cycle to = 0;                   ///< last read or write slot
+  unsigned step0 = UINT32_MAX;    ///< step of `from`
+  unsigned step1 = 0;             ///< step of `to`
   bool untilEnd = false;          ///< an output or constant
 };
 
@@ -52,6 +54,8 @@ struct BufferState {
 class PeState {
 public:
   explicit PeState(const Machine &machine);
+  /// A new step begins at cycle 0: memory keeps its values and their origins; weights and sums are gone.
+  void beginStep();
   RowState &row(Hemisphere h, unsigned slice, unsigned address) {
     return rows[(size_t(h) * machine.memory.slices + slice) * machine.rowsPerSlice() + address];
   }
@@ -64,6 +68,8 @@ public:
   }
 
 private:
+  void clearUnits();
+
   const Machine &machine;
   std::vector<RowState> rows;
   std::vector<BufferState> buffers;

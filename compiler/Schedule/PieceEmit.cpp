@@ -160,7 +160,7 @@ void Piece::updateState(const Burst &b) {
       RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
       row.lastRead = std::max(row.lastRead, t + elementCycle(i, i0, i1));
     });
-    program.regions[i.tensor].to = std::max(program.regions[i.tensor].to, t + lastElementCycle(i));
+    program.noteAccess(i.tensor, t, t + lastElementCycle(i));
     break;
   case Opcode::Write: {
     const Cycle slot = t + program.timing.writeSlot();
@@ -169,9 +169,7 @@ void Piece::updateState(const Burst &b) {
       row.writeSlot = slot + elementCycle(i, i0, i1);
       row.origin = {b.id, element++, 0};
     });
-    RegionState &region = program.regions[i.tensor];
-    region.from = std::min(region.from, slot);
-    region.to = std::max(region.to, slot + lastElementCycle(i));
+    program.noteAccess(i.tensor, slot, slot + lastElementCycle(i));
     program.noteWrite(slot + lastElementCycle(i));
     break;
   }

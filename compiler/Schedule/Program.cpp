@@ -19,20 +19,65 @@ Program::Program(const Machine &machine) : machine(machine), timing(machine) {
   pes.resize(machine.pes());
 }
 
+void Program::noteAccess(uint32_t id, Cycle first, Cycle last) {
+  RegionState &region = regions[id];
+  if (region.step0 == UINT32_MAX) {
+    region.step0 = step();
+    region.from = first;
+  } else if (region.step0 == step()) {
+    region.from = std::min(region.from, first);
+  }
+  region.to = region.step1 == step() ? std::max(region.to, last) : last;
+  region.step1 = step();
+}
+
+bool Program::stepIsEmpty() const {
+  for (size_t pe = 0; pe < pes.size(); ++pe)
+    if (pes[pe].instructions.size() > (steps.empty() ? 0 : steps.back().pes[pe].end))
+      return false;
+  return true;
+}
+
+void Program::endGridStep() {
+  Step grid;
+  grid.kind = Step::Kind::Grid;
+  grid.predictedCycles = uint64_t(timing.countFrom(lastWrite));
+  for (size_t pe = 0; pe < pes.size(); ++pe)
+    grid.pes.push_back({steps.empty() ? 0 : steps.back().pes[pe].end, uint32_t(pes[pe].instructions.size())});
+  steps.push_back(std::move(grid));
+  beginStep();
+}
+
+void Program::addHostStep(Step host) {
+  host.kind = Step::Kind::Host;
+  for (size_t pe = 0; pe < pes.size(); ++pe) // an empty range: where the next step begins
+    host.pes.push_back({uint32_t(pes[pe].instructions.size()), uint32_t(pes[pe].instructions.size())});
+  steps.push_back(std::move(host));
+  beginStep();
+}
+
+void Program::beginStep() {
+  lastWrite = 0;
+  for (size_t pe = 0; pe < pes.size(); ++pe) {
+    occupancy[pe] = PeOccupancy(machine);
+    state[pe].beginStep();
+  }
+  for (RegionState &region : regions)
+    region.notBefore = kNever;
+}
+
 void Program::finish(Image &image) const {
-  Step step;
-  step.kind = Step::Kind::Grid;
-  step.predictedCycles = uint64_t(timing.countFrom(lastWrite));
   // Old number -> place in the image, per PE.
-  std::vector<std::vector<uint32_t>> place(pes.size());
-  std::vector<std::vector<uint32_t>> order(pes.size());
+  std::vector<std::vector<uint32_t>> place(pes.size()), order(pes.size());
   for (size_t pe = 0; pe < pes.size(); ++pe) {
     const auto &list = pes[pe].instructions;
     order[pe].resize(list.size());
     std::iota(order[pe].begin(), order[pe].end(), 0u);
-    std::sort(order[pe].begin(), order[pe].end(), [&](uint32_t x, uint32_t y) {
-      return std::pair(list[x].cycle, list[x].queue) < std::pair(list[y].cycle, list[y].queue);
-    });
+    for (const Step &step : steps)
+      std::sort(order[pe].begin() + step.pes[pe].begin, order[pe].begin() + step.pes[pe].end,
+                [&](uint32_t x, uint32_t y) {
+                  return std::pair(list[x].cycle, list[x].queue) < std::pair(list[y].cycle, list[y].queue);
+                });
     place[pe].resize(list.size());
     for (uint32_t i = 0; i < order[pe].size(); ++i)
       place[pe][order[pe][i]] = i;
@@ -53,9 +98,9 @@ void Program::finish(Image &image) const {
       }
       out.push_back(instruction);
     }
-    step.pes.push_back({0, uint32_t(out.size())});
   }
-  image.steps.push_back(step);
+  image.steps = steps;
+  const unsigned lastStep = unsigned(steps.size()) - 1;
   for (const RegionState &r : regions) {
     Region region;
     region.name = r.name;
@@ -64,8 +109,11 @@ void Program::finish(Image &image) const {
     region.slice = uint16_t(r.slice);
     region.row = r.row;
     region.rows = r.rows;
-    region.from = uint64_t(std::max<Cycle>(0, std::min(r.from, r.to)));
-    region.to = uint64_t(r.untilEnd ? std::max(lastWrite, r.to) : r.to);
+    const bool used = r.step0 != UINT32_MAX;
+    region.step0 = uint16_t(used ? r.step0 : 0);
+    region.from = uint64_t(used ? std::max<Cycle>(0, r.from) : 0);
+    region.step1 = uint16_t(r.untilEnd ? lastStep : r.step1);
+    region.to = r.untilEnd ? image.steps.back().predictedCycles : uint64_t(std::max<Cycle>(0, r.to));
     image.tensors.push_back(region);
   }
 }

@@ -44,16 +44,30 @@ public:
     regions.push_back(region);
     return uint32_t(regions.size() - 1);
   }
-  /// Last bank write slot so far.
-  Cycle lastWriteSlot() const { return lastWrite; }
+  /// Number of the grid or host step that is being made.
+  unsigned step() const { return unsigned(steps.size()); }
+  /// Notes an access of a region at a cycle of the present step.
+  void noteAccess(uint32_t region, Cycle first, Cycle last);
+  /// The region's contents are loaded with the program.
+  void noteAccessFromStart(uint32_t region) {
+    regions[region].step0 = 0;
+    regions[region].from = 0;
+  }
   void noteWrite(Cycle slot) { lastWrite = std::max(lastWrite, slot); }
+  /// Ends a grid step (its bursts are those placed since the last end) or adds a host step; time starts anew.
+  void endGridStep();
+  void addHostStep(Step step);
+  bool stepIsEmpty() const;
 
-  /// Sorts every PE's bursts into (cycle, queue) order, renumbers producers, and appends instructions, producers,
-  /// regions and one grid step to the image.
+  /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends instructions, producers,
+  /// regions and steps to the image.
   void finish(Image &image) const;
 
 private:
+  void beginStep();
+
   Cycle lastWrite = 0;
+  std::vector<Step> steps;
 };
 
 } // namespace millrace::schedule

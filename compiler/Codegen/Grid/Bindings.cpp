@@ -128,16 +128,41 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
 
 } // namespace
 
+namespace {
+/// Input, Output, or what a host call does with an intermediate tensor.
+std::optional<Binding::Role> roleOf(const KernelGraph &graph, unsigned tensor) {
+  if (graph.tensors[tensor].role == forms::TensorRole::Input)
+    return Binding::Role::Input;
+  if (graph.tensors[tensor].role == forms::TensorRole::Output)
+    return Binding::Role::Output;
+  for (const forms::HostCall &call : graph.hostCalls) {
+    if (std::count(call.outputs.begin(), call.outputs.end(), tensor))
+      return Binding::Role::HostOutput;
+    if (std::count(call.inputs.begin(), call.inputs.end(), tensor) &&
+        graph.tensors[tensor].role == forms::TensorRole::Intermediate)
+      return Binding::Role::HostInput;
+  }
+  return std::nullopt;
+}
+} // namespace
+
+std::vector<unsigned> boundTensors(const KernelGraph &graph) {
+  std::vector<unsigned> bound;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    if (roleOf(graph, t))
+      bound.push_back(t);
+  return bound;
+}
+
 std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
   std::vector<Binding> bindings;
-  for (unsigned id = 0; id < c.graph.tensors.size(); ++id) {
+  for (unsigned id : boundTensors(c.graph)) {
     const Tensor &t = c.tensor(id);
-    const bool input = t.role == forms::TensorRole::Input;
-    if (!input && t.role != forms::TensorRole::Output)
-      continue;
+    const Binding::Role role = *roleOf(c.graph, id);
+    const bool input = role == Binding::Role::Input || role == Binding::Role::HostOutput; // to the grid
     const TensorLayout &layout = c.layouts[id];
     Binding binding;
-    binding.role = input ? Binding::Role::Input : Binding::Role::Output;
+    binding.role = role;
     binding.name = t.hostName.empty() ? t.name : t.hostName;
     binding.hostType = t.hostType.empty() ? "float32" : t.hostType;
     binding.shape = t.shape;

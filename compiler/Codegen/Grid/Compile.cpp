@@ -20,6 +20,22 @@ struct CopyNeed {
   bool columns = false;
 };
 
+bool touches(const Kernel &kernel, unsigned tensor) {
+  auto is = [&](const Access &a) { return a.tensor == tensor; };
+  for (const forms::Term &t : kernel.terms)
+    if (is(t.a) || is(t.w))
+      return true;
+  for (const forms::Result &r : kernel.results)
+    if (is(r.access))
+      return true;
+  return std::any_of(kernel.operands.begin(), kernel.operands.end(), is);
+}
+
+bool touches(const forms::HostCall &call, unsigned tensor) {
+  return std::count(call.inputs.begin(), call.inputs.end(), tensor) ||
+         std::count(call.outputs.begin(), call.outputs.end(), tensor);
+}
+
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
@@ -40,7 +56,8 @@ private:
   Partition partition;
   std::vector<Work> works; ///< per kernel
   std::vector<CopyNeed> needs;
-  std::vector<size_t> lastUse; ///< per tensor: last kernel that touches it
+  std::vector<size_t> lastUse; ///< per tensor: last place in the graph's order that touches it
+  std::vector<uint32_t> bindingOf; ///< per tensor: its binding, if it has one
   std::vector<WorkerState> workers; ///< of all formats, by plane
 
   Status planKernels();
@@ -55,22 +72,15 @@ private:
   std::vector<Share> sharesOf(size_t k, unsigned pe, size_t member, int64_t most) const;
   size_t bursts() const;
   Status schedule(size_t k);
+  Status hostStep(const forms::HostCall &call);
+  Status allocateFromHost(unsigned tensor);
+  void releaseAfter(size_t at);
+  void endGridStep();
   Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
   WorkerState &stateOf(const Worker &worker);
   Image finish();
 };
-
-bool touches(const Kernel &kernel, unsigned tensor) {
-  auto is = [&](const Access &a) { return a.tensor == tensor; };
-  for (const forms::Term &t : kernel.terms)
-    if (is(t.a) || is(t.w))
-      return true;
-  for (const forms::Result &r : kernel.results)
-    if (is(r.access))
-      return true;
-  return std::any_of(kernel.operands.begin(), kernel.operands.end(), is);
-}
 
 Status GridCompiler::checkFormats(const Kernel &kernel) const {
   for (const forms::Term &t : kernel.terms)
@@ -90,10 +100,16 @@ Status GridCompiler::planKernels() {
     works.push_back(std::move(*work));
   }
   lastUse.assign(graph.tensors.size(), 0);
-  for (size_t k = 0; k < graph.kernels.size(); ++k)
+  for (size_t at = 0; at < graph.order.size(); ++at) {
+    auto [host, index] = graph.order[at];
     for (unsigned t = 0; t < graph.tensors.size(); ++t)
-      if (touches(graph.kernels[k], t))
-        lastUse[t] = k;
+      if (host ? touches(graph.hostCalls[index], t) : touches(graph.kernels[index], t))
+        lastUse[t] = at;
+  }
+  const std::vector<unsigned> bound = boundTensors(graph);
+  bindingOf.assign(graph.tensors.size(), 0);
+  for (uint32_t b = 0; b < bound.size(); ++b)
+    bindingOf[bound[b]] = b;
   return Success{};
 }
 
@@ -121,8 +137,10 @@ void GridCompiler::planCopies() {
     }
   }
   for (unsigned t = 0; t < graph.tensors.size(); ++t) {
-    const bool read = c.tensor(t).role == TensorRole::Output ||        // by the host
-                      (needs[t].columns && machine.pes() > 1); // to travel
+    const bool byHost = c.tensor(t).role == TensorRole::Output ||
+                        std::any_of(graph.hostCalls.begin(), graph.hostCalls.end(),
+                                    [&](const forms::HostCall &call) { return touches(call, t); });
+    const bool read = byHost || (needs[t].columns && machine.pes() > 1); // or to travel
     if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
       needs[t].rows[0] = 1;
   }
@@ -394,10 +412,48 @@ Status GridCompiler::schedule(size_t k) {
     }
   report.macsOnGrid += entry.macs;
   report.kernels.push_back(entry);
+  return Success{};
+}
+
+void GridCompiler::releaseAfter(size_t at) {
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
-    if (lastUse[t] == k && touches(kernel, t) &&
+    if (lastUse[t] == at &&
         (c.tensor(t).role == TensorRole::Intermediate || c.tensor(t).role == TensorRole::Input))
       c.release(t);
+}
+
+void GridCompiler::endGridStep() {
+  program.endGridStep();
+  for (WorkerState &worker : workers)
+    worker.resident.assign(machine.mxm.buffers, "");
+  for (memory::HemisphereAllocator &a : c.allocators)
+    a.forgetTimes();
+}
+
+/// Rows of the tensor on every PE that reads it, filled by the host.
+Status GridCompiler::allocateFromHost(unsigned tensor) {
+  for (unsigned pe = 0; pe < machine.pes(); ++pe)
+    if (partition.tensors[tensor].needed[pe].any())
+      if (Status s = allocate(tensor, pe, runsOf(tensor, pe, graph.kernels.size())); !s)
+        return s;
+  c.loadFromHost(tensor);
+  return Success{};
+}
+
+Status GridCompiler::hostStep(const forms::HostCall &call) {
+  if (!program.stepIsEmpty())
+    endGridStep();
+  for (unsigned t : call.outputs)
+    if (Status s = allocateFromHost(t); !s)
+      return s;
+  Step step;
+  step.function = call.function;
+  for (unsigned t : call.inputs)
+    step.inputs.push_back(bindingOf[t]);
+  for (unsigned t : call.outputs)
+    step.outputs.push_back(bindingOf[t]);
+  program.addHostStep(std::move(step));
+  report.hostCalls.push_back(call.name);
   return Success{};
 }
 
@@ -413,7 +469,9 @@ Image GridCompiler::finish() {
   image.data = std::move(c.data);
   image.bindings = bindingsOf(c, partition);
   image.strings = std::move(c.strings);
-  report.predictedCycles = image.steps.front().predictedCycles;
+  image.hostModule = graph.hostModule;
+  for (const Step &step : image.steps)
+    report.predictedCycles += step.predictedCycles;
   report.bursts = bursts();
   return image;
 }
@@ -421,27 +479,25 @@ Image GridCompiler::finish() {
 Expected<Image> GridCompiler::run() {
   if (std::string wrong = graph.verify(); !wrong.empty())
     return Error{wrong};
-  if (!graph.hostCalls.empty())
-    return Error{"'" + graph.hostCalls.front().name + "' needs a host step, which the grid code generator does not place yet"};
   if (Status s = planKernels(); !s)
     return s.takeError();
   partition = partitionOf(c, works);
   planCopies();
   planMemory();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
-    if (c.tensor(t).role == TensorRole::Input) {
-      for (unsigned pe = 0; pe < machine.pes(); ++pe)
-        if (partition.tensors[t].needed[pe].any())
-          if (Status s = allocate(t, pe, runsOf(t, pe, graph.kernels.size())); !s)
-            return s.takeError();
-      c.loadInput(t);
-    }
-  for (size_t k = 0; k < graph.kernels.size(); ++k) {
-    if (Status s = schedule(k); !s)
+    if (c.tensor(t).role == TensorRole::Input)
+      if (Status s = allocateFromHost(t); !s)
+        return s.takeError();
+  for (size_t at = 0; at < graph.order.size(); ++at) {
+    auto [host, index] = graph.order[at];
+    if (Status s = host ? hostStep(graph.hostCalls[index]) : schedule(index); !s)
       return s.takeError();
+    releaseAfter(at);
     if (options.progress)
-      options.progress(k + 1, graph.kernels.size());
+      options.progress(at + 1, graph.order.size());
   }
+  if (!program.stepIsEmpty())
+    endGridStep();
   return finish();
 }
 

@@ -28,7 +28,8 @@ struct KernelReport {
 struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;
-  uint64_t predictedCycles = 0;
+  std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
+  uint64_t predictedCycles = 0; ///< over all grid steps
   uint64_t bursts = 0;
 };
 

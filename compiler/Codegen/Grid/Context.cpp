@@ -75,7 +75,7 @@ uint32_t Context::region(const std::string &name, unsigned pe, Hemisphere h, uns
 uint32_t Context::constantRegion(const std::string &name, unsigned pe, Hemisphere h, unsigned slice,
                                  unsigned row, unsigned rows) {
   uint32_t id = region(name, pe, h, slice, row, rows, schedule::kNever);
-  program.regions[id].from = 0;
+  program.noteAccessFromStart(id);
   program.regions[id].untilEnd = true;
   return id;
 }
@@ -194,7 +194,7 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
     for (unsigned slice : span.slices) {
       columns.regions.push_back(region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
       program.regions[columns.regions.back()].untilEnd = true; // pad rows stay as loaded: never reused
-      program.regions[columns.regions.back()].from = 0;
+      program.noteAccessFromStart(columns.regions.back());
     }
     const uint64_t zero = data.size();
     data.push_back(0);
@@ -222,7 +222,8 @@ void Context::release(unsigned id) {
         for (size_t b = 0; b < s.slices.size(); ++b) {
           Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
                                 s.slices[b] * machine.rowsPerSlice() + s.address}];
-          use = std::max(use, program.regions[s.regions[b]].to);
+          if (const schedule::RegionState &r = program.regions[s.regions[b]]; r.step1 == program.step())
+            use = std::max(use, r.to);
         }
   for (auto &[where, span] : it->second) {
     for (unsigned slice : span.slices)
@@ -245,10 +246,6 @@ template <class F> void forEachRegion(const TensorLayout &layout, F f) {
   }
 }
 } // namespace
-
-void Context::keepFromStart(unsigned id) {
-  forEachRegion(layouts[id], [&](uint32_t r) { program.regions[r].from = 0; });
-}
 
 void Context::keepToEnd(unsigned id) {
   forEachRegion(layouts[id], [&](uint32_t r) { program.regions[r].untilEnd = true; });
@@ -279,13 +276,13 @@ void Context::loadConstant(unsigned id, const Copy &copy) {
           }
         addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), unsigned(count),
                  s.regions[b], offset);
-        program.regions[s.regions[b]].from = 0;
+        program.noteAccessFromStart(s.regions[b]);
         program.regions[s.regions[b]].untilEnd = true;
       }
 }
 
-void Context::loadInput(unsigned id) {
-  keepFromStart(id);
+void Context::loadFromHost(unsigned id) {
+  forEachRegion(layouts[id], [&](uint32_t r) { program.noteAccess(r, 0, 0); });
   for (const Copy &copy : layouts[id].copies) {
     for (const auto &tile : copy.tiles)
       for (const Segment &s : tile)

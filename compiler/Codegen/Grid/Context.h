@@ -81,14 +81,13 @@ struct Context {
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h);
   /// Gives the rows of all copies back; what follows there waits for the last use.
   void release(unsigned tensor);
-  /// Marks every region of the tensor as alive from the start, or to the end.
-  void keepFromStart(unsigned tensor);
+  /// Marks every region of the tensor as alive to the end.
   void keepToEnd(unsigned tensor);
   /// Constant tensors: the data of a row copy as image blocks.
   void loadConstant(unsigned tensor, const Copy &copy);
 
-  /// Input tensors: the host fills the rows before the program starts.
-  void loadInput(unsigned tensor);
+  /// The host fills the tensor's rows: before the program starts, or in the present (host) step.
+  void loadFromHost(unsigned tensor);
 
   /// A per-lane constant of `width` bytes per lane, little endian, made once per PE and hemisphere.
   Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
