@@ -1,5 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// QDQ and QOperator forms. The latter are expanded: dequantise, compute in f32, quantise.
+#include "compiler/Import/Onnx/Convolution.h"
+#include "compiler/Import/Onnx/Fold.h"
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/MatMul.h"
+#include "compiler/Import/Onnx/Quantization.h"
+#include "compiler/Import/Onnx/Reduction.h"
+
+using namespace mlir;
+
 namespace millrace::onnx_import {
-void addQuantizationOps(HandlerTable &) {}
+namespace {
+
+/// The scheme whose scale and zero point are inputs `scaleAt` and `scaleAt + 1`, for integers of type `type`.
+Scheme readScheme(NodeImporter &node, size_t scaleAt, HostType type, int64_t axis = 0) {
+  Scheme scheme{node.in(scaleAt), Value(), type, axis};
+  if (node.has(scaleAt + 1))
+    scheme.zeroPoint = node.in(scaleAt + 1);
+  return scheme;
+}
+
+/// axis and block_size of QuantizeLinear and DequantizeLinear, checked against the scale's shape.
+Expected<Scheme> readLinear(NodeImporter &node, HostType type) {
+  Scheme scheme = readScheme(node, 1, type);
+  ArrayRef<int64_t> scale = node.shape(1);
+  if (productOf(scale) == 1 && scale.size() <= 1)
+    return scheme;
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", 1), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  scheme.axis = *axis;
+  scheme.block = node.getInt("block_size", 0);
+  int64_t parts = scheme.block == 0 ? node.shape(0)[*axis] : (node.shape(0)[*axis] + scheme.block - 1) / scheme.block;
+  size_t scaleAxis = scheme.block == 0 ? 0 : static_cast<size_t>(*axis);
+  if (scale.size() != (scheme.block == 0 ? 1 : node.shape(0).size()) || scale[scaleAxis] != parts)
+    return node.error("its scales do not fit dimension " + std::to_string(*axis));
+  return scheme;
+}
+
+bool isByteOrWord(HostType type) {
+  return type == HostType::Int8 || type == HostType::UInt8 || type == HostType::Int16 || type == HostType::UInt16;
+}
+
+Status importQuantizeLinear(NodeImporter &node) {
+  HostType type = node.has(2) ? node.inType(2) : HostType::UInt8;
+  if (int64_t wanted = node.getInt("output_dtype", 0); wanted != 0 && !node.has(2)) {
+    std::optional<HostType> known = hostTypeOf(static_cast<int>(wanted));
+    if (!known)
+      return node.error("quantises to ONNX element type " + std::to_string(wanted) + ", which is not supported");
+    type = *known;
+  }
+  if (!isByteOrWord(type))
+    return node.error("quantises to " + std::string(onnxName(type)) + "; int8, uint8, int16, uint16 are supported");
+  Expected<Scheme> scheme = readLinear(node, type);
+  if (!scheme)
+    return scheme.takeError();
+  return node.done(quantize(node.t, node.in(0), *scheme), type);
+}
+
+Status importDequantizeLinear(NodeImporter &node) {
+  if (isFloat(node.inType(0)))
+    return node.error("dequantises " + std::string(onnxName(node.inType(0))) + ", which is not supported");
+  Expected<Scheme> scheme = readLinear(node, node.inType(0));
+  if (!scheme)
+    return scheme.takeError();
+  return node.done(dequantize(node.t, node.in(0), *scheme), node.inType(1));
+}
+
+/// Inputs: x, x scale, x zero, w, w scale, w zero, y scale, y zero, bias (int32, of scale x scale * w scale).
+Status importQLinearConv(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Scheme xScheme = readScheme(node, 1, node.inType(0)), wScheme = readScheme(node, 4, node.inType(3));
+  Value x = dequantize(t, node.in(0), xScheme), w = dequantize(t, node.in(3), wScheme);
+  Expected<Window> window = readConvolution(node, x, w);
+  if (!window)
+    return window.takeError();
+  Value result = convolve(node, x, w, *window);
+  if (node.has(8)) {
+    Value scale = t.map({t.reshape(wScheme.scale, {productOf(shapeOf(wScheme.scale))}), t.reshape(xScheme.scale, {})},
+                        t.ops().getF32Type(),
+                        [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
+    if (ElementsAttr constant = foldValue(scale))
+      scale = arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant));
+    result = addChannelBias(node, result, dequantize(t, node.in(8), {scale, Value(), HostType::Int32, 0}));
+  }
+  HostType type = node.inType(7);
+  return node.done(quantize(t, result, readScheme(node, 6, type)), type);
+}
+
+/// Inputs: a, a scale, a zero, b, b scale, b zero, y scale, y zero. Scales per row of a, per column of b.
+Status importQLinearMatMul(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Value a = dequantize(t, node.in(0), readScheme(node, 1, node.inType(0), node.rank(0) - 2));
+  Value b = dequantize(t, node.in(3), readScheme(node, 4, node.inType(3), node.rank(3) - 1));
+  Expected<Value> product = multiply(node, a, b);
+  if (!product)
+    return product.takeError();
+  HostType type = node.inType(7);
+  auto axis = static_cast<int64_t>(shapeOf(*product).size()) - 2;
+  return node.done(quantize(t, *product, readScheme(node, 6, type, axis)), type);
+}
+
+/// com.microsoft: a, a scale, a zero, b, b scale, b zero, c scale, c zero; elementwise.
+Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
+  return [body](NodeImporter &node) -> Status {
+    TensorBuilder &t = node.t;
+    if (!broadcastShapes(node.shape(0), node.shape(3)))
+      return node.error("the shapes of its inputs do not broadcast");
+    Value a = dequantize(t, node.in(0), readScheme(node, 1, node.inType(0)));
+    Value b = dequantize(t, node.in(3), readScheme(node, 4, node.inType(3)));
+    Value result = t.map({a, b}, t.ops().getF32Type(), [&](Scalars &s, ValueRange x) {
+      Arithmetic arithmetic(s);
+      return body(arithmetic, x[0], x[1]);
+    });
+    return node.done(quantize(t, result, readScheme(node, 6, node.inType(0))), node.inType(0));
+  };
+}
+
+/// com.microsoft: x, x scale, x zero, y scale, y zero.
+Handler qlinearUnary(std::function<Value(NodeImporter &, Value)> body) {
+  return [body](NodeImporter &node) -> Status {
+    if (node.getInt("channels_last", 0) != 0)
+      return node.error("channels_last is not supported");
+    Value real = dequantize(node.t, node.in(0), readScheme(node, 1, node.inType(0)));
+    return node.done(quantize(node.t, body(node, real), readScheme(node, 3, node.inType(0))));
+  };
+}
+
+Value globalAverage(NodeImporter &node, Value x) {
+  Shape axes;
+  for (int64_t i = 2; i < node.rank(0); ++i)
+    axes.push_back(i);
+  return node.t.reshape(meanOver(node.t, x, axes), keepDims(node.shape(0), axes));
+}
+
+/// com.microsoft: y scale, y zero, then (x, x scale, x zero) per part.
+Status importQLinearConcat(NodeImporter &node) {
+  SmallVector<Value> parts;
+  for (size_t i = 2; i + 2 < node.inputCount(); i += 3)
+    parts.push_back(dequantize(node.t, node.in(i), readScheme(node, i + 1, node.inType(i))));
+  std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(2));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(2)));
+  HostType type = node.inType(1);
+  return node.done(quantize(node.t, node.t.concat(parts, *axis), readScheme(node, 0, type)), type);
+}
+
+/// uint8 scheme of the tensor's own range: scale (max - min) / 255, zero point round(-min / scale); the range
+/// includes zero.
+Status importDynamicQuantizeLinear(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Type f32 = t.ops().getF32Type(), i8 = t.ops().getI8Type();
+  Shape axes = allAxes(node.rank(0));
+  Value greatest = t.reduce(node.in(0), axes, t.scalar(f32, 0),
+                            [](Scalars &s, Value x, Value best) { return Arithmetic(s).max(best, x); });
+  Value least = t.reduce(node.in(0), axes, t.scalar(f32, 0),
+                         [](Scalars &s, Value x, Value best) { return Arithmetic(s).min(best, x); });
+  Value scale = t.map({greatest, least}, f32, [](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.div(a.sub(x[0], x[1]), a.like(x[0], 255));
+  });
+  Value zeroPoint = t.map({least, scale}, i8, [&](Scalars &s, ValueRange x) -> Value {
+    Arithmetic a(s);
+    Value rounded = a.call<math::RoundEvenOp>(a.clamp(a.div(a.neg(x[0]), x[1]), 0, 255));
+    return arith::FPToUIOp::create(s, i8, rounded);
+  });
+  node.set(1, scale, HostType::Float32);
+  node.set(2, zeroPoint, HostType::UInt8);
+  return node.done(quantize(t, node.in(0), {scale, zeroPoint, HostType::UInt8}), HostType::UInt8);
+}
+
+} // namespace
+
+void addQuantizationOps(HandlerTable &table) {
+  table[":QuantizeLinear"] = table["com.microsoft:QuantizeLinear"] = importQuantizeLinear;
+  table[":DequantizeLinear"] = table["com.microsoft:DequantizeLinear"] = importDequantizeLinear;
+  table[":DynamicQuantizeLinear"] = importDynamicQuantizeLinear;
+  table[":QLinearConv"] = importQLinearConv;
+  table[":QLinearMatMul"] = importQLinearMatMul;
+  table["com.microsoft:QLinearAdd"] =
+      qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.add(x, y); });
+  table["com.microsoft:QLinearMul"] =
+      qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
+  table["com.microsoft:QLinearGlobalAveragePool"] = qlinearUnary(globalAverage);
+  table["com.microsoft:QLinearConcat"] = importQLinearConcat;
+}
+
 } // namespace millrace::onnx_import

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Import/Onnx/Quantization.h"
+
+using namespace mlir;
+
+namespace millrace::onnx_import {
+namespace {
+
+/// True if the constant holds nothing but zeros, as symmetric schemes say it.
+bool isZero(Value zeroPoint) {
+  std::optional<ConstantView> view = viewConstant(zeroPoint);
+  if (!view || !view->type.getElementType().isInteger())
+    return false;
+  int64_t count = view->splat ? 1 : view->type.getNumElements();
+  for (int64_t i = 0; i < count; ++i)
+    if (view->integer(i) != 0)
+      return false;
+  return true;
+}
+
+/// From the tensor's loops to the scale's (or zero point's) elements.
+AffineMap parameterMap(TensorBuilder &t, Value parameter, ArrayRef<int64_t> shape, const Scheme &scheme) {
+  auto rank = static_cast<unsigned>(shape.size());
+  if (scheme.block == 0)
+    return shapeOf(parameter).empty() ? t.select(rank, {}) : t.select(rank, {static_cast<unsigned>(scheme.axis)});
+  SmallVector<AffineExpr> exprs;
+  for (unsigned i = 0; i < rank; ++i)
+    exprs.push_back(t.ops().getAffineDimExpr(i));
+  exprs[scheme.axis] = exprs[scheme.axis].floorDiv(scheme.block);
+  return AffineMap::get(rank, 0, exprs, t.ops().getContext());
+}
+
+/// A map of the tensor, scale and zero point (null where zero). Unlike TensorBuilder::map it keeps constants as
+/// operands, so that the parameters stay where a later stage looks for them.
+Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elementType, StringRef kind,
+               llvm::function_ref<Value(Scalars &, Value, Value, Value)> body) {
+  ArrayRef<int64_t> shape = shapeOf(tensor);
+  auto rank = static_cast<unsigned>(shape.size());
+  SmallVector<Value> inputs{tensor};
+  SmallVector<AffineMap> maps{t.ops().getMultiDimIdentityMap(rank)};
+  bool shifts = scheme.zeroPoint && !isZero(scheme.zeroPoint);
+  for (Value parameter : {scheme.scale, shifts ? scheme.zeroPoint : Value()}) {
+    if (!parameter)
+      continue;
+    bool isScalar = scheme.block == 0 && productOf(shapeOf(parameter)) == 1;
+    inputs.push_back(isScalar ? t.reshape(parameter, {}) : parameter);
+    maps.push_back(parameterMap(t, inputs.back(), shape, scheme));
+  }
+  maps.push_back(t.ops().getMultiDimIdentityMap(rank));
+  Value init = t.empty(shape, elementType);
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  auto generic = linalg::GenericOp::create(t.ops(), TypeRange(init.getType()), inputs, ValueRange(init), maps,
+                                           iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
+                                             Scalars s(loc, builder);
+                                             Value result = body(s, x[0], x[1], shifts ? x[2] : Value());
+                                             linalg::YieldOp::create(s, result);
+                                           });
+  generic->setAttr("millrace.quant", t.ops().getStringAttr(kind));
+  return generic.getResult(0);
+}
+
+} // namespace
+
+Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
+  Type f32 = t.ops().getF32Type();
+  return quantMap(t, integers, scheme, f32, "dequantize", [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
+    Arithmetic a(s, isUnsigned(scheme.type));
+    if (zeroPoint) {
+      Type wide = s.getI32Type();
+      x = a.sub(a.cast(x, wide, false), a.cast(zeroPoint, wide, false));
+      return a.mul(Arithmetic(s).cast(x, f32, false), scale);
+    }
+    return a.mul(a.cast(x, f32, false), scale);
+  });
+}
+
+Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
+  auto integer = cast<IntegerType>(storageType(scheme.type, t.ops().getContext()));
+  bool readsUnsigned = isUnsigned(scheme.type);
+  unsigned width = integer.getWidth();
+  auto lowest = readsUnsigned ? 0.0 : -static_cast<double>(int64_t{1} << (width - 1));
+  auto highest = static_cast<double>((int64_t{1} << (readsUnsigned ? width : width - 1)) - 1);
+  return quantMap(t, reals, scheme, integer, "quantize", [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
+    Arithmetic a(s, readsUnsigned);
+    Value rounded = a.call<math::RoundEvenOp>(a.div(x, scale));
+    if (zeroPoint)
+      rounded = a.add(rounded, a.cast(zeroPoint, x.getType(), false));
+    Value saturated = a.clamp(rounded, lowest, highest);
+    if (readsUnsigned)
+      return arith::FPToUIOp::create(s, integer, saturated).getResult();
+    return arith::FPToSIOp::create(s, integer, saturated).getResult();
+  });
+}
+
+} // namespace millrace::onnx_import
