@@ -48,4 +48,30 @@ llvm::SmallVector<ElementsAttr> hoistConstants(ModuleOp module, llvm::StringRef 
   return values;
 }
 
+void dropEmptyPorts(ModuleOp module, llvm::StringRef entry) {
+  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  auto isEmpty = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.getNumElements() == 0;
+  };
+  llvm::BitVector arguments(function.getNumArguments()), results(function.getNumResults());
+  OpBuilder builder = OpBuilder::atBlockBegin(&function.front());
+  for (BlockArgument argument : function.getArguments()) {
+    if (!isEmpty(argument.getType()))
+      continue;
+    auto type = cast<RankedTensorType>(argument.getType());
+    argument.replaceAllUsesWith(
+        tensor::EmptyOp::create(builder, argument.getLoc(), type.getShape(), type.getElementType()));
+    arguments.set(argument.getArgNumber());
+  }
+  Operation *terminator = function.front().getTerminator();
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+    if (isEmpty(type))
+      results.set(static_cast<unsigned>(i));
+  terminator->eraseOperands(results);
+  // Erasing ports of a function with a body cannot fail.
+  (void)function.eraseArguments(arguments);
+  (void)function.eraseResults(results);
+}
+
 } // namespace millrace::reference

@@ -15,6 +15,9 @@ namespace millrace::reference {
 /// the order of the new arguments. Splats become fills.
 llvm::SmallVector<mlir::ElementsAttr> hoistConstants(mlir::ModuleOp module, llvm::StringRef entry);
 
+/// Removes arguments and results without elements, which have no address.
+void dropEmptyPorts(mlir::ModuleOp module, llvm::StringRef entry);
+
 /// Chooses loop orders whose innermost loop is contiguous where the result allows it.
 void orderLoops(mlir::ModuleOp module);
 

@@ -146,6 +146,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   state->outputs = std::move(*outputs);
 
   OwningOpRef<ModuleOp> lowered = module.clone();
+  reference::dropEmptyPorts(*lowered, entry);
   for (ElementsAttr constant : reference::hoistConstants(*lowered, entry)) {
     state->held.push_back(constant);
     state->unpacked.emplace_back();
@@ -190,6 +191,8 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &
       return Error{"input " + std::to_string(i) + " is " + std::string(onnxName(inputs[i].type)) + " " +
                    shapeText(inputs[i].shape) + ", the function takes " + std::string(onnxName(port.type)) + " " +
                    shapeText(port.shape)};
+    if (inputs[i].data.empty())
+      continue;
     // The code reads its arguments only, whatever their C++ type says.
     pointers.push_back(const_cast<std::byte *>(inputs[i].data.data()));
   }
@@ -199,7 +202,8 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &
   for (const Port &port : state->outputs)
     outputs.push_back(HostTensor::zeros(port.type, port.shape));
   for (HostTensor &output : outputs)
-    pointers.push_back(output.data.data());
+    if (!output.data.empty())
+      pointers.push_back(output.data.data());
   std::vector<void *> arguments;
   for (void *&pointer : pointers)
     arguments.push_back(&pointer);

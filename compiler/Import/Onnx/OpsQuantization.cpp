@@ -68,6 +68,15 @@ Status importDequantizeLinear(NodeImporter &node) {
   return node.done(dequantize(node.t, node.in(0), *scheme), node.inType(1));
 }
 
+/// bias_scale[i] = x_scale * w_scale[i], as a constant where both are.
+Value biasScale(NodeImporter &node, const Scheme &x, const Scheme &w) {
+  TensorBuilder &t = node.t;
+  Value scale = t.map({t.reshape(w.scale, {productOf(shapeOf(w.scale))}), t.reshape(x.scale, {})},
+                      t.ops().getF32Type(), [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
+  ElementsAttr constant = foldValue(scale);
+  return constant ? arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant)).getResult() : scale;
+}
+
 /// Inputs: x, x scale, x zero, w, w scale, w zero, y scale, y zero, bias (int32, of scale x scale * w scale).
 Status importQLinearConv(NodeImporter &node) {
   TensorBuilder &t = node.t;
@@ -78,11 +87,7 @@ Status importQLinearConv(NodeImporter &node) {
     return window.takeError();
   Value result = convolve(node, x, w, *window);
   if (node.has(8)) {
-    Value scale = t.map({t.reshape(wScheme.scale, {productOf(shapeOf(wScheme.scale))}), t.reshape(xScheme.scale, {})},
-                        t.ops().getF32Type(),
-                        [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
-    if (ElementsAttr constant = foldValue(scale))
-      scale = arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant));
+    Value scale = biasScale(node, xScheme, wScheme);
     result = addChannelBias(node, result, dequantize(t, node.in(8), {scale, Value(), HostType::Int32, 0}));
   }
   HostType type = node.inType(7);
@@ -116,6 +121,31 @@ Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
     });
     return node.done(quantize(t, result, readScheme(node, 6, node.inType(0))), node.inType(0));
   };
+}
+
+/// com.microsoft: a, a scale, a zero, b, b scale, b zero, bias (int32, may be absent), y scale, y zero (absent: the
+/// result stays f32).
+Status importQGemm(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  bool transA = node.getInt("transA", 0) != 0, transB = node.getInt("transB", 0) != 0;
+  double alpha = node.getFloat("alpha", 1);
+  if (alpha != 1)
+    return node.error("alpha " + std::to_string(alpha) + " is not supported; only 1 is");
+  Scheme aScheme = readScheme(node, 1, node.inType(0)), bScheme = readScheme(node, 4, node.inType(3), transB ? 0 : 1);
+  Value a = dequantize(t, node.in(0), aScheme), b = dequantize(t, node.in(3), bScheme);
+  int64_t m = shapeOf(a)[transA], n = shapeOf(b)[!transB];
+  AffineMap aMap = transA ? t.select(3, {2, 0}) : t.select(3, {0, 2});
+  AffineMap bMap = transB ? t.select(3, {1, 2}) : t.select(3, {2, 1});
+  Value result = t.contract(a, b, {m, n}, {aMap, bMap, t.select(3, {0, 1})}, {2});
+  if (node.has(6)) {
+    Value bias = dequantize(t, node.in(6), {biasScale(node, aScheme, bScheme), Value(), HostType::Int32, 0});
+    result = t.map({result, bias}, t.ops().getF32Type(),
+                   [](Scalars &s, ValueRange x) { return Arithmetic(s).add(x[0], x[1]); });
+  }
+  if (!node.has(7))
+    return node.done(result, HostType::Float32);
+  HostType type = node.has(8) ? node.inType(8) : node.inType(0);
+  return node.done(quantize(t, result, readScheme(node, 7, type)), type);
 }
 
 /// com.microsoft: x, x scale, x zero, y scale, y zero.
@@ -179,6 +209,7 @@ void addQuantizationOps(HandlerTable &table) {
   table[":DynamicQuantizeLinear"] = importDynamicQuantizeLinear;
   table[":QLinearConv"] = importQLinearConv;
   table[":QLinearMatMul"] = importQLinearMatMul;
+  table["com.microsoft:QGemm"] = importQGemm;
   table["com.microsoft:QLinearAdd"] =
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.add(x, y); });
   table["com.microsoft:QLinearMul"] =
