@@ -49,6 +49,14 @@ bool advance(MutableArrayRef<int64_t> point, ArrayRef<int64_t> extents) {
   return false;
 }
 
+/// A scalar of a body: computed before, or a constant from outside.
+Attribute scalarOf(const DenseMap<Value, Attribute> &scalars, Value value) {
+  Attribute constant = scalars.lookup(value);
+  if (!constant)
+    matchPattern(value, m_Constant(&constant));
+  return constant;
+}
+
 const Elements *Folder::evaluate(Value value) {
   if (auto found = known.find(value); found != known.end())
     return &found->second;
@@ -126,8 +134,8 @@ bool Folder::computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &sc
     return false;
   SmallVector<int64_t> point;
   for (Value index : op.getIndices()) {
-    auto attribute = dyn_cast_or_null<IntegerAttr>(scalars.lookup(index));
-    if (!attribute && !matchPattern(index, m_Constant(&attribute)))
+    auto attribute = dyn_cast_or_null<IntegerAttr>(scalarOf(scalars, index));
+    if (!attribute)
       return false;
     point.push_back(attribute.getInt());
   }
@@ -159,26 +167,21 @@ bool Folder::computeBody(linalg::LinalgOp op, ArrayRef<int64_t> point, ArrayRef<
         return false;
     } else {
       SmallVector<Attribute> operands;
-      for (Value operand : inner.getOperands()) {
-        Attribute constant = scalars.lookup(operand);
-        if (!constant)
-          matchPattern(operand, m_Constant(&constant));
-        operands.push_back(constant);
-      }
+      for (Value operand : inner.getOperands())
+        operands.push_back(scalarOf(scalars, operand));
       SmallVector<OpFoldResult> folded;
       if (inner.getNumResults() != 1 || failed(inner.fold(operands, folded)) || folded.empty())
         return false;
       result = dyn_cast<Attribute>(folded.front());
       if (!result)
-        result = scalars.lookup(cast<Value>(folded.front()));
+        result = scalarOf(scalars, cast<Value>(folded.front()));
     }
     if (!result)
       return false;
     scalars[inner.getResult(0)] = result;
   }
-  Value yielded = body->getTerminator()->getOperand(0);
-  Attribute result = scalars.lookup(yielded);
-  if (!result && !matchPattern(yielded, m_Constant(&result)))
+  Attribute result = scalarOf(scalars, body->getTerminator()->getOperand(0));
+  if (!result)
     return false;
   accumulator[at] = result;
   return true;

@@ -111,23 +111,23 @@ Status importPow(NodeImporter &node) {
   }));
 }
 
-/// Mod: the sign of the divisor (integers), or of the dividend with fmod=1.
+/// Mod: the sign of the divisor, or of the dividend with fmod=1.
 Status importMod(NodeImporter &node) {
   if (!inputsBroadcast(node))
     return broadcastError(node);
   bool fmod = node.getInt("fmod", 0) != 0, unsignedInputs = isUnsigned(node.inType(0));
   Type type = elementTypeOf(node.in(0));
   return node.done(node.t.map({node.in(0), node.in(1)}, type, [&](Scalars &s, ValueRange x) -> Value {
-    if (isa<FloatType>(type))
-      return arith::RemFOp::create(s, x[0], x[1]);
+    Arithmetic a(s);
     if (unsignedInputs)
       return arith::RemUIOp::create(s, x[0], x[1]);
-    Value rest = arith::RemSIOp::create(s, x[0], x[1]);
+    Value rest = isa<FloatType>(type) ? Value(arith::RemFOp::create(s, x[0], x[1]))
+                                      : Value(arith::RemSIOp::create(s, x[0], x[1]));
     if (fmod)
       return rest;
-    Arithmetic a(s);
     Value zero = a.like(rest, 0);
-    Value differs = a.compare(Order::Less, arith::XOrIOp::create(s, rest, x[1]), zero);
+    Value restIsNegative = a.compare(Order::Less, rest, zero), divisorIsNegative = a.compare(Order::Less, x[1], zero);
+    Value differs = arith::XOrIOp::create(s, restIsNegative, divisorIsNegative);
     Value isExact = a.compare(Order::Equal, rest, zero);
     return a.choose(isExact, rest, a.choose(differs, a.add(rest, x[1]), rest));
   }));
@@ -164,10 +164,19 @@ template <class Op> Handler bitwise() {
   return binary([](Scalars &s, Arithmetic &, Value x, Value y) -> Value { return Op::create(s, x, y); });
 }
 
+/// Shifting by the width or more leaves nothing (or, to the right, copies of a signed type's sign).
 Status importBitShift(NodeImporter &node) {
-  bool left = node.getString("direction", "LEFT") == "LEFT";
+  bool left = node.getString("direction", "LEFT") == "LEFT", unsignedInputs = isUnsigned(node.inType(0));
   return node.done(node.t.map({node.in(0), node.in(1)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
-    return left ? Value(arith::ShLIOp::create(s, x[0], x[1])) : Value(arith::ShRUIOp::create(s, x[0], x[1]));
+    Arithmetic a(s, /*isUnsigned=*/true);
+    unsigned width = x[0].getType().getIntOrFloatBitWidth();
+    Value most = a.like(x[0], width - 1), amount = a.min(x[1], most);
+    Value zero = a.like(x[0], 0), fits = a.compare(Order::LessOrEqual, x[1], most);
+    if (left)
+      return a.choose(fits, arith::ShLIOp::create(s, x[0], amount), zero);
+    if (unsignedInputs)
+      return a.choose(fits, arith::ShRUIOp::create(s, x[0], amount), zero);
+    return arith::ShRSIOp::create(s, x[0], amount).getResult();
   }));
 }
 

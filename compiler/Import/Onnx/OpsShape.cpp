@@ -107,7 +107,8 @@ Status importSpaceToDepth(NodeImporter &node) {
   int64_t size = node.getInt("blocksize", 1);
   Shape s(node.shape(0));
   Value split = node.t.reshape(node.in(0), {s[0], s[1], s[2] / size, size, s[3] / size, size});
-  Value moved = node.t.transpose(split, {0, 3, 5, 1, 2, 4});
+  bool channelsFirst = node.getString("mode", "DCR") == "CRD";
+  Value moved = node.t.transpose(split, channelsFirst ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4});
   return node.done(node.t.reshape(moved, {s[0], s[1] * size * size, s[2] / size, s[3] / size}));
 }
 

@@ -99,8 +99,6 @@ Status importSlice(NodeImporter &node) {
     sizes.push_back(range.size);
     strides.push_back(range.step);
   }
-  if (productOf(sizes) == 0)
-    return node.done(node.t.splat(sizes, elementTypeOf(node.in(0)), 0));
   if (backwards)
     return node.done(sliceBackwards(node.t, node.in(0), ranges));
   return node.done(node.t.slice(node.in(0), offsets, sizes, strides));

@@ -160,6 +160,41 @@ int newestOpset() {
   return onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at(onnx::ONNX_DOMAIN).second;
 }
 
+void inferShapes(onnx::ModelProto &model) {
+  onnx::ShapeInferenceOptions inference(/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/true);
+  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), inference);
+}
+
+/// The inliner looks types up in the graph's inputs and value infos, and attributes in the node: constants and
+/// attributes with default values must be spelled out for it.
+void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset) {
+  std::set<std::string> known;
+  for (const auto *list : {&graph.input(), &graph.value_info()})
+    for (const onnx::ValueInfoProto &info : *list)
+      known.insert(info.name());
+  for (const onnx::TensorProto &tensor : graph.initializer()) {
+    if (known.contains(tensor.name()))
+      continue;
+    onnx::ValueInfoProto &info = *graph.add_value_info();
+    info.set_name(tensor.name());
+    auto &type = *info.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(tensor.data_type());
+    for (int64_t extent : tensor.dims())
+      type.mutable_shape()->add_dim()->set_dim_value(extent);
+  }
+  for (onnx::NodeProto &node : *graph.mutable_node()) {
+    const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset, node.domain());
+    if (!schema || isSupported(normalDomain(node), node.op_type()))
+      continue;
+    std::set<std::string> given;
+    for (const onnx::AttributeProto &attribute : node.attribute())
+      given.insert(attribute.name());
+    for (const auto &[name, attribute] : schema->attributes())
+      if (!given.contains(name) && attribute.default_value.has_type())
+        *node.add_attribute() = attribute.default_value;
+  }
+}
+
 /// Replaces operations without a handler by their function bodies, which may again hold such operations.
 void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) {
   constexpr int deepestNesting = 8;
@@ -170,6 +205,8 @@ void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) 
         unsupported.insert({node.domain(), node.op_type()});
     if (unsupported.empty())
       return;
+    inferShapes(model);
+    spellOut(*model.mutable_graph(), isSupported, newestOpset());
     int before = model.graph().node_size();
     auto selected = onnx::inliner::FunctionIdSet::Create({unsupported.begin(), unsupported.end()});
     onnx::inliner::InlineSelectedFunctions(model, *selected, onnx::OpSchemaRegistry::Instance());
@@ -184,8 +221,7 @@ void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
   if (int64_t opset = opsetOf(model); opset != 0 && opset != target)
     model = onnx::version_conversion::ConvertVersion(model, target);
   inlineUnsupported(model, isSupported);
-  onnx::ShapeInferenceOptions inference(/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/true);
-  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), inference);
+  inferShapes(model);
 }
 
 } // namespace

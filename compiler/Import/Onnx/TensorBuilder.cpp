@@ -307,6 +307,8 @@ Value TensorBuilder::slice(Value input, ArrayRef<int64_t> offsets, ArrayRef<int6
     steps.assign(sizes.size(), 1);
   if (shapeOf(input) == sizes)
     return input;
+  if (productOf(sizes) == 0)
+    return splat(sizes, elementTypeOf(input), 0);
   return tensor::ExtractSliceOp::create(b, input, indexAttributes(b, offsets), indexAttributes(b, sizes),
                                         indexAttributes(b, steps));
 }
