@@ -205,8 +205,8 @@ void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) 
         unsupported.insert({node.domain(), node.op_type()});
     if (unsupported.empty())
       return;
-    inferShapes(model);
     spellOut(*model.mutable_graph(), isSupported, newestOpset());
+    inferShapes(model);
     int before = model.graph().node_size();
     auto selected = onnx::inliner::FunctionIdSet::Create({unsupported.begin(), unsupported.end()});
     onnx::inliner::InlineSelectedFunctions(model, *selected, onnx::OpSchemaRegistry::Instance());

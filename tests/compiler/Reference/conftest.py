@@ -36,10 +36,3 @@ def runner(tmp_path):
     if not PROGRAM.is_file():
         pytest.fail(f"'{PROGRAM}' does not exist; build the target import-and-run first")
     return Runner(tmp_path)
-
-
-def relative_error(got, expected):
-    """The L2 norm of the difference over that of the expected values (absolute where those are zero)."""
-    expected = expected.astype(np.float64)
-    norm = np.linalg.norm(expected)
-    return np.linalg.norm(got.astype(np.float64) - expected) / (norm if norm > 0 else 1)
