@@ -152,14 +152,14 @@ private:
                                              : Problem("a latch is loaded from a stream");
     if (!aluOpFromNumber(i.function))
       return "ALU operation " + std::to_string(i.function) + " does not exist";
+    // The running form has its accumulator in the place of operand b.
     const bool runs = i.flags & AluFlag::Running;
-    const unsigned needed = aluOpInfo(AluOp(i.function)).operands,
-                   given = runs
-                               ? needed
-                               : (i.a.kind != OperandKind::None) + (i.b.kind != OperandKind::None) +
-                                     (i.c.kind != OperandKind::None);
-    if (i.a.kind == OperandKind::None || given != needed || (runs && needed != 2))
-      return std::string("it does not have the operands of its operation");
+    const unsigned needed = aluOpInfo(AluOp(i.function)).operands;
+    const bool given[] = {i.a.kind != OperandKind::None, i.b.kind != OperandKind::None,
+                          i.c.kind != OperandKind::None};
+    for (unsigned k = 0; k < 3; ++k)
+      if (given[k] != (k < (runs ? 1 : needed)) || (runs && needed != 2))
+        return std::string("it does not have the operands of its operation");
     for (unsigned h = 0; h < kHemispheres; ++h) {
       if (i.out[h] == kNoStream)
         continue;

@@ -5,6 +5,8 @@
 
 namespace millrace::sim {
 
+static constexpr size_t kLongRun = 8192; ///< elements kept before results are computed unasked
+
 MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere)
     : UnitModule(name, context), groupCount(context.timing.weightWave),
       groupColumns(context.machine.mxm.columnsPerInstall), columns(context.machine.mxm.columns),
@@ -172,6 +174,8 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
       std::memcpy(row, from, lanes);
   }
   run.activations.push_back({now, burst.element()});
+  if (run.activations.size() >= kLongRun)
+    trim(plane, run);
   uint64_t macs = uint64_t(i.k1 - i.k0) * (i.g1 - i.g0) * groupColumns;
   (i.format == ElementType::Int8 ? context.counters.macsInt8 : context.counters.macsFloat) += macs;
 }
@@ -238,6 +242,8 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
     return;
   if (result)
     context.pool.setSource(result, &plane);
+  if (plane.operations.size() >= kLongRun)
+    compute(plane);
   plane.operations.push_back({activated, run, element, uint32_t(row), i.function, result});
 }
 
@@ -306,7 +312,7 @@ void MatrixUnit::compute(Plane &plane) {
   for (std::unique_ptr<Run> &run : plane.runs) {
     for (unsigned g = run->groups0; g < run->groups1; ++g)
       verify(*run, plane.index, g, context.now);
-    discard(*run);
+    discard(plane, *run);
   }
 }
 
@@ -332,8 +338,11 @@ void MatrixUnit::perform(Plane &plane, const Operation &o) {
 }
 
 /// Drops the elements that nobody needs any more.
-void MatrixUnit::discard(Run &run) {
+void MatrixUnit::discard(Plane &plane, Run &run) {
   size_t done = run.taken;
+  for (const Operation &o : plane.operations)
+    if (o.run == &run)
+      done = std::min(done, o.element);
   for (unsigned g = run.groups0; g < run.groups1; ++g)
     done = std::min({done, run.verified[g], context.values ? run.computed[g] : done});
   if (done <= run.discarded + 256 && done < run.count())
@@ -347,6 +356,17 @@ void MatrixUnit::discard(Run &run) {
   erase(run.high, lanes);
   erase(run.products, columns);
   run.discarded = done;
+}
+
+/// Keeps a long run short although nobody asks for its results.
+void MatrixUnit::trim(Plane &plane, Run &run) {
+  compute(plane);
+  while (run.taken < run.count() &&
+         run.at(run.taken).at + Cycle(context.timing.product) < context.now)
+    ++run.taken;
+  if (context.values)
+    multiplyAll(plane, run, settledBefore(run, groupCount - 1, context.now));
+  discard(plane, run);
 }
 
 /// Forgets runs that are over and settled.

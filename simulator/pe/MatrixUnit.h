@@ -89,7 +89,8 @@ private:
   void multiplyAll(Plane &plane, Run &run, size_t until);
   void compute(Plane &plane);
   void perform(Plane &plane, const Operation &operation);
-  void discard(Run &run);
+  void discard(Plane &plane, Run &run);
+  void trim(Plane &plane, Run &run);
   void dropRuns(Plane &plane, Cycle now);
   unsigned planesOf(const Run &run) const {
     return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1;

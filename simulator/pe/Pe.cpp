@@ -9,6 +9,7 @@
 namespace millrace::sim {
 
 static constexpr Cycle kNever = std::numeric_limits<Cycle>::max();
+static constexpr Cycle kPatience = Cycle(1) << 23; ///< beyond twice the image's count
 
 Pe::Pe(const sc_core::sc_module_name &name, PeContext &context, const Wiring &wiring, Cycle window,
        Observer *observer)
@@ -65,6 +66,8 @@ void Pe::beginStep(unsigned step, PeRange range, Cycle base) {
   for (Port &port : ports)
     port.active = false, port.free = 0;
   std::fill(active.begin(), active.end(), 0);
+  patience = kPatience +
+             2 * Cycle(std::min<uint64_t>(context.image.steps[step].predictedCycles, kNever / 4));
   cursor = 0;
   soonest = kNever;
   simulated = -1;
@@ -94,11 +97,30 @@ void Pe::run() {
       running = false;
       return;
     }
+    if (next > patience)
+      return stopEndless(next);
     cycle(next);
     next = nextActivity();
   }
   if (next != kNever)
     wake.notify(sc_core::sc_time::from_value(uint64_t(next - here)));
+}
+
+/// A damaged loop may ask for billions of cycles.
+void Pe::stopEndless(Cycle now) {
+  running = false;
+  for (const Port &port : ports)
+    if (port.active && port.next == now)
+      context.report(Invariant::S11, now, port.burst, [&] {
+        return "the program still runs; the image says that the step takes " +
+               std::to_string(context.image.steps[context.step].predictedCycles) + " cycles";
+      });
+  if (cursor < order.size() && Cycle(context.instruction(order[cursor]).cycle) == now) {
+    Burst late;
+    late.index = order[cursor];
+    context.report(Invariant::S11, now, late,
+                   [] { return "is dispatched long after the step's end"; });
+  }
 }
 
 bool Pe::cycle(Cycle now) {

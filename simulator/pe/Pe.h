@@ -43,6 +43,7 @@ private:
     bool active = false;
   };
   void run();
+  void stopEndless(Cycle now);
   bool cycle(Cycle now);
   Cycle nextActivity() const;
   void dispatch(uint32_t index, Cycle now);
@@ -71,6 +72,7 @@ private:
   Cycle simulated = -1;
   uint64_t startTime = 0; ///< of the step, on the kernel's clock
   bool running = false;
+  Cycle patience = 0; ///< a program that still runs in this cycle is stopped (S11)
 };
 
 } // namespace millrace::sim

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Damaged images: an error, a violation, or a harmless change; never a crash or a hang, and the
+// same verdict with and without values.
+#include "tests/simulator/system/Program.h"
+
+#include <random>
+
+namespace millrace::sim::test {
+
+/// A program that uses every unit once on tsp-small.
+static Program everything() {
+  Program p(machineNamed("tsp-small"));
+  const unsigned lanes = p.machine.lanes(), last = p.machine.lastPosition();
+  auto outward = [&](unsigned slice) { return Cycle(1 + last - p.machine.position(slice)); };
+  for (unsigned s = 0; s < 16; ++s) {
+    p.rows(E, 8 + s, 0, std::vector<Row>(4, Row(lanes, uint8_t(s + 1))));
+    p.read(100 - outward(8 + s), E, 8 + s, 0, p.stream(E, Out, s), times(2));
+    p.read(150 - outward(8 + s), E, 8 + s, 2, p.stream(E, Out, s));
+  }
+  p.install(100, E, 0, 0, 0, p.on(E, Out, 0), times(2));
+  p.rows(E, 1, 0, std::vector<Row>(6, Row(lanes, 3)));
+  p.read(110 - outward(1), E, 1, 0, p.stream(E, Out, 16), times(6));
+  p.activate(110, E, 0, 0, p.on(E, Out, 16), ElementType::Int8, 0, 32, 2, times(6));
+  p.accumulate(131, E, 0, 0, AccumulateMode::Emit, ElementType::Int8, p.stream(E, In, 0), times(6));
+  const Cycle vxm = 131 + 38 + last;
+  p.compute(vxm, 0, AluOp::AddI32, p.on(E, In, 0, 4), Program::immediate(), kNoStream, 1, times(6))
+      .immediate = 5;
+  p.compute(vxm + 3, 1, AluOp::CvtI32I8, Program::alu(0), {}, p.stream(W, Out, 0), 1, times(6));
+  p.tensor(W, 2, 0, 6);
+  p.write(vxm + 3 + 7 + p.machine.position(2), W, 2, 0, p.on(W, Out, 0), times(6));
+  Instruction &t = p.add(150, {UnitKind::Transposer, E, 0}, Opcode::Transpose);
+  t.a = p.on(E, Out, 0), t.out[0] = p.stream(E, In, 16);
+  Instruction &shift = p.add(159, {UnitKind::Shifter, E, 0}, Opcode::Shift);
+  shift.a = p.on(E, In, 16), shift.out[0] = p.stream(E, In, 15), shift.immediate = 3;
+  const unsigned far = p.machine.memory.slices - 1; // at the last position
+  p.tensor(E, far, 0, 1);
+  p.write(159 + 8, E, far, 0, p.on(E, In, 15));
+  Row map(lanes);
+  p.rows(W, 5, 0, {map});
+  p.read(300, W, 5, 0, p.stream(W, Out, 5));
+  Instruction &g = p.add(301, {UnitKind::Mem, W, 6}, Opcode::Gather);
+  g.tensor = p.rows(W, 6, 0, {Row(lanes, 9), Row(lanes, 8)});
+  g.a = p.on(W, Out, 5), g.out[0] = p.stream(W, Out, 6);
+  p.tensor(W, 7, 0, 1);
+  p.write(302, W, 7, 0, p.on(W, Out, 6));
+  return p;
+}
+
+static void damage(Instruction &i, std::mt19937 &random) {
+  auto any = [&](unsigned n) { return unsigned(random() % n); };
+  switch (any(18)) {
+  case 0:
+    i.cycle += any(9);
+    break;
+  case 1:
+    i.cycle -= std::min<uint64_t>(i.cycle, any(9));
+    break;
+  case 2:
+    i.queue = uint16_t(any(200));
+    break;
+  case 3:
+    i.opcode = Opcode(any(28));
+    break;
+  case 4:
+    i.function = uint8_t(random());
+    break;
+  case 5:
+    i.n0 = uint16_t(any(4) ? any(12) : random());
+    break;
+  case 6:
+    i.n1 = uint16_t(any(4) ? any(12) : random());
+    break;
+  case 7:
+    i.c0 = any(4), i.c1 = any(4) ? any(99) : uint32_t(random());
+    break;
+  case 8:
+    i.s0 = int32_t(any(9)) - 4, i.s1 = int32_t(random());
+    break;
+  case 9:
+    i.address = any(2) ? any(9) : uint32_t(random());
+    break;
+  case 10:
+    i.a.index = uint16_t(any(2) ? any(130) : random());
+    break;
+  case 11:
+    i.a.kind = OperandKind(any(6)), i.a.width = uint8_t(any(6));
+    break;
+  case 12:
+    i.b.kind = OperandKind(any(6)), i.b.width = uint8_t(any(6)), i.b.index = uint16_t(any(40));
+    break;
+  case 13:
+    i.out[any(2)] = StreamId(any(2) ? any(130) : random());
+    break;
+  case 14:
+    i.buffer = uint8_t(any(4)), i.format = ElementType(any(9));
+    break;
+  case 15:
+    i.k0 = uint16_t(any(40)), i.k1 = uint16_t(any(40));
+    break;
+  case 16:
+    i.g0 = uint16_t(any(4)), i.g1 = uint16_t(any(4)), i.flags = uint8_t(any(3));
+    break;
+  default:
+    i.tensor = any(40), i.producers = any(3), i.producerCount = uint16_t(any(2));
+  }
+}
+
+TEST(Damage, NeverCrashesAndIsJudgedAlikeWithAndWithoutValues) {
+  Program whole = everything();
+  const SimulationResult right = whole.run();
+  ASSERT_FALSE(right.violation) << verdict(right);
+  unsigned errors = 0, violations = 0, harmless = 0;
+  for (unsigned seed = 0; seed < 600; ++seed) {
+    std::mt19937 random(seed);
+    Image image = whole.image;
+    auto &list = image.instructions[0];
+    damage(list[random() % list.size()], random);
+    SimulationOptions options = handWritten();
+    auto values = simulate(image, whole.machine, options);
+    options.values = false;
+    auto cycles = simulate(image, whole.machine, options);
+    ASSERT_EQ(bool(values), bool(cycles)) << seed;
+    if (!values) {
+      ++errors;
+      EXPECT_EQ(values.error(), cycles.error());
+      continue;
+    }
+    ++(values->violation ? violations : harmless);
+    // Which rows a gather reads is data: only values can show that they are wrong.
+    const bool gathers =
+        values->violation && values->violation->instruction.find("gather") != std::string::npos;
+    if (!gathers) {
+      EXPECT_EQ(verdict(*values), verdict(*cycles)) << seed;
+    }
+  }
+  RecordProperty("errors", int(errors));
+  RecordProperty("violations", int(violations));
+  RecordProperty("harmless", int(harmless));
+  EXPECT_GT(errors, 50u);
+  EXPECT_GT(violations, 100u);
+}
+
+TEST(Damage, ALatencyThatDiffersByOneIsNoticed) {
+  Program p = everything();
+  p.run();
+  const LatencySpec latency = p.machine.latency;
+  unsigned LatencySpec::*used[] = {
+      &LatencySpec::hop,        &LatencySpec::memRead,        &LatencySpec::memGather,
+      &LatencySpec::memWrite,   &LatencySpec::aluEntry,       &LatencySpec::aluOp,
+      &LatencySpec::aluChain,   &LatencySpec::aluExit,        &LatencySpec::sxmEntry,
+      &LatencySpec::transposer, &LatencySpec::transposerExit, &LatencySpec::shifter,
+      &LatencySpec::mxmEntry,   &LatencySpec::mxmMultiply,    &LatencySpec::mxmAccumulate,
+      &LatencySpec::mxmExit,    &LatencySpec::startBarrier,   &LatencySpec::superlaneStagger};
+  for (auto parameter : used) {
+    p.machine.latency = latency;
+    ++(p.machine.latency.*parameter);
+    SimulationOptions options = handWritten();
+    options.ignoreMachineHash = true;
+    auto r = simulate(p.image, p.machine, options);
+    ASSERT_TRUE(r) << r.error();
+    EXPECT_TRUE(r->violation) << "one parameter went unnoticed";
+  }
+}
+
+} // namespace millrace::sim::test
