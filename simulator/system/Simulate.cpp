@@ -6,13 +6,16 @@
 
 namespace millrace::sim {
 
-/// The kernel's context is global and cannot run twice; every simulation gets a fresh one.
+/// The kernel's context is global and cannot run twice; every simulation gets a fresh one. The
+/// library's own events belong to the first context until the process ends, so that one is never
+/// deleted.
 static void freshKernel() {
   using namespace sc_core;
+  static sc_simcontext *ours = nullptr;
   if (sc_get_status() == SC_ELABORATION)
     return;
-  delete sc_curr_simcontext;
-  sc_curr_simcontext = sc_default_global_context = new sc_simcontext;
+  delete ours;
+  sc_curr_simcontext = ours = new sc_simcontext;
 }
 
 static Status runSteps(System &system, const Image &image, const SimulationOptions &options,
