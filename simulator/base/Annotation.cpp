@@ -17,18 +17,19 @@ static bool speaksOf(const Producer &p, ProducerOf of, unsigned byte, uint32_t i
 std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte) {
   const uint32_t i0 = burst.i0, i1 = burst.outer();
   uint16_t &cursor = burst.cursor[cursorSlot];
-  if (cursor >= burst.producers.size() || !speaksOf(burst.producers[cursor], of, byte, i0, i1)) {
-    size_t k = 0;
-    while (k < burst.producers.size() && !speaksOf(burst.producers[k], of, byte, i0, i1))
-      ++k;
-    if (k == burst.producers.size())
-      return std::nullopt;
-    cursor = uint16_t(k);
+  const size_t count = burst.producers.size();
+  for (size_t k = 0; k < count;
+       ++k) { // elements come in order: the entry wanted is near the last one
+    size_t entry = cursor + k < count ? cursor + k : cursor + k - count;
+    if (!speaksOf(burst.producers[entry], of, byte, i0, i1))
+      continue;
+    cursor = uint16_t(entry);
+    const Producer &p = burst.producers[entry];
+    int64_t element =
+        int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 + int64_t(i1 - p.from1) * p.step1;
+    return Meant{tagOf(p, element), p.pe};
   }
-  const Producer &p = burst.producers[cursor];
-  int64_t element =
-      int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 + int64_t(i1 - p.from1) * p.step1;
-  return Meant{tagOf(p, element), p.pe};
+  return std::nullopt;
 }
 
 std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group,

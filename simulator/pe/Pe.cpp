@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <limits>
 #include <numeric>
 
@@ -280,6 +281,7 @@ void Pe::endStep() {
   for (UnitInterface *u : units)
     u->endStep();
   context.streams.clear();
+  assert(context.pool.live() == 0 && "a vector was retained and not released");
 }
 
 } // namespace millrace::sim
