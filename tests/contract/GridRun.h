@@ -46,14 +46,12 @@ struct GridRun {
   std::map<std::string, std::vector<uint8_t>> outputs; ///< by binding name, raw bytes of the grid type
 };
 
-inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine,
-                         const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true) {
+/// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine.
+inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph, const Machine &machine,
+                             const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true,
+                             bool ignoreMachine = false) {
   GridRun run;
-  Expected<Image> image = grid::compile(graph, machine, {}, run.report);
-  if (!image) {
-    run.error = image.error();
-    return run;
-  }
+  const Image *image = &program;
   auto tensorNamed = [&](const std::string &name) {
     for (unsigned t = 0; t < graph.tensors.size(); ++t)
       if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name : graph.tensors[t].hostName) == name)
@@ -62,6 +60,7 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
   };
   sim::SimulationOptions options;
   options.values = values;
+  options.ignoreMachineHash = ignoreMachine;
   options.writeInputs = [&](RowAccess &memory) -> Status {
     for (const Binding &b : image->bindings) {
       if (b.role != Binding::Role::Input)
@@ -104,6 +103,21 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
     run.error = result.error();
   else
     run.simulated = *result;
+  return run;
+}
+
+/// Compiles and simulates.
+inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine,
+                         const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true) {
+  grid::CompileReport report;
+  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  if (!image) {
+    GridRun run;
+    run.error = image.error();
+    return run;
+  }
+  GridRun run = simulateImage(*image, graph, machine, inputs, values);
+  run.report = report;
   return run;
 }
 
