@@ -9,21 +9,23 @@ HemisphereAllocator::HemisphereAllocator(const Machine &machine) : spec(machine.
   free.resize(size_t(spec.slices) * spec.banks);
   for (unsigned s = 0; s < spec.slices; ++s)
     for (unsigned b = 0; b < spec.banks; ++b)
-      runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4});
+      runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4, true});
 }
 
 HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices, unsigned bank,
-                                                     unsigned rows) {
-  Run best{0, 0, 0};
+                                                     unsigned rows, bool fresh) {
+  Run best{0, 0, 0, true};
   // Candidates begin where a free run of some slice begins.
   for (unsigned s : slices)
     for (const Run &candidate : runs(s, bank)) {
+      if (fresh && !candidate.fresh)
+        continue;
       unsigned length = rows;
       Cycle notBefore = INT64_MIN / 4;
       for (unsigned o : slices) {
         unsigned reach = 0; // how far from candidate.address slice o is free
         for (const Run &r : runs(o, bank))
-          if (r.address <= candidate.address + reach && r.address + r.rows > candidate.address + reach) {
+          if ((!fresh || r.fresh) && r.address <= candidate.address + reach && r.address + r.rows > candidate.address + reach) {
             if (reach < rows)
               notBefore = std::max(notBefore, r.notBefore);
             reach = r.address + r.rows - candidate.address;
@@ -31,15 +33,15 @@ HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned>
         length = std::min(length, reach);
       }
       if (length > best.rows || (length == best.rows && length && notBefore < best.notBefore))
-        best = {candidate.address, length, notBefore};
+        best = {candidate.address, length, notBefore, true};
     }
   return best;
 }
 
 Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, unsigned last,
-                               const std::vector<unsigned> &avoid) {
+                               const std::vector<unsigned> &avoid, unsigned most, bool fresh) {
   Span span;
-  Run best{0, 0, 0};
+  Run best{0, 0, 0, true};
   unsigned bestCost = UINT32_MAX;
   for (unsigned bank = 0; bank < spec.banks; ++bank) {
     // The cheapest slices of this bank that have room of their own; ties go to the emptiest.
@@ -52,11 +54,13 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
     for (unsigned s = first; s < last; ++s) {
       unsigned longest = 0, room = 0;
       for (const Run &r : runs(s, bank)) {
+        if (fresh && !r.fresh)
+          continue;
         longest = std::max(longest, r.rows);
         room += r.rows;
       }
       unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
-      if (longest == 0 || cost >= kForbidden)
+      if (longest == 0 || cost >= most)
         continue;
       candidates.push_back({cost + (longest < rows ? 1000 : 0), room, s});
     }
@@ -71,7 +75,7 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
       slices.push_back(candidates[k].slice);
       cost += candidates[k].cost;
     }
-    Run run = common(slices, bank, rows);
+    Run run = common(slices, bank, rows, fresh);
     if (run.rows == 0)
       continue;
     if (run.rows > best.rows || (run.rows == best.rows && cost < bestCost)) {
@@ -100,18 +104,18 @@ void HemisphereAllocator::remove(unsigned slice, unsigned bank, unsigned address
       continue;
     }
     if (r.address < from)
-      kept.push_back({r.address, from - r.address, r.notBefore});
+      kept.push_back({r.address, from - r.address, r.notBefore, r.fresh});
     if (to < end)
-      kept.push_back({to, end - to, r.notBefore});
+      kept.push_back({to, end - to, r.notBefore, r.fresh});
   }
   runs(slice, bank) = std::move(kept);
 }
 
-void HemisphereAllocator::give(const Span &span) {
+void HemisphereAllocator::give(const Span &span, bool fresh) {
   unsigned bank = span.address / spec.rowsPerBank;
   for (unsigned s : span.slices) {
     auto &list = runs(s, bank);
-    list.push_back({span.address, span.rows, span.notBefore});
+    list.push_back({span.address, span.rows, span.notBefore, fresh});
     std::sort(list.begin(), list.end(), [](const Run &x, const Run &y) { return x.address < y.address; });
   }
 }

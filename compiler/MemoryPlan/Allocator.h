@@ -24,10 +24,12 @@ public:
 
   /// `width` different slices with a common run of up to `rows` free rows in one bank (as many as the best bank has, at least
   /// one), taken from slices [first, last). `avoid[slice]` is a cost that keeps bursts which run at the same time
-  /// apart; slices with kForbidden are not used. Empty `slices` if nothing is free.
-  Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
-            const std::vector<unsigned> &avoid);
-  void give(const Span &span);
+  /// apart; slices that cost `most` or more are not used. With `fresh`, only rows that nothing has used before. Empty `slices` if
+  /// nothing is free.
+  Span take(unsigned width, unsigned rows, unsigned first, unsigned last, const std::vector<unsigned> &avoid,
+            unsigned most = kForbidden, bool fresh = false);
+  /// `fresh`: nothing was ever put there.
+  void give(const Span &span, bool fresh = false);
   /// A new step begins: whatever was used before is over.
   void forgetTimes();
   /// Rows free in slices [first, last), over all banks.
@@ -39,12 +41,13 @@ private:
   struct Run {
     unsigned address, rows;
     Cycle notBefore;
+    bool fresh = true;
   };
   const MemorySpec &spec;
   std::vector<std::vector<Run>> free; ///< per (slice, bank), by address
   std::vector<Run> &runs(unsigned slice, unsigned bank) { return free[slice * spec.banks + bank]; }
   /// First run of at least `rows` rows common to all slices; rows 0 if none.
-  Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows);
+  Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows, bool fresh);
   void remove(unsigned slice, unsigned bank, unsigned address, unsigned rows);
 };
 

@@ -136,17 +136,22 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   copy.hemisphere = h;
   copy.tiles.resize(layout.tiles.size());
   const bool constant = t.role == forms::TensorRole::Constant;
-  const unsigned first = constant ? 0 : weightSlices, last = constant ? weightSlices : spec.slices;
   auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
     while (row < end) {
       std::vector<unsigned> cost = base;
       for (unsigned slice = 0; slice < spec.slices; ++slice) // an owner keeps to its own slices
         for (unsigned b = 0; b < spec.banks; ++b)
           cost[slice * spec.banks + b] += owned[slice] < 0 ? 20 : owned[slice] == owner ? 0 : 200;
-      Span span = allocator(pe, h).take(width, unsigned(std::min<int64_t>(end - row, spec.rowsPerBank)), first,
-                                        last, cost);
+      // Its own part of the hemisphere, then the other part if that keeps bursts apart, then whatever is left.
+      const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));
+      Span span;
+      for (unsigned most : {400u, HemisphereAllocator::kForbidden})
+        for (bool own : {true, false})
+          if (span.slices.empty())
+            span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,
+                                         own == constant ? weightSlices : spec.slices, cost, most, constant);
       if (span.slices.empty())
-        return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, first, last);
+        return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, 0, spec.slices);
       Segment s;
       s.firstRow = row;
       s.rows = span.rows;
@@ -183,7 +188,7 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
     // One group more than the rows fill: a run of columns may begin within a group.
     const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
-    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {});
+    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {}, HemisphereAllocator::kForbidden, true);
     if (span.slices.empty() || span.rows < groups * bytes)
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, weightSlices);
     Columns columns;
@@ -310,7 +315,7 @@ Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std:
                     std::string(bytes.begin(), bytes.end());
   if (auto it = constantRows.find(key); it != constantRows.end())
     return it->second;
-  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, {});
+  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, {}, HemisphereAllocator::kForbidden, true);
   if (span.slices.empty())
     return outOfMemory("constant row", pe, h, width, 0, weightSlices);
   ConstantRow row;
@@ -346,9 +351,10 @@ Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, He
   const unsigned sets = weightSlices / width, turn = unsigned(weightTiles.size()) % sets;
   for (unsigned k = 0; k < sets && span.rows < rows; ++k) {
     if (!span.slices.empty())
-      allocator(pe, h).give(span);
+      allocator(pe, h).give(span, true);
     unsigned set = (turn + k) % sets;
-    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {});
+    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {}, HemisphereAllocator::kForbidden,
+                                 true);
   }
   if (span.rows < rows)
     return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0, weightSlices);
