@@ -20,6 +20,9 @@ struct UnitInterface : virtual sc_core::sc_interface {
   virtual void element(Burst &burst, Cycle now) = 0;
   /// Everything before cycle `now` has happened; checks that were waiting for it are made.
   virtual void settle(Cycle now) = 0;
+  /// True for a unit with SystemC processes of its own: its PE then advances the kernel's time
+  /// cycle by cycle, so that they see the cycle in which they are called.
+  virtual bool hasProcesses() const { return false; }
   /// A step ends: nothing is under way. Only memory keeps its contents.
   virtual void endStep() = 0;
 };

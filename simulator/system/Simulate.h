@@ -8,6 +8,7 @@
 #include "arch/program/Image.h"
 #include "simulator/base/PeContext.h"
 #include "simulator/base/Result.h"
+#include "simulator/base/UnitModule.h"
 #include "simulator/observe/Observer.h"
 
 #include <functional>
@@ -16,6 +17,12 @@
 #include <vector>
 
 namespace millrace::sim {
+
+/// Makes a unit in place of the simulator's own: `unit` names the first of its queues (a unit of
+/// the MXM or SXM serves a hemisphere, the VXM one PE). Null keeps the simulator's unit. Not asked
+/// for MEM slices, whose rows the host reads.
+using UnitFactory = std::function<std::unique_ptr<UnitModule>(const sc_core::sc_module_name &name,
+                                                              PeContext &context, Unit unit)>;
 
 struct SimulationOptions {
   bool values = true; ///< false: cycles only; no data is touched, counts and checks are the same
@@ -27,6 +34,7 @@ struct SimulationOptions {
   Cycle window = 0;
   bool reverseConstruction = false; ///< builds PEs in reverse order; results are the same (tested)
   Observer *observer = nullptr;
+  UnitFactory makeUnit; ///< empty: all units are the simulator's
   /// Called before the first step and after the last one in runs with values: input rows in, output
   /// rows out.
   std::function<Status(RowAccess &)> writeInputs, readOutputs;

@@ -30,6 +30,16 @@ System::System(const Image &image, const Machine &machine, const SimulationOptio
 
 System::~System() = default;
 
+/// The user's unit, or our own.
+template <class Own, class... Arguments>
+std::unique_ptr<UnitModule> System::make(const std::string &name, PeContext &context, Unit unit,
+                                         Arguments &&...arguments) {
+  if (options.makeUnit)
+    if (std::unique_ptr<UnitModule> theirs = options.makeUnit(name.c_str(), context, unit))
+      return theirs;
+  return std::make_unique<Own>(name.c_str(), context, std::forward<Arguments>(arguments)...);
+}
+
 void System::build(unsigned pe) {
   auto part = std::make_unique<Part>(machine, timing, image, pe, options, log);
   const std::string prefix = "pe" + std::to_string(pe);
@@ -40,12 +50,13 @@ void System::build(unsigned pe) {
           std::make_unique<MemorySlice>(name((h ? "mem_e_" : "mem_w_") + std::to_string(s)).c_str(),
                                         part->context, Hemisphere(h), s));
   for (unsigned h = 0; h < kHemispheres; ++h) {
-    part->matrix.push_back(std::make_unique<MatrixUnit>(name(h ? "mxm_e" : "mxm_w").c_str(),
-                                                        part->context, Hemisphere(h)));
-    part->switches.push_back(std::make_unique<SwitchUnit>(name(h ? "sxm_e" : "sxm_w").c_str(),
-                                                          part->context, Hemisphere(h)));
+    const Hemisphere side = Hemisphere(h);
+    part->matrix.push_back(make<MatrixUnit>(name(h ? "mxm_e" : "mxm_w"), part->context,
+                                            {UnitKind::MxmInstall, side, 0}, side));
+    part->switches.push_back(make<SwitchUnit>(name(h ? "sxm_e" : "sxm_w"), part->context,
+                                              {UnitKind::Transposer, side, 0}, side));
   }
-  part->vector = std::make_unique<VectorUnit>(name("vxm").c_str(), part->context);
+  part->vector = make<VectorUnit>(name("vxm"), part->context, {UnitKind::Alu, Hemisphere::West, 0});
   std::vector<LinkModule *> sends(machine.c2c.ports), receives(machine.c2c.ports);
   for (std::unique_ptr<LinkModule> &link : links) {
     if (link->link.from == pe)
@@ -53,8 +64,10 @@ void System::build(unsigned pe) {
     if (link->link.to == pe)
       receives[link->link.toPort] = link.get();
   }
-  part->ports = std::make_unique<PortUnit>(name("c2c").c_str(), part->context, sends, receives);
-  part->pe = std::make_unique<Pe>(prefix.c_str(), part->context, wire(*part), windowOf(pe),
+  part->ports = make<PortUnit>(name("c2c"), part->context, {UnitKind::Send, Hemisphere::West, 0},
+                               sends, receives);
+  const Pe::Wiring wiring = wire(*part);
+  part->pe = std::make_unique<Pe>(prefix.c_str(), part->context, wiring, windowOf(pe, wiring),
                                   options.observer);
   parts[pe] = std::move(part);
 }
@@ -97,8 +110,11 @@ Pe::Wiring System::wire(Part &part) const {
 }
 
 /// What is sent in one window is received in a later one.
-Cycle System::windowOf(unsigned pe) const {
+Cycle System::windowOf(unsigned pe, const Pe::Wiring &wiring) const {
   Cycle least = kLargestWindow;
+  for (const UnitInterface *unit : wiring.units)
+    if (unit->hasProcesses())
+      return 1;
   for (const Link &link : machine.links)
     if (link.to == pe)
       least = std::min<Cycle>(least, link.latency);

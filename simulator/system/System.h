@@ -43,15 +43,18 @@ private:
         : context(machine, timing, image, pe, options.values, options.annotations, log) {}
     PeContext context;
     std::vector<std::unique_ptr<MemorySlice>> memory; ///< west, then east
-    std::vector<std::unique_ptr<MatrixUnit>> matrix;  ///< by hemisphere
-    std::vector<std::unique_ptr<SwitchUnit>> switches;
-    std::unique_ptr<VectorUnit> vector;
-    std::unique_ptr<PortUnit> ports;
+    std::vector<std::unique_ptr<UnitModule>> matrix;  ///< by hemisphere
+    std::vector<std::unique_ptr<UnitModule>> switches;
+    std::unique_ptr<UnitModule> vector;
+    std::unique_ptr<UnitModule> ports;
     std::unique_ptr<Pe> pe;
   };
   void build(unsigned pe);
   Pe::Wiring wire(Part &part) const;
-  Cycle windowOf(unsigned pe) const;
+  template <class Own, class... Arguments>
+  std::unique_ptr<UnitModule> make(const std::string &name, PeContext &context, Unit unit,
+                                   Arguments &&...arguments);
+  Cycle windowOf(unsigned pe, const Pe::Wiring &wiring) const;
   void checkQueueOrder(unsigned step);
   void checkCount(unsigned step, uint64_t measured);
   MemorySlice &slice(unsigned pe, Hemisphere h, unsigned s) {

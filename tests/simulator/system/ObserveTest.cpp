@@ -3,6 +3,7 @@
 // Traces, waveforms and reports of a program written by hand.
 #include "simulator/observe/TraceWriter.h"
 #include "simulator/observe/VcdWriter.h"
+#include "simulator/pe/VectorUnit.h"
 #include "simulator/report/Report.h"
 #include "tests/simulator/system/Program.h"
 
@@ -63,6 +64,43 @@ TEST(VcdWriter, ShowsTheInstructionUnderWay) {
   EXPECT_NE(text.str().find("pe0.alu.5"), std::string::npos);
   EXPECT_NE(text.str().find(expected), std::string::npos) << text.str();
   EXPECT_NE(text.str().find("#106\nb00000000000000000000000000000000 "), std::string::npos);
+}
+
+/// A user's VXM: the simulator's own, and a process that notes when it is called.
+class WatchedVxm : public VectorUnit {
+public:
+  WatchedVxm(const sc_core::sc_module_name &name, PeContext &context, std::vector<Cycle> &seen)
+      : VectorUnit(name, context), seen(seen) {
+    SC_METHOD(react);
+    sensitive << called;
+    dont_initialize();
+  }
+  SC_HAS_PROCESS(WatchedVxm);
+  bool hasProcesses() const override { return true; }
+  void element(Burst &burst, Cycle now) override {
+    VectorUnit::element(burst, now);
+    called.notify(sc_core::sc_time::from_value(2)); // two cycles later
+  }
+
+private:
+  void react() { seen.push_back(Cycle(sc_core::sc_time_stamp().value())); }
+  sc_core::sc_event_queue called;
+  std::vector<Cycle> &seen;
+};
+
+TEST(Units, AUserMayPutAModuleOfTheirOwnInPlace) {
+  Program p = doubling();
+  const SimulationResult own = p.run();
+  std::vector<Cycle> seen;
+  SimulationOptions options = handWritten();
+  options.makeUnit = [&](const sc_core::sc_module_name &name, PeContext &context, Unit unit) {
+    return unit.kind == UnitKind::Alu ? std::make_unique<WatchedVxm>(name, context, seen) : nullptr;
+  };
+  auto theirs = simulate(p.image, p.machine, options);
+  ASSERT_TRUE(theirs) << theirs.error();
+  EXPECT_FALSE(theirs->violation) << verdict(*theirs);
+  EXPECT_EQ(theirs->measuredCycles, own.measuredCycles);
+  EXPECT_EQ(seen, (std::vector<Cycle>{104, 105, 106, 107}));
 }
 
 TEST(Report, CountsWhatTheProgramDid) {
