@@ -18,6 +18,8 @@ namespace millrace {
 class RowAccess {
 public:
   virtual ~RowAccess() = default;
+  /// Bytes of a row.
+  virtual unsigned lanes() const = 0;
   /// Copies a row out; a row that was never written is zero. Coordinates outside the machine are a
   /// caller's error (assert).
   virtual void read(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row,

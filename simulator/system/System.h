@@ -30,6 +30,7 @@ public:
   const Counters &counters(unsigned pe) const { return parts[pe]->context.counters; }
   void finishCounters();
 
+  unsigned lanes() const override { return machine.lanes(); }
   void read(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row,
             std::span<uint8_t> bytes) override;
   std::span<uint8_t> write(unsigned pe, Hemisphere hemisphere, unsigned slice,

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/program/HostData.h"
+
+#include "arch/program/HostNumbers.h"
+#include "arch/program/PlacementWalk.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace millrace {
+
+namespace {
+Error inBinding(const Binding &binding, const std::string &what) {
+  return Error{(binding.role == Binding::Role::Output || binding.role == Binding::Role::HostInput
+                    ? "output '"
+                    : "input '") +
+               binding.name + "': " + what};
+}
+
+/// The tensor in the grid's type, byte b of all elements together: each goes to a slice of its own.
+struct Planes {
+  Planes(size_t elements, unsigned width) : elements(elements), width(width), bytes(elements * width) {}
+  uint8_t *plane(unsigned byte) { return bytes.data() + byte * elements; }
+
+  void split(const uint8_t *grid) {
+    for (unsigned b = 0; b < width; ++b)
+      for (size_t k = 0; k < elements; ++k)
+        plane(b)[k] = grid[k * width + b];
+  }
+  void join(uint8_t *grid) {
+    for (unsigned b = 0; b < width; ++b)
+      for (size_t k = 0; k < elements; ++k)
+        grid[k * width + b] = plane(b)[k];
+  }
+
+  size_t elements;
+  unsigned width;
+  std::vector<uint8_t> bytes;
+};
+
+/// out[k * outStep] = in[k * inStep]. Most runs are either one step of both, or short.
+void copyRun(uint8_t *out, int64_t outStep, const uint8_t *in, int64_t inStep, size_t count) {
+  if (outStep == 1 && inStep == 1 && count >= 16) {
+    std::memcpy(out, in, count);
+    return;
+  }
+  for (size_t k = 0; k < count; ++k, out += outStep, in += inStep)
+    *out = *in;
+}
+void fillRun(uint8_t *out, int64_t step, uint8_t value, size_t count) {
+  for (size_t k = 0; k < count; ++k, out += step)
+    *out = value;
+}
+
+/// Type, count and placements of a binding, checked.
+struct Checked {
+  HostElement host;
+  size_t elements;
+};
+Expected<Checked> check(const Binding &binding, const RowAccess &memory) {
+  std::optional<HostElement> host = hostElementNamed(binding.hostType);
+  if (!host)
+    return inBinding(binding, "host type '" + binding.hostType +
+                                  "' is not supported; use float32, float16, bfloat16, float64, "
+                                  "bool or an integer type");
+  Expected<uint64_t> elements = elementCount(binding);
+  if (!elements)
+    return inBinding(binding, elements.error());
+  for (size_t k = 0; k < binding.placements.size(); ++k) {
+    Expected<PlacementExtent> extent = extentOf(binding, binding.placements[k]);
+    if (!extent)
+      return inBinding(binding, "placement " + std::to_string(k) + ": " + extent.error());
+    if (extent->lastLane >= int64_t(memory.lanes()))
+      return inBinding(binding, "placement " + std::to_string(k) + " reaches lane " +
+                                    std::to_string(extent->lastLane) + "; the machine has " +
+                                    std::to_string(memory.lanes()));
+  }
+  return Checked{*host, size_t(*elements)};
+}
+
+void put(const Binding &binding, const Placement &p, Planes &planes, RowAccess &memory) {
+  const unsigned bytes = bytesPlaced(binding, p);
+  PlacementWalk(binding, p).forEachRow([&](const RowWork &work) {
+    for (unsigned k = 0; k < bytes; ++k) {
+      uint8_t *row =
+          memory.write(p.pe, p.hemisphere, p.slices[p.bytesInLanes ? 0 : k], work.row).data() +
+          work.lane + (p.bytesInLanes ? k : 0);
+      const unsigned byte = p.firstByte + k;
+      const uint8_t *from = planes.plane(byte);
+      for (const LaneRun &run : *work.inside)
+        copyRun(row + run.lane, run.laneStep, from + int64_t(work.element + run.element),
+                int64_t(run.elementStep), run.count);
+      for (const LaneRun &run : *work.outside)
+        fillRun(row + run.lane, run.laneStep, uint8_t(p.fill >> 8 * byte), run.count);
+    }
+  });
+}
+
+/// `seen` has a bit for every byte of every element that was read.
+void take(const Binding &binding, const Placement &p, Planes &planes, std::vector<uint8_t> &seen,
+          RowAccess &memory) {
+  const unsigned bytes = bytesPlaced(binding, p);
+  const uint8_t mask = uint8_t(((1u << bytes) - 1) << p.firstByte);
+  std::vector<uint8_t> line(memory.lanes());
+  PlacementWalk(binding, p).forEachRow([&](const RowWork &work) {
+    if (work.inside->empty())
+      return;
+    for (unsigned k = 0; k < bytes; ++k) {
+      if (!k || !p.bytesInLanes)
+        memory.read(p.pe, p.hemisphere, p.slices[k], work.row, line);
+      const uint8_t *row = line.data() + work.lane + (p.bytesInLanes ? k : 0);
+      uint8_t *to = planes.plane(p.firstByte + k);
+      for (const LaneRun &run : *work.inside)
+        copyRun(to + int64_t(work.element + run.element), int64_t(run.elementStep), row + run.lane,
+                run.laneStep, run.count);
+    }
+    for (const LaneRun &run : *work.inside) {
+      uint8_t *at = seen.data() + int64_t(work.element + run.element);
+      for (uint32_t k = 0; k < run.count; ++k, at += int64_t(run.elementStep))
+        *at |= mask;
+    }
+  });
+}
+} // namespace
+
+Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) {
+  Expected<Checked> checked = check(binding, memory);
+  if (!checked)
+    return checked.takeError();
+  const unsigned width = byteWidth(binding.gridType);
+  Planes planes(checked->elements, width);
+  {
+    std::vector<uint8_t> grid(checked->elements * width);
+    if (Status s = toGrid(checked->host, host, binding.gridType, grid.data(), checked->elements); !s)
+      return inBinding(binding, s.error());
+    planes.split(grid.data());
+  }
+  for (const Placement &p : binding.placements)
+    put(binding, p, planes, memory);
+  return Success{};
+}
+
+Status readTensor(const Binding &binding, void *host, RowAccess &memory) {
+  Expected<Checked> checked = check(binding, memory);
+  if (!checked)
+    return checked.takeError();
+  // Before anything as large as the shape is allocated: the placements bound it.
+  if (elementsWritten(binding) < checked->elements)
+    return inBinding(binding, "its placements hold " + std::to_string(elementsWritten(binding)) +
+                                  " of " + std::to_string(checked->elements) + " elements");
+  const unsigned width = byteWidth(binding.gridType);
+  Planes planes(checked->elements, width);
+  std::vector<uint8_t> seen(checked->elements, 0);
+  for (const Placement &p : binding.placements)
+    take(binding, p, planes, seen, memory);
+  const uint8_t whole = uint8_t((1u << width) - 1);
+  const auto missing = std::find_if(seen.begin(), seen.end(), [&](uint8_t s) { return s != whole; });
+  if (missing != seen.end())
+    return inBinding(binding, "element " + std::to_string(missing - seen.begin()) + " of " +
+                                  std::to_string(checked->elements) +
+                                  " lies in no placement; the program does not hold the whole tensor");
+  std::vector<uint8_t> grid(checked->elements * width);
+  planes.join(grid.data());
+  if (Status s = fromGrid(binding.gridType, grid.data(), checked->host, host, checked->elements); !s)
+    return inBinding(binding, s.error());
+  return Success{};
+}
+
+uint64_t elementsWritten(const Binding &binding) {
+  uint64_t total = 0;
+  for (const Placement &p : binding.placements) {
+    uint64_t elements = 1;
+    for (const BindingLoop &loop : p.loops)
+      elements *= loop.count;
+    total += elements;
+  }
+  return total;
+}
+
+uint64_t hostBytes(const Binding &binding) {
+  const std::optional<HostElement> host = hostElementNamed(binding.hostType);
+  const Expected<uint64_t> elements = elementCount(binding);
+  return host && elements ? *elements * byteWidth(*host) : 0;
+}
+
+} // namespace millrace

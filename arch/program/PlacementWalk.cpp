@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/program/PlacementWalk.h"
+
+#include <algorithm>
+#include <string>
+
+namespace millrace {
+
+namespace {
+constexpr int64_t kFar = int64_t(1) << 48;    ///< beyond any index; sums of a few stay in 64 bits
+constexpr uint64_t kMostElements = uint64_t(1) << 40;
+constexpr int64_t kMostLanes = 1 << 16;       ///< lane numbers are 16 bits wide
+constexpr size_t kMostLoops = 64;
+
+/// A loop that moves along the lanes of one row.
+bool alongLanes(const BindingLoop &loop) { return loop.rowStep == 0 && loop.laneStep != 0; }
+
+/// Adds what a loop can add, at its far end, to an interval. False when that leaves +-2^48.
+bool widen(int64_t &low, int64_t &high, uint32_t count, int64_t step) {
+  // |step| < 2^31 and count < 2^32: the product fits in 63 bits.
+  const int64_t reach = int64_t(count - 1) * step;
+  if (reach > kFar || reach < -kFar)
+    return false;
+  (reach < 0 ? low : high) += reach;
+  return low >= -kFar && high <= kFar;
+}
+} // namespace
+
+Expected<uint64_t> elementCount(const Binding &binding) {
+  uint64_t count = 1;
+  for (int64_t extent : binding.shape) {
+    if (extent < 0)
+      return Error{"its shape has a negative dimension, " + std::to_string(extent)};
+    if (uint64_t(extent) > kMostElements || (count *= uint64_t(extent)) > kMostElements)
+      return Error{"its shape has more than 2^40 elements"};
+  }
+  return count;
+}
+
+unsigned bytesPlaced(const Binding &binding, const Placement &placement) {
+  return placement.bytesInLanes ? byteWidth(binding.gridType) - placement.firstByte
+                                : unsigned(placement.slices.size());
+}
+
+Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &p) {
+  const size_t rank = binding.shape.size();
+  const unsigned width = byteWidth(binding.gridType);
+  if (p.start.size() != rank)
+    return Error{"start has " + std::to_string(p.start.size()) + " indices; the tensor has rank " +
+                 std::to_string(rank)};
+  if (p.slices.empty() || (p.bytesInLanes && p.slices.size() != 1) || p.firstByte >= width ||
+      (!p.bytesInLanes && p.firstByte + p.slices.size() > width))
+    return Error{std::to_string(p.slices.size()) + " slices from byte " +
+                 std::to_string(p.firstByte) + " do not hold elements of " + std::to_string(width) +
+                 " bytes"};
+  if (p.loops.size() > kMostLoops)
+    return Error{std::to_string(p.loops.size()) + " loops; the limit is " +
+                 std::to_string(kMostLoops)};
+  std::vector<std::pair<int64_t, int64_t>> indices;
+  for (int64_t start : p.start) {
+    if (start < -kFar || start > kFar)
+      return Error{"start " + std::to_string(start) + " is beyond 2^48"};
+    indices.push_back({start, start});
+  }
+  PlacementExtent e{p.row, p.row, p.lane, p.lane, 1};
+  uint64_t pattern = 1;
+  for (size_t l = 0; l < p.loops.size(); ++l) {
+    const BindingLoop &loop = p.loops[l];
+    const std::string name = "loop " + std::to_string(l);
+    if (!loop.count)
+      return Error{name + " has count 0"};
+    if (loop.dim != kNoDim && loop.dim >= rank)
+      return Error{name + " names dimension " + std::to_string(loop.dim) + "; the tensor has rank " +
+                   std::to_string(rank)};
+    bool good = widen(e.firstRow, e.lastRow, loop.count, loop.rowStep) &&
+                widen(e.firstLane, e.lastLane, loop.count, loop.laneStep);
+    if (good && loop.dim != kNoDim)
+      good = widen(indices[loop.dim].first, indices[loop.dim].second, loop.count, loop.step);
+    // Both factors are below 2^49.
+    if (!good || e.elements > uint64_t(kFar) / loop.count)
+      return Error{name + " reaches beyond 2^48"};
+    e.elements *= loop.count;
+    if (alongLanes(loop) && (pattern *= loop.count) > uint64_t(kMostLanes))
+      return Error{name + " puts more than " + std::to_string(kMostLanes) + " elements into a row"};
+  }
+  if (p.bytesInLanes)
+    e.lastLane += bytesPlaced(binding, p) - 1;
+  if (e.firstRow < 0 || e.lastRow > int64_t(UINT32_MAX))
+    return Error{"rows " + std::to_string(e.firstRow) + " to " + std::to_string(e.lastRow) +
+                 " do not exist"};
+  if (e.firstLane < 0 || e.lastLane >= kMostLanes)
+    return Error{"lanes " + std::to_string(e.firstLane) + " to " + std::to_string(e.lastLane) +
+                 " do not exist"};
+  return e;
+}
+
+PlacementWalk::PlacementWalk(const Binding &binding, const Placement &p)
+    : binding(binding), stride(binding.shape.size(), 1), places(1),
+      isLaneDim(binding.shape.size(), false), index(p.start), row(p.row), lane(p.lane) {
+  for (size_t d = binding.shape.size(); d-- > 1;)
+    stride[d - 1] = stride[d] * uint64_t(std::max<int64_t>(binding.shape[d], 1));
+  for (size_t d = 0; d < index.size(); ++d)
+    element += uint64_t(index[d]) * stride[d];
+  for (const BindingLoop &loop : p.loops)
+    if (alongLanes(loop) && loop.dim != kNoDim && !isLaneDim[loop.dim]) {
+      isLaneDim[loop.dim] = true;
+      laneDims.push_back({loop.dim, {0}, 0, 0});
+    }
+  for (const BindingLoop &loop : p.loops)
+    if (alongLanes(loop))
+      addLanes(loop);
+    else
+      rows.push_back(loop);
+  for (LaneDim &d : laneDims) {
+    d.low = *std::min_element(d.offsets.begin(), d.offsets.end());
+    d.high = *std::max_element(d.offsets.begin(), d.offsets.end());
+  }
+  all = runsOf(places);
+}
+
+void PlacementWalk::addLanes(const BindingLoop &loop) {
+  const size_t before = places.size();
+  const uint64_t elementStep =
+      loop.dim == kNoDim ? 0 : uint64_t(int64_t(loop.step)) * stride[loop.dim];
+  std::vector<Place> more;
+  more.reserve(before * loop.count);
+  // Later loops are inner loops.
+  for (const Place &p : places)
+    for (uint32_t k = 0; k < loop.count; ++k)
+      more.push_back({p.element + k * elementStep, p.lane + int32_t(k) * loop.laneStep});
+  places = std::move(more);
+  for (LaneDim &d : laneDims) {
+    const int64_t step = d.dim == loop.dim ? loop.step : 0;
+    std::vector<int64_t> offsets;
+    offsets.reserve(before * loop.count);
+    for (int64_t offset : d.offsets)
+      for (uint32_t k = 0; k < loop.count; ++k)
+        offsets.push_back(offset + int64_t(k) * step);
+    d.offsets = std::move(offsets);
+  }
+}
+
+void PlacementWalk::advance(const BindingLoop &loop, int64_t times) {
+  row += times * loop.rowStep;
+  lane += times * loop.laneStep;
+  if (loop.dim == kNoDim)
+    return;
+  index[loop.dim] += times * loop.step;
+  element += uint64_t(times * loop.step) * stride[loop.dim];
+}
+
+std::vector<LaneRun> PlacementWalk::runsOf(const std::vector<Place> &of) const {
+  std::vector<LaneRun> runs;
+  for (size_t k = 0; k < of.size();) {
+    LaneRun run{of[k].element, 1, of[k].lane, 1, 1};
+    if (k + 1 < of.size()) {
+      run.elementStep = of[k + 1].element - of[k].element;
+      run.laneStep = of[k + 1].lane - of[k].lane;
+      while (k + run.count < of.size() &&
+             of[k + run.count].element == run.element + run.count * run.elementStep &&
+             of[k + run.count].lane == run.lane + int32_t(run.count) * run.laneStep)
+        ++run.count;
+    }
+    k += run.count;
+    runs.push_back(run);
+  }
+  return runs;
+}
+
+bool PlacementWalk::isInside(size_t place) const {
+  for (const LaneDim &d : laneDims) {
+    const int64_t at = index[d.dim] + d.offsets[place];
+    if (at < 0 || at >= binding.shape[d.dim])
+      return false;
+  }
+  return true;
+}
+
+RowWork PlacementWalk::classify() {
+  RowWork work{uint32_t(row), lane, element, &none, &all};
+  for (size_t d = 0; d < index.size(); ++d)
+    if (!isLaneDim[d] && (index[d] < 0 || index[d] >= binding.shape[d]))
+      return work;
+  bool whole = true;
+  for (const LaneDim &d : laneDims) {
+    const int64_t low = index[d.dim] + d.low, high = index[d.dim] + d.high;
+    if (high < 0 || low >= binding.shape[d.dim])
+      return work;
+    whole &= low >= 0 && high < binding.shape[d.dim];
+  }
+  if (whole) {
+    work.inside = &all;
+    work.outside = &none;
+    return work;
+  }
+  std::vector<Place> in, out;
+  for (size_t k = 0; k < places.size(); ++k)
+    (isInside(k) ? in : out).push_back(places[k]);
+  some = runsOf(in);
+  others = runsOf(out);
+  work.inside = &some;
+  work.outside = &others;
+  return work;
+}
+
+} // namespace millrace

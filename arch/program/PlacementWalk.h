@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The loops of a placement, in the order that is fast: rows outside, and within a row a pattern of
+// lanes that is worked out once and used for every row.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "arch/spec/Expected.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace {
+
+/// Where a placement may reach, inclusive.
+struct PlacementExtent {
+  int64_t firstRow = 0, lastRow = 0, firstLane = 0, lastLane = 0;
+  uint64_t elements = 0; ///< product of the loop counts: places, at most 2^48
+};
+
+/// Elements of the binding's host tensor; an error if the shape is negative or beyond 2^40 elements.
+Expected<uint64_t> elementCount(const Binding &binding);
+
+/// Bytes of an element that the placement puts: firstByte up to this many.
+unsigned bytesPlaced(const Binding &binding, const Placement &placement);
+
+/// Checks a placement against its binding (dimensions, counts, bytes, no sum that overflows) and
+/// gives its reach. Errors name the field and the number.
+Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &placement);
+
+/// A straight line of places within a row: `count` elements, from `element` (relative to the row's
+/// first) in steps of `elementStep`, to lanes from `lane` (relative to the row's) in steps of
+/// `laneStep`. Numbers of elements are modulo 2^64: those of elements inside the tensor are right, and
+/// no index far outside can overflow.
+struct LaneRun {
+  uint64_t element = 0, elementStep = 1;
+  int32_t lane = 0, laneStep = 1;
+  uint32_t count = 0;
+};
+
+/// One row to be served: its runs relative to `element` and `lane`. `inside` says whether the runs
+/// are elements of the tensor or places outside its shape (to be filled).
+struct RowWork {
+  uint32_t row = 0;
+  int64_t lane = 0;
+  uint64_t element = 0;
+  const std::vector<LaneRun> *inside = nullptr, *outside = nullptr;
+};
+
+/// A placement whose extent is known to be good. No two elements may share a place.
+class PlacementWalk {
+public:
+  PlacementWalk(const Binding &binding, const Placement &placement);
+
+  /// Calls f(const RowWork &) for every combination of the loops that move from row to row.
+  template <class F> void forEachRow(F f) {
+    std::vector<uint32_t> counter(rows.size(), 0);
+    for (;;) {
+      f(classify());
+      size_t l = rows.size();
+      for (; l > 0; --l) {
+        if (++counter[l - 1] < rows[l - 1].count) {
+          advance(rows[l - 1], 1);
+          break;
+        }
+        advance(rows[l - 1], -int64_t(counter[l - 1] - 1));
+        counter[l - 1] = 0;
+      }
+      if (!l)
+        return;
+    }
+  }
+
+private:
+  /// A place of the lane pattern: offsets from the row's first place.
+  struct Place {
+    uint64_t element = 0;
+    int32_t lane = 0;
+  };
+  /// A dimension that the lane pattern moves in, and the offsets of its places in it.
+  struct LaneDim {
+    uint32_t dim = 0;
+    std::vector<int64_t> offsets; ///< one per place
+    int64_t low = 0, high = 0;    ///< over all places
+  };
+
+  void advance(const BindingLoop &loop, int64_t times);
+  void addLanes(const BindingLoop &loop);
+  RowWork classify();
+  bool isInside(size_t place) const;
+  std::vector<LaneRun> runsOf(const std::vector<Place> &places) const;
+
+  const Binding &binding;
+  std::vector<uint64_t> stride; ///< per dimension, in elements
+  std::vector<BindingLoop> rows;
+  std::vector<Place> places;
+  std::vector<LaneDim> laneDims;
+  std::vector<bool> isLaneDim;
+  std::vector<LaneRun> all, some, others; ///< runs of: every place; of a row at the tensor's border
+  const std::vector<LaneRun> none;
+  // The row that comes next.
+  std::vector<int64_t> index;
+  int64_t row = 0, lane = 0;
+  uint64_t element = 0;
+};
+
+} // namespace millrace
