@@ -272,6 +272,15 @@ bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
   });
 }
 
+bool Piece::clashes() const {
+  std::vector<std::pair<unsigned, Cycle>> dispatches;
+  for (const Burst &b : bursts)
+    if (b.unit.kind == UnitKind::Mem)
+      dispatches.push_back({b.pe * program.machine.queues() + program.machine.queue(b.unit), b.at});
+  std::sort(dispatches.begin(), dispatches.end());
+  return std::adjacent_find(dispatches.begin(), dispatches.end()) != dispatches.end();
+}
+
 Status Piece::checkHolds() const {
   std::vector<const Hold *> sorted;
   for (const Hold &h : holds)
@@ -283,7 +292,8 @@ Status Piece::checkHolds() const {
     if (sorted[i]->set == sorted[i - 1]->set && sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
       const Burst &b = bursts[sorted[i]->burst], &other = bursts[sorted[i - 1]->burst];
       return Error{"two bursts that belong together need " + program.machine.queueName(program.machine.queue(b.unit)) +
-                   " at once (rows " + std::to_string(other.proto.address) + " and " +
+                   " at once (" + std::string(info(other.proto.opcode).mnemonic) + " of row " +
+                   std::to_string(other.proto.address) + ", " + std::string(info(b.proto.opcode).mnemonic) + " of row " +
                    std::to_string(b.proto.address) + "); the machine has too few slices or banks for this kernel"};
     }
   if (alus.size() > program.machine.vxm.alus) {
@@ -303,6 +313,8 @@ Expected<Cycle> Piece::place(Cycle from) {
   collectNeeds();
   if (Status s = checkHolds(); !s)
     return s.takeError();
+  if (clashes())
+    return Error{"two bursts that belong together leave one MEM queue in one cycle"};
   Cycle start = std::max(from, lowerBound());
   while (Cycle wait = misfit(start))
     start += wait;

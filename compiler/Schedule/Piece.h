@@ -52,6 +52,8 @@ public:
   /// the program with their producers, and updates the state. Returns the start; an error if the piece needs one
   /// resource twice at a time, so that no start fits.
   Expected<Cycle> place(Cycle from);
+  /// Do two of its bursts leave one queue in one cycle? Then no start fits.
+  bool clashes() const;
   /// Does the piece read this slice already?
   bool reads(unsigned pe, Hemisphere h, unsigned slice) const;
 

@@ -43,8 +43,8 @@ std::vector<Cut> cutAtSegments(const std::vector<Segment> &segments, const RowPa
       while (i0 + n < flow.n0 && find(rows.row + i1 * rows.step1 + (i0 + n) * rows.step0) == segment)
         ++n;
       bool joined = false;
-      for (Cut &cut : cuts)
-        if (cut.segment == segment && cut.from0 == i0 && cut.n0 == n && cut.from1 + cut.n1 == i1) {
+      for (Cut &cut : cuts) // only whole rounds: parts of rounds would interleave with others in the same slice
+        if (n == flow.n0 && cut.segment == segment && cut.from0 == i0 && cut.n0 == n && cut.from1 + cut.n1 == i1) {
           ++cut.n1;
           joined = true;
         }

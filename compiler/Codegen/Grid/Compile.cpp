@@ -252,6 +252,15 @@ RowRuns GridCompiler::runsOf(unsigned tensor, unsigned pe, size_t k) const {
           if (t == tensor)
             owner[tile][size_t(row)] = int(member);
         });
+  // Owners that alternate row by row would tear the tensor apart: then all rows stay together.
+  for (auto &rows : owner) {
+    size_t changes = 0;
+    for (size_t row = 1; row < rows.size(); ++row)
+      changes += rows[row] >= 0 && rows[row - 1] >= 0 && rows[row] != rows[row - 1];
+    if (changes > 8)
+      for (int &o : rows)
+        o = std::min(o, 0);
+  }
   RowRuns runs(layout.tiles.size());
   for (unsigned tile = 0; tile < layout.tiles.size(); ++tile)
     for (int64_t row = 0; row < layout.rows; ++row) {
@@ -367,11 +376,16 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
           d.loop0.reset();
           d.flow = Flow{1, d.flow.n0, 1, interval};
         }
-        Piece piece(program);
-        if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0); !s)
-          return s;
-        if (Expected<Cycle> start = piece.place(0); !start)
-          return Error{"kernel '" + kernel.name + "': " + start.error()};
+        for (unsigned passes = 0;; ++passes) {
+          Piece piece(program);
+          if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0, passes); !s)
+            return s;
+          if (piece.clashes() && passes < kMostPasses)
+            continue;
+          if (Expected<Cycle> start = piece.place(0); !start)
+            return Error{"kernel '" + kernel.name + "': " + start.error()};
+          break;
+        }
         entry.vxmVectors += d.flow.n0 * d.flow.n1;
       }
   }

@@ -87,7 +87,8 @@ private:
   Status installRows(const Tile &tile, unsigned buffer, Cycle from);
   void addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer);
   void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
-  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last, Cycle from);
+  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last, Cycle from,
+                        unsigned passes = 0);
 };
 
 /// The contracted loop along the lanes of a; none when a single lane is contracted.
@@ -340,7 +341,7 @@ Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
 
 /// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
 Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
-                                   Cycle from) {
+                                   Cycle from, unsigned passes) {
   const Tile &tile = tiles[pass.tile];
   const Access &a = kernel.terms[tile.term].a;
   const ElementType type = typeOf(tile);
@@ -389,16 +390,19 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   Piece::BurstId acc =
       piece.add(worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
   piece.product(acc, act);
-  counts.vectors += flow.n0 * flow.n1;
   if (last) {
     Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
     piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
-    counts.emitted += flow.n0 * flow.n1;
     if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0, worker.hemisphere,
-                               worker.plane / format->planes);
+                               worker.plane / format->planes, passes);
         !s)
       return s.takeError();
+    if (piece.clashes() && passes < kMostPasses)
+      return sweep(pass, buffer, row, first, last, from, passes + 1);
   }
+  counts.vectors += flow.n0 * flow.n1;
+  if (last)
+    counts.emitted += flow.n0 * flow.n1;
   return piece.place(from);
 }
 

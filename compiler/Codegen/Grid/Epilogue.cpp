@@ -17,9 +17,9 @@ constexpr Cycle kUnset = INT64_MIN;
 class Mesh {
 public:
   Mesh(Context &c, Piece &piece, const Domain &domain, const std::vector<AccumulatorStream> &accumulator,
-       Cycle start, Hemisphere side, unsigned which)
+       Cycle start, Hemisphere side, unsigned which, unsigned passes)
       : c(c), piece(piece), d(domain), kernel(*domain.kernel), accumulator(accumulator), start(start),
-        side(side), which(which), timing(c.program.timing) {}
+        side(side), which(which), passes(passes), timing(c.program.timing) {}
 
   Status build();
 
@@ -40,7 +40,7 @@ private:
   const std::vector<AccumulatorStream> &accumulator;
   Cycle start;
   Hemisphere side;
-  unsigned which;
+  unsigned which, passes;
   const schedule::Timing &timing;
 
   std::vector<bool> needed, late, onAccumulator; ///< per node; late: after the running reduction
@@ -346,7 +346,7 @@ Status Mesh::store() {
     Piece::BurstId burst;
     Cycle leave;
     const Flow flow = kernel.nodes[n].kind == Node::Kind::Reduce ? Flow{} : flowOf(unsigned(n));
-    const Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
+    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
     if (isOp(unsigned(n))) {
       burst = *bursts[n];
       leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);
@@ -361,6 +361,18 @@ Status Mesh::store() {
       pass.provenance = d.provenance;
       burst = piece.addAlu(piece.alu(d.pe), pass, at);
       wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream, s->burst);
+      leave = at + timing.aluToStream(AluOp::Pass);
+    }
+    for (unsigned p = 0; p < passes; ++p) {
+      Instruction pass = instruction(Opcode::Alu, flow);
+      pass.function = uint8_t(AluOp::Pass);
+      pass.provenance = d.provenance;
+      const AluOp before = AluOp(piece.proto(burst).function);
+      const Cycle at = leave - timing.aluToStream(before) + timing.aluToChained(before);
+      const Piece::BurstId next = piece.addAlu(piece.alu(d.pe), pass, at);
+      piece.chain(next, ProducerOf::A, burst);
+      burst = next;
+      last = 0;
       leave = at + timing.aluToStream(AluOp::Pass);
     }
     const unsigned width = byteWidth(c.tensor(results.front()->access.tensor).type);
@@ -405,8 +417,8 @@ Status Mesh::build() {
 
 Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
                    const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
-                   unsigned which) {
-  return Mesh(c, piece, domain, accumulator, start, side, which).build();
+                   unsigned which, unsigned passes) {
+  return Mesh(c, piece, domain, accumulator, start, side, which, passes).build();
 }
 
 } // namespace millrace::grid

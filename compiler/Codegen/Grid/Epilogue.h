@@ -16,9 +16,11 @@ struct AccumulatorStream {
 
 /// Adds ALUs, operand reads and result writes to the piece. Without an accumulator the mesh begins at cycle `start`.
 /// `side`: the hemisphere that constants and, where there is a choice, operands come from; `which`: which of several
-/// copies on it.
+/// copies on it. Results leave `passes` passes later than they could: what to change when a read and a write of the piece
+/// would leave one queue in one cycle.
 Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
                    const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
-                   unsigned which);
+                   unsigned which, unsigned passes);
+constexpr unsigned kMostPasses = 3;
 
 } // namespace millrace::grid
