@@ -20,7 +20,8 @@ Error inBinding(const Binding &binding, const std::string &what) {
 
 /// The tensor in the grid's type, byte b of all elements together: each goes to a slice of its own.
 struct Planes {
-  Planes(size_t elements, unsigned width) : elements(elements), width(width), bytes(elements * width) {}
+  Planes(size_t elements, unsigned width)
+      : elements(elements), width(width), bytes(elements * width) {}
   uint8_t *plane(unsigned byte) { return bytes.data() + byte * elements; }
 
   void split(const uint8_t *grid) {
@@ -81,18 +82,19 @@ Expected<Checked> check(const Binding &binding, const RowAccess &memory) {
 
 void put(const Binding &binding, const Placement &p, Planes &planes, RowAccess &memory) {
   const unsigned bytes = bytesPlaced(binding, p);
-  PlacementWalk(binding, p).forEachRow([&](const RowWork &work) {
+  PlacementWalk(binding, p).forEachRows([&](const RowWork &work) {
     for (unsigned k = 0; k < bytes; ++k) {
-      uint8_t *row =
-          memory.write(p.pe, p.hemisphere, p.slices[p.bytesInLanes ? 0 : k], work.row).data() +
-          work.lane + (p.bytesInLanes ? k : 0);
-      const unsigned byte = p.firstByte + k;
-      const uint8_t *from = planes.plane(byte);
-      for (const LaneRun &run : *work.inside)
-        copyRun(row + run.lane, run.laneStep, from + int64_t(work.element + run.element),
-                int64_t(run.elementStep), run.count);
-      for (const LaneRun &run : *work.outside)
-        fillRun(row + run.lane, run.laneStep, uint8_t(p.fill >> 8 * byte), run.count);
+      const unsigned slice = p.slices[p.bytesInLanes ? 0 : k], byte = p.firstByte + k;
+      for (uint32_t r = 0; r < work.count; ++r) {
+        uint8_t *row = memory.write(p.pe, p.hemisphere, slice, work.rowAt(r)).data() +
+                       work.laneAt(r) + (p.bytesInLanes ? k : 0);
+        const uint8_t *from = planes.plane(byte);
+        for (const LaneRun &run : *work.inside)
+          copyRun(row + run.lane, run.laneStep, from + work.elementAt(r, run),
+                  int64_t(run.elementStep), run.count);
+        for (const LaneRun &run : *work.outside)
+          fillRun(row + run.lane, run.laneStep, uint8_t(p.fill >> 8 * byte), run.count);
+      }
     }
   });
 }
@@ -103,22 +105,22 @@ void take(const Binding &binding, const Placement &p, Planes &planes, std::vecto
   const unsigned bytes = bytesPlaced(binding, p);
   const uint8_t mask = uint8_t(((1u << bytes) - 1) << p.firstByte);
   std::vector<uint8_t> line(memory.lanes());
-  PlacementWalk(binding, p).forEachRow([&](const RowWork &work) {
-    if (work.inside->empty())
-      return;
-    for (unsigned k = 0; k < bytes; ++k) {
-      if (!k || !p.bytesInLanes)
-        memory.read(p.pe, p.hemisphere, p.slices[k], work.row, line);
-      const uint8_t *row = line.data() + work.lane + (p.bytesInLanes ? k : 0);
-      uint8_t *to = planes.plane(p.firstByte + k);
-      for (const LaneRun &run : *work.inside)
-        copyRun(to + int64_t(work.element + run.element), int64_t(run.elementStep), row + run.lane,
-                run.laneStep, run.count);
-    }
-    for (const LaneRun &run : *work.inside) {
-      uint8_t *at = seen.data() + int64_t(work.element + run.element);
-      for (uint32_t k = 0; k < run.count; ++k, at += int64_t(run.elementStep))
-        *at |= mask;
+  PlacementWalk(binding, p).forEachRows([&](const RowWork &work) {
+    for (uint32_t r = 0; r < work.count && !work.inside->empty(); ++r) {
+      for (unsigned k = 0; k < bytes; ++k) {
+        if (!k || !p.bytesInLanes)
+          memory.read(p.pe, p.hemisphere, p.slices[k], work.rowAt(r), line);
+        const uint8_t *row = line.data() + work.laneAt(r) + (p.bytesInLanes ? k : 0);
+        uint8_t *to = planes.plane(p.firstByte + k);
+        for (const LaneRun &run : *work.inside)
+          copyRun(to + work.elementAt(r, run), int64_t(run.elementStep), row + run.lane,
+                  run.laneStep, run.count);
+      }
+      for (const LaneRun &run : *work.inside) {
+        uint8_t *at = seen.data() + work.elementAt(r, run);
+        for (uint32_t k = 0; k < run.count; ++k, at += int64_t(run.elementStep))
+          *at |= mask;
+      }
     }
   });
 }
@@ -132,7 +134,8 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) 
   Planes planes(checked->elements, width);
   {
     std::vector<uint8_t> grid(checked->elements * width);
-    if (Status s = toGrid(checked->host, host, binding.gridType, grid.data(), checked->elements); !s)
+    if (Status s = toGrid(checked->host, host, binding.gridType, grid.data(), checked->elements);
+        !s)
       return inBinding(binding, s.error());
     planes.split(grid.data());
   }
@@ -155,14 +158,17 @@ Status readTensor(const Binding &binding, void *host, RowAccess &memory) {
   for (const Placement &p : binding.placements)
     take(binding, p, planes, seen, memory);
   const uint8_t whole = uint8_t((1u << width) - 1);
-  const auto missing = std::find_if(seen.begin(), seen.end(), [&](uint8_t s) { return s != whole; });
+  const auto missing =
+      std::find_if(seen.begin(), seen.end(), [&](uint8_t s) { return s != whole; });
   if (missing != seen.end())
-    return inBinding(binding, "element " + std::to_string(missing - seen.begin()) + " of " +
-                                  std::to_string(checked->elements) +
-                                  " lies in no placement; the program does not hold the whole tensor");
+    return inBinding(binding,
+                     "element " + std::to_string(missing - seen.begin()) + " of " +
+                         std::to_string(checked->elements) +
+                         " lies in no placement; the program does not hold the whole tensor");
   std::vector<uint8_t> grid(checked->elements * width);
   planes.join(grid.data());
-  if (Status s = fromGrid(binding.gridType, grid.data(), checked->host, host, checked->elements); !s)
+  if (Status s = fromGrid(binding.gridType, grid.data(), checked->host, host, checked->elements);
+      !s)
     return inBinding(binding, s.error());
   return Success{};
 }

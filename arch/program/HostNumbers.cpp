@@ -21,9 +21,10 @@ struct HostRow {
   unsigned bytes;
 };
 // In the order of HostElement.
-constexpr HostRow hostRows[] = {{"bool", 1},   {"int8", 1},    {"uint8", 1},    {"int16", 2},   {"uint16", 2},
-                                {"int32", 4},  {"uint32", 4},  {"int64", 8},    {"uint64", 8},  {"float16", 2},
-                                {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
+constexpr HostRow hostRows[] = {{"bool", 1},   {"int8", 1},    {"uint8", 1},    {"int16", 2},
+                                {"uint16", 2}, {"int32", 4},   {"uint32", 4},   {"int64", 8},
+                                {"uint64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4},
+                                {"float64", 8}};
 
 constexpr size_t kChunk = 1024; ///< elements converted at a time, to stay in the first cache
 
@@ -164,7 +165,8 @@ Status integers(const uint8_t *in, uint8_t *out, bool isBool, std::string_view n
 }
 
 template <class From>
-Status integersToFloats(const uint8_t *in, bool isBool, ElementType to, uint8_t *grid, size_t count) {
+Status integersToFloats(const uint8_t *in, bool isBool, ElementType to, uint8_t *grid,
+                        size_t count) {
   float values[kChunk], back[kChunk];
   for (size_t done = 0; done < count; done += kChunk) {
     const size_t n = std::min(kChunk, count - done);
@@ -178,17 +180,20 @@ Status integersToFloats(const uint8_t *in, bool isBool, ElementType to, uint8_t 
     for (size_t k = 0; k < n; ++k) {
       const From value = load<From>(in, done + k);
       // A long double has at least 64 bits of significand: both sides are exact.
-      const bool exact = isBool || (back[k] == values[k] && (long double)back[k] == (long double)value);
+      const bool exact =
+          isBool || (back[k] == values[k] && (long double)back[k] == (long double)value);
       if (!exact)
         return wrong(done + k, std::to_string(value),
-                     std::string("which ") + nameOf(to) + " does not hold exactly; use a wider type on the grid");
+                     std::string("which ") + nameOf(to) +
+                         " does not hold exactly; use a wider type on the grid");
     }
   }
   return Success{};
 }
 
 template <class To>
-Status floatsToIntegers(const float *in, uint8_t *out, size_t first, std::string_view name, size_t count) {
+Status floatsToIntegers(const float *in, uint8_t *out, size_t first, std::string_view name,
+                        size_t count) {
   // The limits as floats: max + 1 is a power of two, thus exact.
   const float low = float(std::numeric_limits<To>::min()),
               end = std::ldexp(1.0f, std::numeric_limits<To>::digits);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Elements of a host tensor (ONNX types) to elements as the grid stores them, and back. Numbers keep
-// their value, at most rounded once by a float format; what would need a scale is an error, because
-// quantisation is a part of the program.
+// Elements of a host tensor (ONNX types) to elements as the grid stores them, and back. Numbers
+// keep their value, at most rounded once by a float format; what would need a scale is an error,
+// because quantisation is a part of the program.
 #pragma once
 
 #include "arch/spec/Expected.h"
@@ -16,7 +16,19 @@ namespace millrace {
 
 /// ONNX element types that a host tensor may have.
 enum class HostElement : uint8_t {
-  Bool, Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float16, Bfloat16, Float32, Float64
+  Bool,
+  Int8,
+  UInt8,
+  Int16,
+  UInt16,
+  Int32,
+  UInt32,
+  Int64,
+  UInt64,
+  Float16,
+  Bfloat16,
+  Float32,
+  Float64
 };
 
 /// The type with this ONNX name; float32 and float64 are also spelled float and double.
@@ -24,15 +36,14 @@ std::optional<HostElement> hostElementNamed(std::string_view name);
 unsigned byteWidth(HostElement type);
 
 /// Converts `count` elements at `host` to little-endian elements of `type` at `grid`.
-///  float to float    rounds once, to nearest even; too large becomes infinity (an fp8 target is an error)
-///  integer to integer  a value out of range is an error; a bool is 0 or 1
-///  integer to float  a value that the format does not hold exactly is an error
-///  float to integer  is an error
+///  float to float    rounds once, to nearest even; too large becomes infinity (an fp8 target is an
+///  error) integer to integer  a value out of range is an error; a bool is 0 or 1 integer to float
+///  a value that the format does not hold exactly is an error float to integer  is an error
 /// Errors name the element's number and its value.
 Status toGrid(HostElement from, const void *host, ElementType to, uint8_t *grid, size_t count);
 
-/// The reverse. Floats to integers must be integers in range; integers to floats are an error; a bool
-/// is whether the element differs from 0.
+/// The reverse. Floats to integers must be integers in range; integers to floats are an error; a
+/// bool is whether the element differs from 0.
 Status fromGrid(ElementType from, const uint8_t *grid, HostElement to, void *host, size_t count);
 
 } // namespace millrace

@@ -7,9 +7,9 @@
 namespace millrace {
 
 namespace {
-constexpr int64_t kFar = int64_t(1) << 48;    ///< beyond any index; sums of a few stay in 64 bits
+constexpr int64_t kFar = int64_t(1) << 48; ///< beyond any index; sums of a few stay in 64 bits
 constexpr uint64_t kMostElements = uint64_t(1) << 40;
-constexpr int64_t kMostLanes = 1 << 16;       ///< lane numbers are 16 bits wide
+constexpr int64_t kMostLanes = 1 << 16; ///< lane numbers are 16 bits wide
 constexpr size_t kMostLoops = 64;
 
 /// A loop that moves along the lanes of one row.
@@ -70,8 +70,8 @@ Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &p) {
     if (!loop.count)
       return Error{name + " has count 0"};
     if (loop.dim != kNoDim && loop.dim >= rank)
-      return Error{name + " names dimension " + std::to_string(loop.dim) + "; the tensor has rank " +
-                   std::to_string(rank)};
+      return Error{name + " names dimension " + std::to_string(loop.dim) +
+                   "; the tensor has rank " + std::to_string(rank)};
     bool good = widen(e.firstRow, e.lastRow, loop.count, loop.rowStep) &&
                 widen(e.firstLane, e.lastLane, loop.count, loop.laneStep);
     if (good && loop.dim != kNoDim)
@@ -95,31 +95,37 @@ Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &p) {
 }
 
 PlacementWalk::PlacementWalk(const Binding &binding, const Placement &p)
-    : binding(binding), stride(binding.shape.size(), 1), places(1),
-      isLaneDim(binding.shape.size(), false), index(p.start), row(p.row), lane(p.lane) {
+    : binding(binding), stride(binding.shape.size(), 1), places(1), reach(binding.shape.size()),
+      index(p.start), row(p.row), lane(p.lane) {
   for (size_t d = binding.shape.size(); d-- > 1;)
     stride[d - 1] = stride[d] * uint64_t(std::max<int64_t>(binding.shape[d], 1));
   for (size_t d = 0; d < index.size(); ++d)
     element += uint64_t(index[d]) * stride[d];
   for (const BindingLoop &loop : p.loops)
-    if (alongLanes(loop) && loop.dim != kNoDim && !isLaneDim[loop.dim]) {
-      isLaneDim[loop.dim] = true;
-      laneDims.push_back({loop.dim, {0}, 0, 0});
-    }
-  for (const BindingLoop &loop : p.loops)
     if (alongLanes(loop))
       addLanes(loop);
     else
-      rows.push_back(loop);
-  for (LaneDim &d : laneDims) {
-    d.low = *std::min_element(d.offsets.begin(), d.offsets.end());
-    d.high = *std::max_element(d.offsets.begin(), d.offsets.end());
+      outer.push_back(loop);
+  if (!outer.empty()) {
+    inner = outer.back();
+    outer.pop_back();
+  } else {
+    inner.dim = kNoDim;
+  }
+  counter.assign(outer.size(), 0);
+  for (const LaneDim &d : laneDims) {
+    auto [low, high] = std::minmax_element(d.offsets.begin(), d.offsets.end());
+    reach[d.dim] = {*low, *high};
   }
   all = runsOf(places);
 }
 
 void PlacementWalk::addLanes(const BindingLoop &loop) {
   const size_t before = places.size();
+  const bool known = std::any_of(laneDims.begin(), laneDims.end(),
+                                 [&](const LaneDim &d) { return d.dim == loop.dim; });
+  if (loop.dim != kNoDim && !known)
+    laneDims.push_back({loop.dim, std::vector<int64_t>(before, 0)});
   const uint64_t elementStep =
       loop.dim == kNoDim ? 0 : uint64_t(int64_t(loop.step)) * stride[loop.dim];
   std::vector<Place> more;
@@ -167,40 +173,80 @@ std::vector<LaneRun> PlacementWalk::runsOf(const std::vector<Place> &of) const {
   return runs;
 }
 
-bool PlacementWalk::isInside(size_t place) const {
-  for (const LaneDim &d : laneDims) {
-    const int64_t at = index[d.dim] + d.offsets[place];
-    if (at < 0 || at >= binding.shape[d.dim])
-      return false;
+bool PlacementWalk::nextInner() {
+  for (size_t l = outer.size(); l-- > 0;) {
+    if (++counter[l] < outer[l].count) {
+      advance(outer[l], 1);
+      return true;
+    }
+    advance(outer[l], -int64_t(counter[l] - 1));
+    counter[l] = 0;
   }
-  return true;
+  return false;
 }
 
-RowWork PlacementWalk::classify() {
-  RowWork work{uint32_t(row), lane, element, &none, &all};
+PlacementWalk::Side PlacementWalk::sideIn(size_t dim, int64_t at) const {
+  const int64_t low = at + reach[dim].first, high = at + reach[dim].second,
+                extent = binding.shape[dim];
+  if (high < 0 || low >= extent)
+    return Side::Outside;
+  return low >= 0 && high < extent ? Side::Inside : Side::Border;
+}
+
+/// Of all dimensions: outside in one is outside, and the border in one is the border.
+PlacementWalk::Side PlacementWalk::sideAt(uint32_t innerStep) const {
+  Side side = Side::Inside;
   for (size_t d = 0; d < index.size(); ++d)
-    if (!isLaneDim[d] && (index[d] < 0 || index[d] >= binding.shape[d]))
-      return work;
-  bool whole = true;
-  for (const LaneDim &d : laneDims) {
-    const int64_t low = index[d.dim] + d.low, high = index[d.dim] + d.high;
-    if (high < 0 || low >= binding.shape[d.dim])
-      return work;
-    whole &= low >= 0 && high < binding.shape[d.dim];
-  }
-  if (whole) {
-    work.inside = &all;
-    work.outside = &none;
+    side = std::max(side,
+                    sideIn(d, index[d] + (d == inner.dim ? int64_t(innerStep) * inner.step : 0)));
+  return side;
+}
+
+RowWork PlacementWalk::rowsFrom(uint32_t from) {
+  const uint64_t elementStep =
+      inner.dim == kNoDim ? 0 : uint64_t(int64_t(inner.step)) * stride[inner.dim];
+  RowWork work{uint32_t(row + int64_t(from) * inner.rowStep),
+               1,
+               inner.rowStep,
+               inner.laneStep,
+               lane + int64_t(from) * inner.laneStep,
+               element + from * elementStep,
+               elementStep,
+               &some,
+               &others};
+  const Side side = sideAt(from);
+  if (side == Side::Border) {
+    splitBorder(from);
     return work;
   }
+  work.inside = side == Side::Inside ? &all : &none;
+  work.outside = side == Side::Inside ? &none : &all;
+  if (inner.dim == kNoDim) {
+    work.count = inner.count - from;
+    return work;
+  }
+  // Only the inner loop's own dimension moves; the others lie as they do at `from`.
+  const Side here = sideIn(inner.dim, index[inner.dim] + int64_t(from) * inner.step);
+  while (from + work.count < inner.count &&
+         sideIn(inner.dim, index[inner.dim] + int64_t(from + work.count) * inner.step) == here)
+    ++work.count;
+  return work;
+}
+
+/// A dimension in which the pattern does not move is never at the border: here it is inside.
+void PlacementWalk::splitBorder(uint32_t innerStep) {
   std::vector<Place> in, out;
-  for (size_t k = 0; k < places.size(); ++k)
-    (isInside(k) ? in : out).push_back(places[k]);
+  for (size_t k = 0; k < places.size(); ++k) {
+    bool inside = true;
+    for (const LaneDim &d : laneDims) {
+      const int64_t at =
+          index[d.dim] + d.offsets[k] + (d.dim == inner.dim ? int64_t(innerStep) * inner.step : 0);
+      inside &= at >= 0 && at < binding.shape[d.dim];
+    }
+    (inside ? in : out).push_back(places[k]);
+  }
   some = runsOf(in);
   others = runsOf(out);
-  work.inside = &some;
-  work.outside = &others;
-  return work;
 }
 
 } // namespace millrace

@@ -18,7 +18,8 @@ struct PlacementExtent {
   uint64_t elements = 0; ///< product of the loop counts: places, at most 2^48
 };
 
-/// Elements of the binding's host tensor; an error if the shape is negative or beyond 2^40 elements.
+/// Elements of the binding's host tensor; an error if the shape is negative or beyond 2^40
+/// elements.
 Expected<uint64_t> elementCount(const Binding &binding);
 
 /// Bytes of an element that the placement puts: firstByte up to this many.
@@ -30,21 +31,30 @@ Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &plac
 
 /// A straight line of places within a row: `count` elements, from `element` (relative to the row's
 /// first) in steps of `elementStep`, to lanes from `lane` (relative to the row's) in steps of
-/// `laneStep`. Numbers of elements are modulo 2^64: those of elements inside the tensor are right, and
-/// no index far outside can overflow.
+/// `laneStep`. Numbers of elements are modulo 2^64: those of elements inside the tensor are right,
+/// and no index far outside can overflow.
 struct LaneRun {
   uint64_t element = 0, elementStep = 1;
   int32_t lane = 0, laneStep = 1;
   uint32_t count = 0;
 };
 
-/// One row to be served: its runs relative to `element` and `lane`. `inside` says whether the runs
-/// are elements of the tensor or places outside its shape (to be filled).
+/// Rows alike, `count` of them. Row r stands at row + r * rowStep; its runs are relative to element
+/// + r * elementStep and lane + r * laneStep. `inside` are elements of the tensor, `outside` places
+/// beyond its shape (to be filled).
 struct RowWork {
-  uint32_t row = 0;
+  uint32_t row = 0, count = 0;
+  int32_t rowStep = 0, laneStep = 0;
   int64_t lane = 0;
-  uint64_t element = 0;
+  uint64_t element = 0, elementStep = 0;
   const std::vector<LaneRun> *inside = nullptr, *outside = nullptr;
+
+  uint32_t rowAt(uint32_t r) const { return uint32_t(row + int64_t(r) * rowStep); }
+  int64_t laneAt(uint32_t r) const { return lane + int64_t(r) * laneStep; }
+  /// First element of a run of `inside`.
+  int64_t elementAt(uint32_t r, const LaneRun &run) const {
+    return int64_t(element + r * elementStep + run.element);
+  }
 };
 
 /// A placement whose extent is known to be good. No two elements may share a place.
@@ -52,23 +62,15 @@ class PlacementWalk {
 public:
   PlacementWalk(const Binding &binding, const Placement &placement);
 
-  /// Calls f(const RowWork &) for every combination of the loops that move from row to row.
-  template <class F> void forEachRow(F f) {
-    std::vector<uint32_t> counter(rows.size(), 0);
-    for (;;) {
-      f(classify());
-      size_t l = rows.size();
-      for (; l > 0; --l) {
-        if (++counter[l - 1] < rows[l - 1].count) {
-          advance(rows[l - 1], 1);
-          break;
-        }
-        advance(rows[l - 1], -int64_t(counter[l - 1] - 1));
-        counter[l - 1] = 0;
+  /// Calls f(const RowWork &) until every combination of the loops that move from row to row has
+  /// been served.
+  template <class F> void forEachRows(F f) {
+    for (bool more = true; more; more = nextInner())
+      for (uint32_t from = 0; from < inner.count;) {
+        const RowWork work = rowsFrom(from);
+        f(work);
+        from += work.count;
       }
-      if (!l)
-        return;
-    }
   }
 
 private:
@@ -81,24 +83,31 @@ private:
   struct LaneDim {
     uint32_t dim = 0;
     std::vector<int64_t> offsets; ///< one per place
-    int64_t low = 0, high = 0;    ///< over all places
   };
+
+  /// How the pattern of a row lies to the shape.
+  enum class Side : uint8_t { Inside, Border, Outside };
 
   void advance(const BindingLoop &loop, int64_t times);
   void addLanes(const BindingLoop &loop);
-  RowWork classify();
-  bool isInside(size_t place) const;
+  bool nextInner();
+  Side sideIn(size_t dim, int64_t at) const;
+  Side sideAt(uint32_t innerStep) const;
+  RowWork rowsFrom(uint32_t from);
+  void splitBorder(uint32_t innerStep);
   std::vector<LaneRun> runsOf(const std::vector<Place> &places) const;
 
   const Binding &binding;
-  std::vector<uint64_t> stride; ///< per dimension, in elements
-  std::vector<BindingLoop> rows;
+  std::vector<uint64_t> stride;   ///< per dimension, in elements
+  std::vector<BindingLoop> outer; ///< loops from row to row, but the innermost
+  BindingLoop inner;              ///< that one
+  std::vector<uint32_t> counter;  ///< of `outer`
   std::vector<Place> places;
   std::vector<LaneDim> laneDims;
-  std::vector<bool> isLaneDim;
+  std::vector<std::pair<int64_t, int64_t>> reach; ///< per dimension: low and high of the pattern
   std::vector<LaneRun> all, some, others; ///< runs of: every place; of a row at the tensor's border
   const std::vector<LaneRun> none;
-  // The row that comes next.
+  // At step 0 of the inner loop.
   std::vector<int64_t> index;
   int64_t row = 0, lane = 0;
   uint64_t element = 0;

@@ -13,7 +13,8 @@ namespace millrace::test {
 namespace {
 using ::testing::HasSubstr;
 
-/// The rules word by word: every element of a placement, one at a time. f(element or -1, row, lane).
+/// The rules word by word: every element of a placement, one at a time. f(element or -1, row,
+/// lane).
 template <class F> void naively(const Binding &binding, const Placement &p, F f) {
   std::vector<uint32_t> counter(p.loops.size(), 0);
   for (bool more = true; more;) {
@@ -55,7 +56,9 @@ constexpr unsigned kLanes = 64;
 /// A placement that puts no two elements to one place: lanes are a mixed radix of the lane loops,
 /// rows of the others; steps, strides and starts at random, often outside the shape.
 Placement randomPlacement(const Binding &b, std::mt19937 &random) {
-  auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
   const unsigned width = byteWidth(b.gridType);
   Placement p;
   p.pe = uint16_t(draw(0, 1));
@@ -91,10 +94,14 @@ Placement randomPlacement(const Binding &b, std::mt19937 &random) {
 
 TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
   std::mt19937 random(1);
-  auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  const std::pair<const char *, ElementType> types[] = {
-      {"uint8", ElementType::UInt8}, {"float16", ElementType::Fp16}, {"float32", ElementType::Fp32},
-      {"int32", ElementType::Int32}, {"bfloat16", ElementType::Bf16}};
+  auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  const std::pair<const char *, ElementType> types[] = {{"uint8", ElementType::UInt8},
+                                                        {"float16", ElementType::Fp16},
+                                                        {"float32", ElementType::Fp32},
+                                                        {"int32", ElementType::Int32},
+                                                        {"bfloat16", ElementType::Bf16}};
   int compared = 0;
   for (int round = 0; round < 1000; ++round) {
     SCOPED_TRACE(round);
@@ -136,22 +143,25 @@ TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
     std::vector<uint8_t> expected(tensor.size(), 0xcd), read(tensor.size(), 0xee);
     for (const Placement &p : b.placements)
       naively(b, p, [&](int64_t element, uint32_t row, size_t lane) {
-        const unsigned bytes = p.bytesInLanes ? byteWidth(grid) - p.firstByte : unsigned(p.slices.size());
+        const unsigned bytes =
+            p.bytesInLanes ? byteWidth(grid) - p.firstByte : unsigned(p.slices.size());
         for (unsigned k = 0; k < bytes && element >= 0; ++k)
           expected[size_t(element) * byteWidth(grid) + p.firstByte + k] =
               fast.write(p.pe, p.hemisphere, p.slices[p.bytesInLanes ? 0 : k],
                          row)[lane + (p.bytesInLanes ? k : 0)];
       });
-    // A repetition reads one element from several places; which wins is not fixed unless they agree.
-    const bool repeats = std::any_of(b.placements.begin(), b.placements.end(), [&](const Placement &p) {
-      std::vector<int64_t> seen;
-      bool twice = false;
-      naively(b, p, [&](int64_t e, uint32_t, size_t) {
-        twice |= e >= 0 && std::find(seen.begin(), seen.end(), e) != seen.end();
-        seen.push_back(e);
-      });
-      return twice;
-    });
+    // A repetition reads one element from several places; which wins is not fixed unless they
+    // agree.
+    const bool repeats =
+        std::any_of(b.placements.begin(), b.placements.end(), [&](const Placement &p) {
+          std::vector<int64_t> seen;
+          bool twice = false;
+          naively(b, p, [&](int64_t e, uint32_t, size_t) {
+            twice |= e >= 0 && std::find(seen.begin(), seen.end(), e) != seen.end();
+            seen.push_back(e);
+          });
+          return twice;
+        });
     Status got = readTensor(b, read.data(), fast);
     ASSERT_TRUE(got) << got.error();
     if (!repeats) {
@@ -162,7 +172,8 @@ TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
   EXPECT_GT(compared, 100) << "too few rounds in which every element is read from one place";
 }
 
-/// An image of 3 x side x side fp32, its channels on lanes, as the first layer of a network reads it.
+/// An image of 3 x side x side fp32, its channels on lanes, as the first layer of a network reads
+/// it.
 Binding imageBinding(int64_t side, unsigned copies) {
   Binding b;
   b.name = "image";
@@ -210,7 +221,8 @@ TEST(HostData, BytesThatAPlacementDoesNotNameKeepTheirValue) {
   b.placements = {p};
   const uint8_t host[] = {1, 2};
   ASSERT_TRUE(writeTensor(b, host, memory));
-  EXPECT_THAT(memory.write(0, Hemisphere::West, 0, 5), ::testing::ElementsAre(7, 7, 7, 1, 7, 2, 7, 7));
+  EXPECT_THAT(memory.write(0, Hemisphere::West, 0, 5),
+              ::testing::ElementsAre(7, 7, 7, 1, 7, 2, 7, 7));
 }
 
 TEST(HostData, AScalarNeedsNoLoop) {
@@ -222,7 +234,8 @@ TEST(HostData, AScalarNeedsNoLoop) {
   Rows memory(8);
   float host = 1.5, back = 0;
   ASSERT_TRUE(writeTensor(b, &host, memory));
-  EXPECT_THAT(memory.write(0, Hemisphere::West, 4, 2), ::testing::ElementsAre(0, 0, 0, 0, 0, 0, 0xc0, 0x3f));
+  EXPECT_THAT(memory.write(0, Hemisphere::West, 4, 2),
+              ::testing::ElementsAre(0, 0, 0, 0, 0, 0, 0xc0, 0x3f));
   ASSERT_TRUE(readTensor(b, &back, memory));
   EXPECT_EQ(back, 1.5);
 }
@@ -236,9 +249,11 @@ TEST(HostData, AnElementThatNoPlacementHoldsIsNamed) {
   b.placements = {p};
   Rows memory(8);
   uint8_t host[4];
-  EXPECT_THAT(readTensor(b, host, memory).error(), HasSubstr("output 'y': its placements hold 3 of 4"));
+  EXPECT_THAT(readTensor(b, host, memory).error(),
+              HasSubstr("output 'y': its placements hold 3 of 4"));
   b.placements.push_back(p);
-  EXPECT_THAT(readTensor(b, host, memory).error(), HasSubstr("element 3 of 4 lies in no placement"));
+  EXPECT_THAT(readTensor(b, host, memory).error(),
+              HasSubstr("element 3 of 4 lies in no placement"));
 }
 
 /// What is wrong with a binding of a 4-element uint8 tensor after a change to its one placement.
@@ -264,7 +279,8 @@ TEST(HostData, APlacementThatCannotBeIsAnErrorThatNamesTheNumber) {
               HasSubstr("rows -3 to 0"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].dim = 1; }),
               HasSubstr("names dimension 1"));
-  EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].count = 0; }), HasSubstr("count 0"));
+  EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].count = 0; }),
+              HasSubstr("count 0"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.start.clear(); }), HasSubstr("rank 1"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.slices = {0, 1}; }), HasSubstr("1 bytes"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.slices.clear(); }), HasSubstr("0 slices"));
@@ -274,7 +290,9 @@ TEST(HostData, APlacementThatCannotBeIsAnErrorThatNamesTheNumber) {
               }),
               HasSubstr("2^48"));
   EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.shape = {-1}; }), HasSubstr("-1"));
-  EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.shape = {1 << 20, 1 << 20, 2}; }),
+  EXPECT_THAT(errorAfter([](Binding &b, Placement &) {
+                b.shape = {1 << 20, 1 << 20, 2};
+              }),
               HasSubstr("2^40"));
   EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.hostType = "string"; }),
               HasSubstr("host type 'string' is not supported"));
@@ -305,7 +323,9 @@ TEST(HostData, AnImageOf224SquareWithFourCopiesTakesMilliseconds) {
   for (int k = 0; k < 5; ++k) {
     auto start = std::chrono::steady_clock::now();
     ASSERT_TRUE(writeTensor(b, host.data(), memory));
-    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(
+        best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                  .count());
   }
   RecordProperty("milliseconds", std::to_string(best));
   std::printf("%.2f ms\n", best);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "arch/isa/semantics/Convert.h"
 #include "arch/program/HostNumbers.h"
+#include "arch/isa/semantics/Convert.h"
 
 #include <gmock/gmock.h>
 
@@ -18,14 +18,18 @@ using ::testing::HasSubstr;
 template <class Grid, class Host>
 Expected<std::vector<Grid>> toGridAs(HostElement from, std::vector<Host> host, ElementType to) {
   std::vector<Grid> grid(host.size());
-  if (Status s = toGrid(from, host.data(), to, reinterpret_cast<uint8_t *>(grid.data()), host.size()); !s)
+  if (Status s =
+          toGrid(from, host.data(), to, reinterpret_cast<uint8_t *>(grid.data()), host.size());
+      !s)
     return s.takeError();
   return grid;
 }
 template <class Host, class Grid>
 Expected<std::vector<Host>> fromGridAs(ElementType from, std::vector<Grid> grid, HostElement to) {
   std::vector<Host> host(grid.size());
-  if (Status s = fromGrid(from, reinterpret_cast<const uint8_t *>(grid.data()), to, host.data(), grid.size()); !s)
+  if (Status s = fromGrid(from, reinterpret_cast<const uint8_t *>(grid.data()), to, host.data(),
+                          grid.size());
+      !s)
     return s.takeError();
   return host;
 }
@@ -42,10 +46,12 @@ TEST(HostNumbers, TypesHaveTheirOnnxNames) {
 }
 
 TEST(HostNumbers, A64BitFloatIsRoundedOnceToFp16) {
-  // 1 + 2^-11 lies halfway between 1 and the next fp16; a little more must go up, though fp32 drops it.
+  // 1 + 2^-11 lies halfway between 1 and the next fp16; a little more must go up, though fp32 drops
+  // it.
   const double half = 1 + std::ldexp(1.0, -11), above = half + std::ldexp(1.0, -40),
                below = half - std::ldexp(1.0, -40);
-  auto grid = toGridAs<uint16_t, double>(HostElement::Float64, {half, above, below, -above, 1e300, NAN}, ElementType::Fp16);
+  auto grid = toGridAs<uint16_t, double>(
+      HostElement::Float64, {half, above, below, -above, 1e300, NAN}, ElementType::Fp16);
   ASSERT_TRUE(grid);
   EXPECT_THAT(*grid, ::testing::ElementsAre(0x3c00, 0x3c01, 0x3c00, 0xbc01, 0x7c00, 0x7e00));
 }
@@ -65,7 +71,8 @@ TEST(HostNumbers, EveryFp16SurvivesTheWayToFp32AndBack) {
 }
 
 TEST(HostNumbers, SameTypesKeepEveryBitEvenOfNaN) {
-  auto grid = toGridAs<uint16_t, uint16_t>(HostElement::Bfloat16, {0xffa5, 0x7f81}, ElementType::Bf16);
+  auto grid =
+      toGridAs<uint16_t, uint16_t>(HostElement::Bfloat16, {0xffa5, 0x7f81}, ElementType::Bf16);
   ASSERT_TRUE(grid);
   EXPECT_THAT(*grid, ::testing::ElementsAre(0xffa5, 0x7f81));
 }
@@ -75,8 +82,10 @@ TEST(HostNumbers, IntegersOutOfRangeAreErrorsThatNameElementAndLimits) {
   ASSERT_FALSE(grid);
   EXPECT_EQ(grid.error(), "element 2 is 128, outside int8 [-128, 127]");
   EXPECT_TRUE((toGridAs<int8_t, int64_t>(HostElement::Int64, {127, -128}, ElementType::Int8)));
-  EXPECT_FALSE((toGridAs<int32_t, int64_t>(HostElement::Int64, {int64_t(1) << 31}, ElementType::Int32)));
-  EXPECT_FALSE((toGridAs<int32_t, uint64_t>(HostElement::UInt64, {~uint64_t(0)}, ElementType::Int32)));
+  EXPECT_FALSE(
+      (toGridAs<int32_t, int64_t>(HostElement::Int64, {int64_t(1) << 31}, ElementType::Int32)));
+  EXPECT_FALSE(
+      (toGridAs<int32_t, uint64_t>(HostElement::UInt64, {~uint64_t(0)}, ElementType::Int32)));
   EXPECT_FALSE((toGridAs<uint8_t, int32_t>(HostElement::Int32, {-1}, ElementType::UInt8)));
   EXPECT_FALSE((toGridAs<int8_t, uint8_t>(HostElement::UInt8, {128}, ElementType::Int8)));
   EXPECT_FALSE((fromGridAs<int8_t, int32_t>(ElementType::Int32, {128}, HostElement::Int8)));
@@ -91,8 +100,10 @@ TEST(HostNumbers, AnIntegerMustBeExactInAFloatFormat) {
   ASSERT_FALSE(odd);
   EXPECT_THAT(odd.error(), HasSubstr("element 0 is 2049, which fp16 does not hold exactly"));
   EXPECT_FALSE((toGridAs<uint16_t, int64_t>(HostElement::Int64, {65536}, ElementType::Fp16)));
-  EXPECT_TRUE((toGridAs<float, int64_t>(HostElement::Int64, {int64_t(1) << 40}, ElementType::Fp32)));
-  EXPECT_FALSE((toGridAs<float, int64_t>(HostElement::Int64, {(int64_t(1) << 40) + 1}, ElementType::Fp32)));
+  EXPECT_TRUE(
+      (toGridAs<float, int64_t>(HostElement::Int64, {int64_t(1) << 40}, ElementType::Fp32)));
+  EXPECT_FALSE(
+      (toGridAs<float, int64_t>(HostElement::Int64, {(int64_t(1) << 40) + 1}, ElementType::Fp32)));
   EXPECT_FALSE((toGridAs<float, int64_t>(HostElement::Int64, {INT64_MAX}, ElementType::Fp32)));
   std::vector<int32_t> many(5000, 3);
   many[4999] = 257;
@@ -128,7 +139,8 @@ TEST(HostNumbers, ABoolIsZeroOrOne) {
   auto half = toGridAs<uint16_t, uint8_t>(HostElement::Bool, {0, 2}, ElementType::Fp16);
   ASSERT_TRUE(half);
   EXPECT_THAT(*half, ::testing::ElementsAre(0, 0x3c00));
-  auto back = fromGridAs<uint8_t, uint16_t>(ElementType::Fp16, {0x8000, 0x0001, 0x7e00}, HostElement::Bool);
+  auto back =
+      fromGridAs<uint8_t, uint16_t>(ElementType::Fp16, {0x8000, 0x0001, 0x7e00}, HostElement::Bool);
   ASSERT_TRUE(back);
   EXPECT_THAT(*back, ::testing::ElementsAre(0, 1, 1));
   auto ints = fromGridAs<uint8_t, int32_t>(ElementType::Int32, {0, 256, -1}, HostElement::Bool);
