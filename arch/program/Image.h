@@ -5,6 +5,7 @@
 #pragma once
 
 #include "arch/isa/Instruction.h"
+#include "arch/program/Bytes.h"
 
 #include <cstdint>
 #include <string>
@@ -102,7 +103,7 @@ struct Image {
   std::vector<std::vector<Producer>> producers;       ///< [pe], see Instruction::producers
   std::vector<Step> steps;
   std::vector<Block> blocks;
-  std::vector<uint8_t> data;
+  Bytes data; ///< a view of the file when the image was read from one
   std::vector<Region> tensors;
   std::vector<Binding> bindings;
   std::vector<std::vector<uint16_t>> laneMaps; ///< each as long as the vector

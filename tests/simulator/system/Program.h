@@ -74,7 +74,7 @@ public:
     b.rows = uint32_t(contents.size());
     b.bytes = uint16_t(contents[0].size()), b.tensor = t, b.offset = image.data.size();
     for (const Row &r : contents)
-      image.data.insert(image.data.end(), r.begin(), r.end());
+      image.data.append(r.begin(), r.end());
     image.blocks.push_back(b);
     return t;
   }

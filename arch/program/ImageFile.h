@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Images as files. docs/spec/image.md describes the bytes.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "arch/spec/Expected.h"
+
+#include <span>
+#include <string>
+
+namespace millrace {
+
+/// Writes an image. The bytes go to a new file beside `path`, which then replaces `path`: a reader,
+/// or a power cut, finds the old file or the new one. Errors name the path and the reason of the
+/// system; nothing is left behind.
+Status writeImage(const Image &image, const std::string &path);
+
+/// The bytes that writeImage writes: equal images give equal bytes.
+std::vector<uint8_t> encodeImage(const Image &image);
+
+/// Maps and reads an image. `data` stays a view of the mapping (which must not be truncated
+/// meanwhile; writeImage never does), all else is copied. Whatever the file holds, the result is
+/// either an image for which checkImage holds or an error that names file, section, index, value
+/// and limit. Memory is proportional to the file's size.
+Expected<Image> readImage(const std::string &path);
+
+/// The same from bytes in memory; `data` is a view of them, kept alive by `owner` (copied when
+/// null).
+Expected<Image> decodeImage(std::span<const uint8_t> bytes, const std::string &name,
+                            std::shared_ptr<const void> owner = nullptr);
+
+/// Recomputes the checksum in the header of an encoded image, so that tests can damage what lies
+/// behind it. `bytes` holds at least a header and is a multiple of 64 bytes long.
+void sealImage(std::span<uint8_t> bytes);
+
+} // namespace millrace

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "RandomImage.h"
+
+#include "arch/program/ImageCheck.h"
+#include "arch/program/ImageFile.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+namespace millrace::test {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class ImageFile : public testing::Test {
+protected:
+  void SetUp() override {
+    folder =
+        fs::temp_directory_path() /
+        ("millrace-image-" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+         "-" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::string path(const char *name = "program.img") const { return (folder / name).string(); }
+  size_t files() const {
+    return size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+  fs::path folder;
+};
+
+TEST_F(ImageFile, every_part_of_a_random_image_survives_the_file) {
+  for (const char *name : {"tsp-small", "mesh-4x4", "lp30"}) {
+    const Machine machine = machineNamed(name);
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      const Image image = RandomImage(machine, seed).make();
+      ASSERT_TRUE(writeImage(image, path()));
+      Expected<Image> read = readImage(path());
+      ASSERT_TRUE(read) << read.error();
+      // The encoding holds every part, so equal bytes mean equal images; spot checks keep it
+      // honest.
+      ASSERT_EQ(encodeImage(*read), encodeImage(image));
+      ASSERT_EQ(read->instructions.size(), machine.pes());
+      ASSERT_EQ(read->bindings[1].placements[1].loops[0].rowStep,
+                image.bindings[1].placements[1].loops[0].rowStep);
+      ASSERT_EQ(read->notes, image.notes);
+      ASSERT_EQ(read->data, image.data);
+      ASSERT_EQ(read->steps[1].outputs, (std::vector<uint32_t>{0, 1}));
+      ASSERT_EQ(read->strings, image.strings);
+    }
+  }
+}
+
+TEST_F(ImageFile, an_empty_image_survives_too) {
+  ASSERT_TRUE(writeImage(Image(), path()));
+  Expected<Image> read = readImage(path());
+  ASSERT_TRUE(read) << read.error();
+  EXPECT_TRUE(read->instructions.empty());
+  EXPECT_TRUE(read->data.empty());
+}
+
+TEST_F(ImageFile, data_is_a_view_of_the_file_until_it_is_edited) {
+  Image image;
+  image.data = std::vector<uint8_t>{1, 2, 3};
+  ASSERT_TRUE(writeImage(image, path()));
+  Expected<Image> read = readImage(path());
+  ASSERT_TRUE(read) << read.error();
+  Image copy = *read;
+  EXPECT_TRUE(read->data.isView());
+  copy.data.edit()[0] = 9;
+  EXPECT_FALSE(copy.data.isView());
+  EXPECT_EQ(copy.data[0], 9);
+  EXPECT_EQ(read->data[0], 1) << "the file's bytes changed with the copy's";
+  fs::remove(path());
+  EXPECT_EQ(read->data[2], 3) << "the view must outlive the file's name";
+}
+
+TEST_F(ImageFile, equal_images_give_equal_bytes_whatever_lies_in_padding) {
+  const Machine machine = machineNamed("tsp-small");
+  const Image image = RandomImage(machine, 3).make();
+  Image other = image;
+  for (Instruction &i : other.instructions[0])
+    reinterpret_cast<uint8_t *>(&i)[sizeof(Instruction) - 1] = 0xaa;
+  EXPECT_EQ(encodeImage(image), encodeImage(other));
+}
+
+TEST_F(ImageFile, writing_replaces_the_old_file_and_leaves_nothing_beside_it) {
+  std::ofstream(path()) << "old";
+  ASSERT_TRUE(writeImage(Image(), path()));
+  EXPECT_TRUE(readImage(path()));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ImageFile, a_missing_folder_is_an_error_that_names_path_and_reason) {
+  Status s = writeImage(Image(), path("no/such/place.img"));
+  ASSERT_FALSE(s);
+  EXPECT_THAT(s.error(), HasSubstr("no/such/place.img"));
+  EXPECT_THAT(s.error(), HasSubstr("No such file or directory"));
+}
+
+TEST_F(ImageFile, a_folder_or_device_is_never_replaced) {
+  fs::create_directories(folder / "sub");
+  EXPECT_THAT(writeImage(Image(), path("sub")).error(), HasSubstr("not a regular file"));
+  EXPECT_THAT(writeImage(Image(), "/dev/full").error(), HasSubstr("not a regular file"));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ImageFile, reading_what_is_missing_or_no_file_is_an_error) {
+  EXPECT_THAT(readImage(path("nothing")).error(), HasSubstr("No such file or directory"));
+  EXPECT_THAT(readImage(folder.string()).error(), HasSubstr("not a regular file"));
+  std::ofstream(path("empty"));
+  EXPECT_THAT(readImage(path("empty")).error(), HasSubstr("is no program image: it has 0 bytes"));
+}
+
+TEST_F(ImageFile, a_hundred_thousand_instructions_and_100_MB_of_data_read_in_250_ms) {
+  // The aim is 50 ms (measured: docs/spec/image.md); five times that still fails when data is
+  // copied instruction by instruction, and passes on a busy machine.
+  Image image;
+  image.instructions.resize(1);
+  image.producers.resize(1);
+  image.instructions[0].resize(100000);
+  image.data = std::vector<uint8_t>(100'000'000, 7);
+  ASSERT_TRUE(writeImage(image, path()));
+  double best = 1e9;
+  for (int k = 0; k < 5; ++k) {
+    const auto start = std::chrono::steady_clock::now();
+    Expected<Image> read = readImage(path());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    ASSERT_TRUE(read) << read.error();
+    best = std::min(best, took.count());
+  }
+  RecordProperty("milliseconds", std::to_string(best));
+  std::printf("read in %.1f ms\n", best);
+  EXPECT_LT(best, 250);
+}
+
+} // namespace
+} // namespace millrace::test
