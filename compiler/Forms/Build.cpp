@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Build.h"
 
-#include "compiler/Forms/FoldChannels.h"
 #include "compiler/Forms/Former.h"
+#include "compiler/Forms/Rewrite.h"
 
 namespace millrace::forms {
 
@@ -18,7 +18,19 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   auto function = module.lookupSymbol<func::FuncOp>("main");
   if (!function)
     return module.emitError("has no function @main");
+  bool isQuantized = false;
+  function.walk([&](linalg::LinalgOp op) { isQuantized |= !quantKind(op).empty(); });
+  if (options.precision == Precision::Int8 && !isQuantized)
+    return function.emitError(
+        "int8 needs a quantised model, but this one holds no QuantizeLinear or "
+        "DequantizeLinear; quantise it with models/recipes/quantize.py");
   foldChannels(function);
+  if (options.precision == Precision::Int8) {
+    poolIntegers(function);
+    if (!options.exactQdq)
+      fuseResiduals(function);
+  }
+  splitMaxWindows(function);
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
   if (failed(Former(function, options, graph).run()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Forms/FoldChannels.h"
+#include "compiler/Forms/Rewrite.h"
 
 #include "compiler/Forms/Former.h"
 #include "compiler/Support/Constants.h"

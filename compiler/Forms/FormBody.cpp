@@ -182,11 +182,17 @@ static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
   return build.op(AluOp::DivF32, {x, y});
 }
 
-FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scalar> args) {
+FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scalar> given) {
   KernelBuilder &build = attempt.build;
+  if (isa<arith::SIToFPOp>(op) && given[0].kind == Kind::I8)
+    return Scalar{build.op(AluOp::CvtI8F32, {given[0].node}), Kind::F32};
   std::vector<unsigned> nodes;
-  for (Scalar arg : args)
+  SmallVector<Scalar> args(given);
+  for (Scalar &arg : args) {
+    if (arg.kind == Kind::I8)
+      arg = {build.op(AluOp::CvtI8I32, {arg.node}), Kind::I32};
     nodes.push_back(arg.node);
+  }
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
     return Scalar{build.op(*compareOp(compare.getPredicate()), nodes), Kind::FlagF32};
   if (auto compare = dyn_cast<arith::CmpIOp>(op))
@@ -197,6 +203,10 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
   }
   if (isa<arith::DivFOp>(op))
     return Scalar{divide(build, nodes[0], nodes[1]), Kind::F32};
+  if (isa<arith::AddFOp, arith::SubFOp>(op) && isImmediate(build, nodes[1], 0))
+    return args[0];
+  if (isa<arith::MulFOp>(op) && isImmediate(build, nodes[1], 1))
+    return args[0];
   if (isa<arith::ExtFOp>(op))
     return args[0]; // narrow floats are held as fp32
   if (auto narrow = dyn_cast<arith::TruncFOp>(op)) {

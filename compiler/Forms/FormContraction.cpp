@@ -74,6 +74,11 @@ Value combinedValue(linalg::LinalgOp op) {
   return rest;
 }
 
+bool isConstantValue(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && op->hasTrait<OpTrait::ConstantLike>();
+}
+
 bool isContraction(linalg::LinalgOp op) {
   return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
 }
@@ -100,95 +105,110 @@ static int laneScore(Attempt &attempt, const Linear &at) {
 }
 
 /// `laneLoops`: the loops along the lanes of the other operand, if they are known; else set.
-FailureOr<Access> Former::contractionOperand(Attempt &attempt, Value operand, const Point &index,
-                                             ElementType type,
+FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
                                              SmallVectorImpl<unsigned> &laneLoops) {
-  FailureOr<Resolved> at = resolve(attempt, operand, index);
-  if (failed(at))
-    return failure();
   std::optional<unsigned> lane;
   int best = 0;
-  ArrayRef<int64_t> shape = shapeOf(at->base);
-  unsigned preferred = preferredLane(at->base);
+  ArrayRef<int64_t> shape = shapeOf(at.base);
+  unsigned preferred = preferredLane(at.base);
   auto extentOf = [&](unsigned dim) {
     return shape[dim] + (dim == preferred ? int64_t(1) << 40 : 0);
   };
-  for (unsigned dim = 0; dim < at->index.size(); ++dim) {
-    int score = laneScore(attempt, at->index[dim]);
+  for (unsigned dim = 0; dim < at.index.size(); ++dim) {
+    int score = laneScore(attempt, at.index[dim]);
     // Lanes of both operands are one index of the contraction.
     constexpr int kShared = 4;
     if (score > 0 &&
-        llvm::any_of(laneLoops, [&](unsigned loop) { return at->index[dim].uses(loop); }))
+        llvm::any_of(laneLoops, [&](unsigned loop) { return at.index[dim].uses(loop); }))
       score += kShared;
     if (score > best || (score == best && score > 0 && extentOf(dim) > extentOf(*lane)))
       lane = dim, best = score;
   }
   if (lane && laneLoops.empty())
-    for (auto [loop, coefficient] : at->index[*lane].terms)
+    for (auto [loop, coefficient] : at.index[*lane].terms)
       if (attempt.space.loop(loop).kind == LoopKind::Contracted)
         laneLoops.push_back(loop);
-  Operation *source = at->base.getDefiningOp();
-  if (source && source->hasTrait<OpTrait::ConstantLike>()) {
-    Stored value{constantTensor(at->base, type, lane.value_or(0)), 0};
-    return access(attempt, value, *at);
+  if (isConstantValue(at.base)) {
+    Stored value{constantTensor(at.base, type, lane.value_or(0)), 0};
+    return access(attempt, value, at);
   }
-  FailureOr<Stored> value = store(at->base, lane);
-  if (failed(value))
+  FailureOr<Stored> value = store(at.base, lane);
+  if (failed(value) || graph.tensors[value->tensor].type != type)
     return failure();
-  if (graph.tensors[value->tensor].type != type)
-    return failure();
-  return access(attempt, *value, *at);
+  return access(attempt, *value, at);
+}
+
+/// The indices of both operands at a point of the result, and which of them has the result's lanes.
+FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::LinalgOp op,
+                                                      const Point &index) {
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+  Operands operands;
+  bool usesLane[2] = {false, false};
+  for (unsigned i : {0u, 1u})
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
+      if (!part)
+        return failure();
+      usesLane[i] |= attempt.lane >= 0 && part->uses(unsigned(attempt.lane));
+      operands.at[i].push_back(*part);
+    }
+  bool swaps =
+      isConstantValue(baseOf(op->getOperand(0))) && !isConstantValue(baseOf(op->getOperand(1)));
+  operands.w = usesLane[0] == usesLane[1] ? (swaps ? 0 : 1) : (usesLane[0] ? 0 : 1);
+  return operands;
+}
+
+/// Adds the product of operands resolved to values of `type` in memory.
+LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
+                              ElementType type) {
+  // A constant can have any lanes, so the other operand chooses.
+  FailureOr<Access> accesses[2];
+  SmallVector<unsigned> laneLoops;
+  unsigned first = isConstantValue(at[0].base) ? 1 : 0;
+  for (unsigned i : {first, 1 - first}) {
+    accesses[i] = contractionOperand(attempt, at[i], type, laneLoops);
+    if (failed(accesses[i]))
+      return failure();
+  }
+  int64_t macs = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (usesLoop(*accesses[0], loop) || usesLoop(*accesses[1], loop))
+      macs *= attempt.space.loop(loop).extent;
+  attempt.build.term(*accesses[1 - operands.w], *accesses[operands.w],
+                     attempt.recomputes ? 0 : macs);
+  attempt.contracts = true;
+  return success();
 }
 
 FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp op,
                                              const Point &index) {
   if (attempt.contracts)
     return failure();
-  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  auto iterators = op.getIteratorTypesArray();
-  Point dims(extents.size());
-  for (auto [expr, at] : llvm::zip(result.getResults(), index))
-    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
-  for (auto [dim, iterator] : llvm::enumerate(iterators))
-    if (iterator == utils::IteratorType::reduction)
-      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   bool isInteger = element.isInteger(8);
   if (!isInteger && !isa<FloatType>(element))
     return failure();
-  ElementType type = isInteger ? ElementType::Int8 : activation();
-  Point at[2];
-  bool usesLane[2] = {false, false}, isConstant[2];
+  if (options.precision == Precision::Int8 && isQuantized(op))
+    return computeIntegerContraction(attempt, op, index, 1, {});
+  FailureOr<Operands> operands = contractionPoints(attempt, op, index);
+  if (failed(operands))
+    return failure();
+  Resolved at[2];
   for (unsigned i : {0u, 1u}) {
-    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
-      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
-      if (!part)
-        return failure();
-      usesLane[i] |= attempt.lane >= 0 && part->uses(unsigned(attempt.lane));
-      at[i].push_back(*part);
-    }
-    Operation *source = baseOf(op->getOperand(i)).getDefiningOp();
-    isConstant[i] = source && source->hasTrait<OpTrait::ConstantLike>();
-  }
-  unsigned w = usesLane[0] == usesLane[1] ? (isConstant[0] && !isConstant[1] ? 0 : 1)
-                                          : (usesLane[0] ? 0 : 1);
-  // A constant can have any lanes, so the other operand chooses.
-  FailureOr<Access> operands[2];
-  SmallVector<unsigned> laneLoops;
-  unsigned first = isConstant[0] ? 1 : 0;
-  for (unsigned i : {first, 1 - first}) {
-    operands[i] = contractionOperand(attempt, op->getOperand(i), at[i], type, laneLoops);
-    if (failed(operands[i]))
+    FailureOr<Resolved> resolved = resolve(attempt, op->getOperand(i), operands->at[i]);
+    if (failed(resolved))
       return failure();
+    at[i] = *resolved;
   }
-  FailureOr<Access> &stationary = operands[w], &streamed = operands[1 - w];
-  int64_t macs = 1;
-  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
-    if (usesLoop(*stationary, loop) || usesLoop(*streamed, loop))
-      macs *= attempt.space.loop(loop).extent;
-  attempt.build.term(*streamed, *stationary, attempt.recomputes ? 0 : macs);
-  attempt.contracts = true;
+  if (failed(addTerm(attempt, *operands, at, isInteger ? ElementType::Int8 : activation())))
+    return failure();
   return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
 }
 

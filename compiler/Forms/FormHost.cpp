@@ -13,6 +13,8 @@ namespace millrace::forms {
 using namespace mlir;
 
 bool Former::isFormable(Operation *op) {
+  if (slicePoints.contains(op))
+    return true;
   auto form = dyn_cast<linalg::LinalgOp>(op);
   if (!form || !formOf(op->getResult(0)) || form.hasIndexSemantics())
     return false;
@@ -40,6 +42,28 @@ static bool staysOnHost(Operation *op, bool isFormable) {
   }
   return !isFormable;
 }
+
+/// Masks hold the lowest fp32; as infinities they would make NaN of a product with zero.
+static Value clamp(OpBuilder &builder, Value tensor, double bound) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  Location loc = tensor.getLoc();
+  unsigned rank = unsigned(type.getRank());
+  Value low = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(float(-bound)));
+  Value high = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(float(bound)));
+  Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  AffineMap identity = builder.getMultiDimIdentityMap(rank);
+  auto map = linalg::GenericOp::create(
+      builder, loc, TypeRange(type), ValueRange{tensor}, ValueRange(init),
+      ArrayRef<AffineMap>{identity, identity},
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [&](OpBuilder &b, Location at, ValueRange x) {
+        Value raised = arith::MaximumFOp::create(b, at, x[0], low);
+        linalg::YieldOp::create(b, at, arith::MinimumFOp::create(b, at, raised, high).getResult());
+      });
+  return map.getResult(0);
+}
+
+constexpr double kLargestFp16 = 65504, kLargestBf16 = 3.3895313892515355e38;
 
 FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   SetVector<Operation *> inside;
@@ -77,7 +101,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   // Arguments in memory first; a view is an argument in its base's shape.
   HostCall call;
   call.name = nameOf(base);
-  call.function = "host_" + std::to_string(graph.hostCalls.size());
+  call.function = "host_" + std::to_string(hosted.size());
   SmallVector<Value> order(arguments.begin(), arguments.end());
   SmallVector<Type> types;
   for (Value &argument : order) {
@@ -128,7 +152,11 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   llvm::sort(sorted, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   for (Operation *op : sorted)
     builder.clone(*op, mapping);
-  func::ReturnOp::create(builder, base.getLoc(), mapping.lookup(base));
+  Value result = mapping.lookup(base);
+  if (isa<FloatType>(cast<RankedTensorType>(base.getType()).getElementType()))
+    result =
+        clamp(builder, result, activation() == ElementType::Fp16 ? kLargestFp16 : kLargestBf16);
+  func::ReturnOp::create(builder, base.getLoc(), result);
   llvm::raw_string_ostream out(graph.hostModule);
   body.print(out);
   out << "\n";

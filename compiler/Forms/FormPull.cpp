@@ -41,8 +41,15 @@ bool Former::coversRoot(Attempt &attempt, const Point &index) const {
 
 bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   linalg::LinalgOp op = formOf(base);
-  if (!op || !isFormable(op) || attempt.loads)
+  if (!op || !isFormable(op))
     return false;
+  if (options.precision == Precision::Int8 && quantKind(op) == "dequantize")
+    return true; // two operations; a copy would take twice the memory and a step more
+  if (attempt.loads)
+    return false;
+  if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
+    if (attempt.contracts || !isRoundedOnce(base))
+      return false;
   bool unique = demand(base) <= 1;
   if (isMap(op)) {
     unsigned cost = unsigned(op.getBlock()->getOperations().size());
@@ -205,8 +212,8 @@ FailureOr<Scalar> Former::load(Attempt &attempt, Stored value, const Resolved &a
     return Scalar{attempt.build.load(*where), Scalar::Kind::F32};
   unsigned raw = attempt.build.operand(*where);
   if (type == ElementType::Int8)
-    raw = attempt.build.op(AluOp::CvtI8I32, {raw});
-  else if (type == ElementType::UInt8)
+    return Scalar{raw, Scalar::Kind::I8};
+  if (type == ElementType::UInt8)
     raw = attempt.build.op(AluOp::CvtU8I32, {raw});
   return Scalar{raw, element.isInteger(1) ? Scalar::Kind::FlagI32 : Scalar::Kind::I32};
 }
@@ -245,6 +252,10 @@ FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &in
 }
 
 FailureOr<Scalar> Former::computeMap(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
+    if (FailureOr<Scalar> quantized = computeQuantize(attempt, op, index);
+        succeeded(quantized) || attempt.space.wanted)
+      return quantized;
   Values known;
   Block &body = *op.getBlock();
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {

@@ -10,7 +10,7 @@ namespace millrace::forms {
 using namespace mlir;
 
 /// Windows up to this many points become one operand per point (3 x 3 pooling), larger ones run.
-constexpr int64_t kLargestTree = 9;
+constexpr int64_t kLargestTree = 4;
 
 static AluOp aluOf(Combiner combiner, bool isFloat) {
   switch (combiner) {
@@ -96,7 +96,7 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     }
     return bodyValue(attempt, combinedValue(op), known);
   };
-  if (points > kLargestTree) {
+  if (points > kLargestTree || reducesLanes(op)) {
     if (attempt.runs)
       return failure();
     for (unsigned dim : reduced)
@@ -108,6 +108,8 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     if (failed(value))
       return failure();
     attempt.runs = true;
+    if (value->kind == Scalar::Kind::I8)
+      value = Scalar{attempt.build.op(AluOp::CvtI8I32, {value->node}), Scalar::Kind::I32};
     return Scalar{
         attempt.build.reduce(aluOf(combiner, value->kind == Scalar::Kind::F32), value->node),
         value->kind};
@@ -124,6 +126,8 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     FailureOr<Scalar> value = pullPoint();
     if (failed(value))
       return failure();
+    if (value->kind == Scalar::Kind::I8)
+      value = Scalar{attempt.build.op(AluOp::CvtI8I32, {value->node}), Scalar::Kind::I32};
     taps.push_back(*value);
   }
   attempt.loads = loads;

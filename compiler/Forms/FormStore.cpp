@@ -164,6 +164,8 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
   return emitKernel(
       root, shape, lane, splits,
       [&](Attempt &attempt, const Point &point) {
+        // What is stored already is written once more with other lanes.
+        attempt.recomputes = stored.count(root) && !stored[root].empty();
         return compute(attempt, root, isScalar ? Point() : point);
       },
       [&](Attempt &attempt, const Point &point, Scalar value) {
@@ -184,6 +186,10 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
         }
         if (value.kind == Scalar::Kind::F32) {
           attempt.build.store(value.node, to);
+          return;
+        }
+        if (value.kind == Scalar::Kind::I8) {
+          attempt.build.storeBits(value.node, to);
           return;
         }
         AluOp narrow =
@@ -215,6 +221,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
         0};
   else if (auto concat = dyn_cast<tensor::ConcatOp>(op))
     result = storeConcat(concat, wanted);
+  else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
+    result = input;
   else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
@@ -434,6 +442,17 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   return tensor;
 }
 
+/// Makes the tensor result `number` of the function.
+void Former::setOutput(Tensor &tensor, unsigned number) {
+  Value value = function.getBody().front().getTerminator()->getOperand(number);
+  tensor.role = TensorRole::Output;
+  if (auto name = function.getResultAttrOfType<StringAttr>(number, "onnx.name"))
+    tensor.name = tensor.hostName = name.str();
+  if (auto name = function.getResultAttrOfType<StringAttr>(number, "onnx.type"))
+    tensor.hostType = name.str();
+  tensor.hostShape.assign(shapeOf(value).begin(), shapeOf(value).end());
+}
+
 /// Results of the function. A result that is a view of something stored is written again, in its
 /// own order.
 LogicalResult Former::storeOutputs() {
@@ -459,14 +478,14 @@ LogicalResult Former::storeOutputs() {
         storedType(cast<RankedTensorType>(value.getType()).getElementType());
     if (failed(type))
       return failure();
+    if (baseOf(value) == value && (demand(value) > 1 || value.getDefiningOp<tensor::ConcatOp>()))
+      if (FailureOr<Stored> source = store(value, std::nullopt);
+          succeeded(source) && graph.tensors[source->tensor].role == TensorRole::Intermediate) {
+        setOutput(graph.tensors[source->tensor], unsigned(i));
+        continue;
+      }
     unsigned tensor = newTensor(value, shapeOf(value), lane);
-    Tensor &added = graph.tensors[tensor];
-    added.role = TensorRole::Output;
-    if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), "onnx.name"))
-      added.name = added.hostName = name.str();
-    if (auto name = function.getResultAttrOfType<StringAttr>(unsigned(i), "onnx.type"))
-      added.hostType = name.str();
-    added.hostShape.assign(shapeOf(value).begin(), shapeOf(value).end());
+    setOutput(graph.tensors[tensor], unsigned(i));
     // Computed here if nobody else needs it, else copied.
     bool isHere = baseOf(value) == value && formOf(value) && demand(value) <= 1 &&
                   isFormable(value.getDefiningOp());

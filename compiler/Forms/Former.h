@@ -22,7 +22,7 @@ using Point = llvm::SmallVector<Linear>;
 
 /// A node of the epilogue and how its 32 bits are read.
 struct Scalar {
-  enum class Kind { F32, I32, FlagF32, FlagI32 };
+  enum class Kind { F32, I32, I8, FlagF32, FlagI32 };
   unsigned node = 0;
   Kind kind = Kind::F32;
 };
@@ -65,6 +65,7 @@ private:
 
   // FormStore.cpp: values in memory.
   mlir::LogicalResult storeOutputs();
+  void setOutput(Tensor &tensor, unsigned number);
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
@@ -120,9 +121,16 @@ private:
   // FormContraction.cpp, FormReduction.cpp
   mlir::FailureOr<Scalar> computeContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                              const Point &index);
-  mlir::FailureOr<Access> contractionOperand(Attempt &attempt, mlir::Value operand,
-                                             const Point &index, ElementType type,
+  mlir::FailureOr<Access> contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
                                              llvm::SmallVectorImpl<unsigned> &laneLoops);
+  struct Operands { ///< of a contraction, where it streams a and installs w
+    Point at[2];
+    unsigned w = 1;
+  };
+  mlir::FailureOr<Operands> contractionPoints(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                              const Point &index);
+  mlir::LogicalResult addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
+                              ElementType type);
   mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                            const Point &index);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -133,6 +141,24 @@ private:
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
   bool reducesLanes(mlir::linalg::LinalgOp op);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
+
+  // FormQuantized.cpp: integer kernels of quantised graphs (--precision int8).
+  bool isQuantized(mlir::linalg::LinalgOp contraction) const;
+  bool isRoundedOnce(mlir::Value quantized);
+  mlir::FailureOr<Stored> storeQuantizedInput(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                          const Point &index);
+  mlir::FailureOr<Scalar> pullScaled(Attempt &attempt, mlir::Value value, const Point &index,
+                                     double factor);
+  mlir::FailureOr<Scalar> bodyScaled(Attempt &attempt, mlir::linalg::LinalgOp op, mlir::Value value,
+                                     const Point &index, double factor);
+  mlir::FailureOr<Scalar> sumScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                    mlir::Operation *sum, const Point &index, double factor);
+  mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                                    const Point &index, double factor,
+                                                    llvm::ArrayRef<double> bias);
+  unsigned channelOperand(Attempt &attempt, llvm::ArrayRef<double> values, const Linear &channel,
+                          llvm::StringRef name);
 
   // FormHost.cpp
   mlir::FailureOr<Stored> storeByHost(mlir::Value base, unsigned lane);
@@ -165,7 +191,10 @@ mlir::Value combinedValue(mlir::linalg::LinalgOp op);
 /// Maps, reductions and contractions; everything with one result of static shape.
 mlir::linalg::LinalgOp formOf(mlir::Value value);
 bool isMap(mlir::linalg::LinalgOp op);
+/// "quantize" or "dequantize" for the maps that import tags so, else empty.
+llvm::StringRef quantKind(mlir::Operation *op);
 bool isContraction(mlir::linalg::LinalgOp op);
+bool isConstantValue(mlir::Value value);
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
 /// The shape of a tensor for the value: rank 0 becomes {1}.
 std::vector<int64_t> tensorShape(mlir::Value value);

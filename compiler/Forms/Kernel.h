@@ -44,6 +44,8 @@ struct Tensor {
   std::vector<int64_t> hostShape; ///< Input, Output: ONNX shape; same row-major element order as `shape`
   std::vector<HostLoop> hostLoops;   ///< empty: same row-major element order as `shape`
   std::vector<int64_t> hostStart;    ///< with hostLoops: first index of every host dimension
+  double hostScale = 0;   ///< Int8 Input: if not 0, the host stores round(x / hostScale) + hostZero, ties to even, clamped
+  int64_t hostZero = 0;
   uint32_t hostFill = 0;             ///< with hostLoops: raw bits in `type`
 };
 

@@ -57,6 +57,9 @@ std::vector<double> valuesOf(const Tensor &tensor, const TensorBytes &bytes) {
 
 TensorBytes toStored(const Tensor &tensor, const HostTensor &host) {
   std::vector<double> values = valuesOf(host);
+  if (tensor.hostScale != 0)
+    for (double &value : values)
+      value = std::nearbyint(value / tensor.hostScale) + double(tensor.hostZero);
   if (tensor.type != ElementType::Int32)
     return encodeAll(tensor.type, {values.begin(), values.end()});
   TensorBytes bytes;
