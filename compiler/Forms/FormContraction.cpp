@@ -177,6 +177,13 @@ LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const 
     if (failed(accesses[i]))
       return failure();
   }
+  auto lanesOf = [&](const Access &access) {
+    return access.index[graph.tensors[access.tensor].laneDim].terms;
+  };
+  if (!isConstantValue(at[0].base) && !isConstantValue(at[1].base) &&
+      lanesOf(*accesses[0]) != lanesOf(*accesses[1]))
+    for (FailureOr<Access> &operand : accesses)
+      alignOperand(attempt, *operand);
   int64_t macs = 1;
   for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
     if (usesLoop(*accesses[0], loop) || usesLoop(*accesses[1], loop))

@@ -91,6 +91,9 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
           found == stored.end() || !found->second.front().laneSplit)
         if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
           return selected;
+  if (attempt.shifts && lane)
+    if (FailureOr<Scalar> shifted = loadShifted(attempt, at, *lane); succeeded(shifted))
+      return shifted;
   FailureOr<Stored> value = store(at.base, lane);
   if (failed(value))
     return failure();

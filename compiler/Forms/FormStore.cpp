@@ -166,6 +166,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
       [&](Attempt &attempt, const Point &point) {
         // What is stored already is written once more with other lanes.
         attempt.recomputes = stored.count(root) && !stored[root].empty();
+        attempt.shifts = !offsets.empty() && offsets[lane] != 0;
         return compute(attempt, root, isScalar ? Point() : point);
       },
       [&](Attempt &attempt, const Point &point, Scalar value) {
@@ -282,88 +283,6 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
   }
   return Stored{tensor, 0};
-}
-
-/// Loads lanes that lie apart or elsewhere, c * lane + rest: a contraction with a 0/1 matrix brings
-/// them into place, by a kernel of its own over the same points. Outside the value, its padding.
-FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, unsigned lane) {
-  Linear rest = at.index[lane];
-  int64_t stride = rest.terms[unsigned(attempt.lane)], extent = attempt.laneExtent();
-  rest.terms.erase(unsigned(attempt.lane));
-  FailureOr<Stored> source = store(at.base, lane);
-  if (failed(source) || source->laneSplit || stride < 1)
-    return failure();
-  const Tensor from = graph.tensors[source->tensor];
-  if (from.laneDim != lane || byteWidth(from.type) != 2)
-    return failure();
-  // The copy: the other dimensions, one per loop of the rest, and the lanes.
-  SmallVector<unsigned> loops;
-  std::vector<int64_t> shape, key = {source->tensor, stride, extent, rest.offset, at.padded};
-  for (unsigned dim = 0; dim < from.shape.size(); ++dim)
-    if (dim != lane)
-      shape.push_back(from.shape[dim]);
-  for (auto [loop, coefficient] : rest.terms) {
-    loops.push_back(loop);
-    shape.push_back(attempt.space.loop(loop).extent);
-    key.insert(key.end(), {coefficient, attempt.space.loop(loop).extent});
-  }
-  shape.push_back(extent);
-  auto [low, high] = attempt.space.range(at.index[lane]);
-  bool leaves = low < 0 || high >= from.shape[lane];
-  if (leaves && !rest.terms.empty())
-    return failure();
-  auto [entry, isNew] = selections.try_emplace(key, 0);
-  if (isNew) {
-    int64_t span = leaves ? from.shape[lane] : stride * (extent - 1) + 1;
-    std::vector<float> pick(size_t(extent * span), 0), inside(size_t(extent), 1);
-    for (int64_t p = 0; p < extent; ++p) {
-      int64_t k = stride * p + (leaves ? rest.offset : 0);
-      if (k >= 0 && k < span)
-        pick[size_t(p * span + k)] = 1;
-      else
-        inside[size_t(p)] = 0;
-    }
-    unsigned matrix = addConstant(graph, "select", {extent, span}, from.type, 1, pick);
-    unsigned result =
-        addTensor(graph, from.name + ".lanes", shape, from.type, unsigned(shape.size() - 1));
-    KernelBuilder build(graph);
-    Access x{source->tensor, {}, 0}, to{result, {}, 0};
-    for (unsigned dim = 0; dim < from.shape.size(); ++dim) {
-      if (dim == lane) {
-        x.index.push_back(fixed(leaves ? 0 : rest.offset));
-        continue;
-      }
-      unsigned loop = build.loop(from.shape[dim]);
-      x.index.push_back(millrace::forms::at(loop));
-      to.index.push_back(millrace::forms::at(loop));
-    }
-    for (auto [outer, coefficient] : rest.terms) {
-      unsigned loop = build.loop(attempt.space.loop(outer).extent);
-      x.index[lane].terms.push_back({loop, coefficient});
-      to.index.push_back(millrace::forms::at(loop));
-    }
-    unsigned p = build.loop(extent), k = build.loop(span, LoopKind::Contracted);
-    x.index[lane].terms.push_back({k, 1});
-    to.index.push_back(millrace::forms::at(p));
-    build.term(x, {matrix, {millrace::forms::at(p), millrace::forms::at(k)}, 0}, 0);
-    unsigned value = build.accumulator();
-    if (leaves && at.padded) {
-      auto real = dyn_cast<FloatAttr>(at.pad);
-      float pad = real ? float(real.getValueAsDouble()) : 0;
-      unsigned mask = addConstant(graph, "inside", {extent}, ElementType::Fp32, 0, inside);
-      value = build.op(AluOp::SelectF32, {build.operand({mask, {millrace::forms::at(p)}, 0}), value,
-                                          build.constant(pad)});
-    }
-    build.store(value, to);
-    build.finish(from.name + ".lanes");
-    entry->second = result;
-  }
-  Resolved here = at;
-  here.index.erase(here.index.begin() + lane);
-  for (unsigned loop : loops)
-    here.index.push_back(Linear{0, {{loop, 1}}});
-  here.index.push_back(Linear{0, {{unsigned(attempt.lane), 1}}});
-  return load(attempt, Stored{entry->second, 0}, here);
 }
 
 /// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,

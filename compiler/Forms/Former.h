@@ -38,6 +38,7 @@ struct Attempt {
   bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
+  bool shifts = false;   ///< the result's lanes do not begin at 0
   Linear resultLane;     ///< the index along the result's lane dimension
   llvm::SmallVector<std::string> names;
   int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
@@ -69,7 +70,6 @@ private:
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
-  mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
@@ -97,6 +97,14 @@ private:
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
   unsigned preferredLane(mlir::Value base);
   void findSlicePoints();
+
+  // FormSelect.cpp: lanes brought into place.
+  std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
+                                      int64_t extent, const Linear &rest, std::optional<float> pad);
+  unsigned selection(int64_t extent, int64_t span, int64_t stride, int64_t first, ElementType type);
+  mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
+  mlir::FailureOr<Scalar> loadShifted(Attempt &attempt, const Resolved &at, unsigned lane);
+  void alignOperand(Attempt &attempt, Access &access);
 
   // FormPull.cpp: scalars of values.
   mlir::FailureOr<Scalar> pull(Attempt &attempt, mlir::Value value, const Point &index);

@@ -20,8 +20,9 @@ bool isAssociative(AluOp op) {
 struct Window {
   unsigned root = 0; ///< the tree's last node
   AluOp op{};
-  std::vector<unsigned> taps;  ///< operand numbers
-  std::optional<AluOp> widen;  ///< operation between an operand and the tree; none if taps enter as they are
+  std::vector<unsigned> taps; ///< operand numbers
+  std::optional<AluOp>
+      widen; ///< operation between an operand and the tree; none if taps enter as they are
   unsigned outer = 0, inner = 0; ///< dimensions of the tensor along which taps differ
   std::vector<int64_t> outerOffsets, innerOffsets;
 };
@@ -30,7 +31,8 @@ struct Window {
 bool collect(const Kernel &kernel, unsigned node, Window &w) {
   const Node &n = kernel.nodes[node];
   if (n.kind == Node::Kind::Op && n.op == w.op)
-    return std::all_of(n.args.begin(), n.args.end(), [&](unsigned a) { return collect(kernel, a, w); });
+    return std::all_of(n.args.begin(), n.args.end(),
+                       [&](unsigned a) { return collect(kernel, a, w); });
   std::optional<AluOp> widen;
   const Node *leaf = &n;
   if (n.kind == Node::Kind::Op && n.args.size() == 1) {
@@ -74,16 +76,17 @@ bool isGrid(const KernelGraph &graph, const Kernel &kernel, Window &w) {
   w.innerOffsets.assign(offsets[dims[1]].begin(), offsets[dims[1]].end());
   std::set<std::pair<int64_t, int64_t>> points;
   for (unsigned t : w.taps)
-    points.insert({kernel.operands[t].index[w.outer].offset, kernel.operands[t].index[w.inner].offset});
+    points.insert(
+        {kernel.operands[t].index[w.outer].offset, kernel.operands[t].index[w.inner].offset});
   return points.size() == w.taps.size() && first.index[w.inner].terms.size() == 1 &&
          first.index[w.outer].terms.size() == 1 &&
          first.index[w.inner].terms[0].first != first.index[w.outer].terms[0].first;
 }
 
 std::optional<Window> findWindow(const KernelGraph &graph, const Kernel &kernel) {
-  if (!kernel.terms.empty() || std::any_of(kernel.loops.begin(), kernel.loops.end(), [](const Loop &l) {
-        return l.kind != LoopKind::Parallel;
-      }))
+  if (!kernel.terms.empty() ||
+      std::any_of(kernel.loops.begin(), kernel.loops.end(),
+                  [](const Loop &l) { return l.kind != LoopKind::Parallel; }))
     return std::nullopt;
   std::optional<Window> best;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
@@ -93,8 +96,8 @@ std::optional<Window> findWindow(const KernelGraph &graph, const Kernel &kernel)
     Window w;
     w.root = n;
     w.op = node.op;
-    if (collect(kernel, n, w) && w.taps.size() >= 4 && (!best || w.taps.size() > best->taps.size()) &&
-        isGrid(graph, kernel, w))
+    if (collect(kernel, n, w) && w.taps.size() >= 4 &&
+        (!best || w.taps.size() > best->taps.size()) && isGrid(graph, kernel, w))
       best = w;
   }
   return best;
@@ -145,7 +148,8 @@ unsigned addInnerPass(KernelGraph &graph, const Kernel &kernel, const Window &w)
 }
 
 /// The kernel itself with the window's taps replaced by rows of the partial tensor.
-Kernel outerPass(const KernelGraph &graph, const Kernel &kernel, const Window &w, unsigned partial) {
+Kernel outerPass(const KernelGraph &graph, const Kernel &kernel, const Window &w,
+                 unsigned partial) {
   Kernel out = kernel;
   out.operands.clear();
   out.nodes.clear();
