@@ -47,6 +47,11 @@ struct CopyByLoops : PassWrapper<CopyByLoops, OperationPass<ModuleOp>> {
   }
 };
 
+struct OutlineLoops : PassWrapper<OutlineLoops, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OutlineLoops)
+  void runOnOperation() override { outlineLoops(getOperation()); }
+};
+
 /// Functions whose LLVM expansion is missing or loses digits (expm1 as exp - 1) call the C library.
 struct CallLibm : PassWrapper<CallLibm, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CallLibm)
@@ -83,6 +88,7 @@ void addBufferization(PassManager &passes) {
 
 void addConversionToLLVM(PassManager &passes) {
   passes.addPass(std::make_unique<CopyByLoops>());
+  passes.addPass(std::make_unique<OutlineLoops>());
   passes.addPass(createConvertLinalgToLoopsPass());
   passes.addPass(memref::createExpandStridedMetadataPass());
   passes.addPass(createLowerAffinePass());
@@ -117,6 +123,7 @@ Status lowerToLLVM(ModuleOp module) {
   addConversionToLLVM(passes);
   if (failed(passes.run(module)))
     return Error{"cannot lower to machine code: " + text};
+  keepOutlined(module);
   return Success{};
 }
 

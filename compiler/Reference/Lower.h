@@ -21,6 +21,12 @@ void dropEmptyPorts(mlir::ModuleOp module, llvm::StringRef entry);
 /// Chooses loop orders whose innermost loop is contiguous where the result allows it.
 void orderLoops(mlir::ModuleOp module);
 
+/// Moves every linalg operation on buffers to a function of its own; equal ones share it. One large function would
+/// take LLVM minutes, and most layers of a model occur many times.
+void outlineLoops(mlir::ModuleOp module);
+/// Forbids LLVM to inline them again.
+void keepOutlined(mlir::ModuleOp module);
+
 /// Lowers the rest. Each tensor argument and, after them, each tensor result becomes a pointer.
 Status lowerToLLVM(mlir::ModuleOp module);
 
