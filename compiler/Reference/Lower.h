@@ -18,6 +18,9 @@ llvm::SmallVector<mlir::ElementsAttr> hoistConstants(mlir::ModuleOp module, llvm
 /// Removes arguments and results without elements, which have no address.
 void dropEmptyPorts(mlir::ModuleOp module, llvm::StringRef entry);
 
+/// Indices that are data read the nearest element if they lie outside of their tensor: bad input must not crash.
+void clampIndices(mlir::ModuleOp module);
+
 /// Chooses loop orders whose innermost loop is contiguous where the result allows it.
 void orderLoops(mlir::ModuleOp module);
 

@@ -155,6 +155,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
       return Error{"a constant of @" + entry.str() + " has no bytes"};
     state->constants.push_back(*view);
   }
+  reference::clampIndices(*lowered);
   reference::orderLoops(*lowered);
   if (Status done = reference::lowerToLLVM(*lowered); !done)
     return done.takeError();

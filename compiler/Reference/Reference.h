@@ -2,6 +2,7 @@
 //
 // The tensor level on the CPU: golden values and host steps. No reassociation, no fused multiply-add: a sum runs in
 // the order of its loops as orderLoops leaves them, and every rounding is one that the module says.
+// An index that is data and lies outside of its tensor reads the nearest element.
 #pragma once
 
 #include "arch/spec/Expected.h"

@@ -73,7 +73,8 @@ const Elements *Folder::evaluate(Value value) {
 
 bool Folder::compute(Value value, Elements &result) {
   Operation *op = value.getDefiningOp();
-  if (!op)
+  // Quantised weights stay integers: a later stage computes with them.
+  if (!op || op->hasAttr("millrace.quant"))
     return false;
   DenseElementsAttr dense;
   if (matchPattern(value, m_Constant(&dense))) {

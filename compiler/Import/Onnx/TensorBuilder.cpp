@@ -82,6 +82,17 @@ std::optional<ReshapeGroups> groupShapes(ArrayRef<int64_t> source, ArrayRef<int6
   return groups;
 }
 
+/// The same elements in another shape; null where `value` is no constant.
+TypedAttr reshapeConstant(Value value, RankedTensorType type) {
+  auto constant = value.getDefiningOp<arith::ConstantOp>();
+  if (!constant)
+    return {};
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(constant.getValue()))
+    return DenseResourceElementsAttr::get(type, resource.getRawHandle());
+  auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+  return dense ? TypedAttr(dense.reshape(type)) : TypedAttr();
+}
+
 SmallVector<OpFoldResult> indexAttributes(OpBuilder &builder, ArrayRef<int64_t> values) {
   SmallVector<OpFoldResult> result;
   for (int64_t value : values)
@@ -256,6 +267,8 @@ Value TensorBuilder::reshape(Value input, ArrayRef<int64_t> shape) {
   if (productOf(shape) == 0)
     return splat(shape, elementTypeOf(input), 0);
   auto target = RankedTensorType::get(shape, elementTypeOf(input));
+  if (TypedAttr constant = reshapeConstant(input, target))
+    return arith::ConstantOp::create(b, constant);
   if (shape.empty())
     return tensor::CollapseShapeOp::create(b, target, input, ArrayRef<ReassociationIndices>());
   if (shapeOf(input).empty())

@@ -15,6 +15,7 @@ import probe  # noqa: E402
 from randomize import load, randomize  # noqa: E402
 from resnet50 import resnet50  # noqa: E402
 
+
 def relative_error(got, expected):
     """The L2 norm of the difference over that of the expected values (absolute where those are zero)."""
     expected = expected.astype(np.float64)
