@@ -4,6 +4,7 @@
 #include "compiler/Import/Onnx/Arithmetic.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 
 #include <limits>
 #include <numeric>
