@@ -15,9 +15,11 @@ void replaceBySplat(arith::ConstantOp constant, SplatElementsAttr splat) {
   OpBuilder builder(constant);
   Location location = constant.getLoc();
   auto type = cast<RankedTensorType>(splat.getType());
-  Value scalar = arith::ConstantOp::create(builder, location, cast<TypedAttr>(splat.getSplatValue<Attribute>()));
+  Value scalar = arith::ConstantOp::create(builder, location,
+                                           cast<TypedAttr>(splat.getSplatValue<Attribute>()));
   Value empty = tensor::EmptyOp::create(builder, location, type.getShape(), type.getElementType());
-  Value filled = linalg::FillOp::create(builder, location, ValueRange(scalar), ValueRange(empty)).getResult(0);
+  Value filled =
+      linalg::FillOp::create(builder, location, ValueRange(scalar), ValueRange(empty)).getResult(0);
   constant.getResult().replaceAllUsesWith(filled);
   constant.erase();
 }
@@ -60,8 +62,8 @@ void dropEmptyPorts(ModuleOp module, llvm::StringRef entry) {
     if (!isEmpty(argument.getType()))
       continue;
     auto type = cast<RankedTensorType>(argument.getType());
-    argument.replaceAllUsesWith(
-        tensor::EmptyOp::create(builder, argument.getLoc(), type.getShape(), type.getElementType()));
+    argument.replaceAllUsesWith(tensor::EmptyOp::create(builder, argument.getLoc(), type.getShape(),
+                                                        type.getElementType()));
     arguments.set(argument.getArgNumber());
   }
   Operation *terminator = function.front().getTerminator();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Reference/Lower.h"
 
-#include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
@@ -35,7 +35,8 @@ struct DecomposeConcat : PassWrapper<DecomposeConcat, OperationPass<ModuleOp>> {
   }
 };
 
-/// memref.copy between strided buffers calls a runtime library that is not there; linalg.copy becomes loops.
+/// memref.copy between strided buffers calls a runtime library that is not there; linalg.copy
+/// becomes loops.
 struct CopyByLoops : PassWrapper<CopyByLoops, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CopyByLoops)
   void runOnOperation() override {
@@ -63,9 +64,10 @@ struct CallLibm : PassWrapper<CallLibm, OperationPass<ModuleOp>> {
     populateMathToLibmConversionPatterns(patterns);
     ConversionTarget target(getContext());
     target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
-    target.addIllegalOp<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanOp, math::AsinOp,
-                        math::AcosOp, math::AtanOp, math::Atan2Op, math::SinhOp, math::CoshOp, math::TanhOp,
-                        math::AsinhOp, math::AcoshOp, math::AtanhOp, math::CbrtOp>();
+    target.addIllegalOp<math::ExpM1Op, math::Log1pOp, math::ErfOp, math::ErfcOp, math::TanOp,
+                        math::AsinOp, math::AcosOp, math::AtanOp, math::Atan2Op, math::SinhOp,
+                        math::CoshOp, math::TanhOp, math::AsinhOp, math::AcoshOp, math::AtanhOp,
+                        math::CbrtOp>();
     if (failed(applyPartialConversion(getOperation(), target, std::move(patterns))))
       signalPassFailure();
   }

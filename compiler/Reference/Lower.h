@@ -11,21 +11,22 @@
 
 namespace millrace::reference {
 
-/// Turns constants into arguments of `function`, so that machine code never holds weights; returns their values in
-/// the order of the new arguments. Splats become fills.
+/// Turns constants into arguments of `function`, so that machine code never holds weights; returns
+/// their values in the order of the new arguments. Splats become fills.
 llvm::SmallVector<mlir::ElementsAttr> hoistConstants(mlir::ModuleOp module, llvm::StringRef entry);
 
 /// Removes arguments and results without elements, which have no address.
 void dropEmptyPorts(mlir::ModuleOp module, llvm::StringRef entry);
 
-/// Indices that are data read the nearest element if they lie outside of their tensor: bad input must not crash.
+/// Indices that are data read the nearest element if they lie outside of their tensor: bad input
+/// must not crash.
 void clampIndices(mlir::ModuleOp module);
 
 /// Chooses loop orders whose innermost loop is contiguous where the result allows it.
 void orderLoops(mlir::ModuleOp module);
 
-/// Moves every linalg operation on buffers to a function of its own; equal ones share it. One large function would
-/// take LLVM minutes, and most layers of a model occur many times.
+/// Moves every linalg operation on buffers to a function of its own; equal ones share it. One large
+/// function would take LLVM minutes, and most layers of a model occur many times.
 void outlineLoops(mlir::ModuleOp module);
 /// Forbids LLVM to inline them again.
 void keepOutlined(mlir::ModuleOp module);

@@ -14,8 +14,9 @@ bool lastIndexUses(AffineMap map, unsigned loop) {
   return map.getNumResults() > 0 && map.getResults().back().isFunctionOfDim(loop);
 }
 
-/// The parallel loop along the result's last dimension, if an input is contiguous along it too and the operation
-/// sums over other loops: innermost, it runs over rows instead of gathering single elements.
+/// The parallel loop along the result's last dimension, if an input is contiguous along it too and
+/// the operation sums over other loops: innermost, it runs over rows instead of gathering single
+/// elements.
 std::optional<unsigned> rowLoop(linalg::LinalgOp op) {
   if (op.getNumDpsInits() != 1 || op.getNumReductionLoops() == 0)
     return std::nullopt;
@@ -42,9 +43,9 @@ void orderLoops(ModuleOp module) {
     if (!row)
       continue;
     rewriter.setInsertionPoint(op);
-    FailureOr<linalg::GenericOp> generic = isa<linalg::GenericOp>(op)
-                                               ? FailureOr<linalg::GenericOp>(cast<linalg::GenericOp>(op))
-                                               : linalg::generalizeNamedOp(rewriter, op);
+    FailureOr<linalg::GenericOp> generic =
+        isa<linalg::GenericOp>(op) ? FailureOr<linalg::GenericOp>(cast<linalg::GenericOp>(op))
+                                   : linalg::generalizeNamedOp(rewriter, op);
     if (failed(generic))
       continue;
     llvm::SmallVector<unsigned> order;

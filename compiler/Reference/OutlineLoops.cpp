@@ -34,7 +34,8 @@ bool areDisjoint(ArrayRef<Value> values) {
 }
 
 /// Values that `op` and its body use from outside. Constants go to `constants`.
-void collectUses(Operation *op, llvm::SetVector<Value> &values, llvm::SetVector<Operation *> &constants) {
+void collectUses(Operation *op, llvm::SetVector<Value> &values,
+                 llvm::SetVector<Operation *> &constants) {
   op->walk([&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
       if (op->isAncestor(operand.getParentBlock()->getParentOp()))
@@ -77,7 +78,8 @@ private:
   func::FuncOp build(Operation *op, ArrayRef<Value> values, ArrayRef<Operation *> constants) {
     OpBuilder builder(module.getContext());
     Location unknown = builder.getUnknownLoc();
-    auto function = func::FuncOp::create(unknown, "loops", builder.getFunctionType(TypeRange(ValueRange(values)), {}));
+    auto function = func::FuncOp::create(
+        unknown, "loops", builder.getFunctionType(TypeRange(ValueRange(values)), {}));
     function.setPrivate();
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToEnd(entry);
@@ -88,7 +90,8 @@ private:
     for (auto [i, value] : llvm::enumerate(values)) {
       mapping.map(value, entry->getArgument(static_cast<unsigned>(i)));
       if (disjoint && isa<MemRefType>(value.getType()))
-        function.setArgAttr(static_cast<unsigned>(i), LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+        function.setArgAttr(static_cast<unsigned>(i), LLVM::LLVMDialect::getNoAliasAttrName(),
+                            builder.getUnitAttr());
     }
     builder.clone(*op, mapping);
     func::ReturnOp::create(builder, unknown);

@@ -8,10 +8,10 @@
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/AllInterfaces.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/BufferizableOpInterfaceImpl.h"
@@ -33,8 +33,9 @@ namespace millrace {
 
 void registerReferenceDialects(MLIRContext &context) {
   DialectRegistry registry;
-  registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
-                  memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect, LLVM::LLVMDialect>();
+  registry
+      .insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect, math::MathDialect,
+              memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect, LLVM::LLVMDialect>();
   arith::registerBufferizableOpInterfaceExternalModels(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);
   linalg::registerAllDialectInterfaceImplementations(registry);
@@ -86,14 +87,17 @@ struct Port {
   std::vector<int64_t> shape;
 };
 
-Expected<std::vector<Port>> portsOf(TypeRange types, llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
+Expected<std::vector<Port>> portsOf(TypeRange types,
+                                    llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
   std::vector<Port> ports;
   for (auto [i, type] : llvm::enumerate(types)) {
     auto tensor = dyn_cast<RankedTensorType>(type);
-    std::optional<HostType> host =
-        tensor && tensor.hasStaticShape() ? hostTypeOf(tensor, attributes(static_cast<unsigned>(i))) : std::nullopt;
+    std::optional<HostType> host = tensor && tensor.hasStaticShape()
+                                       ? hostTypeOf(tensor, attributes(static_cast<unsigned>(i)))
+                                       : std::nullopt;
     if (!host)
-      return Error{"argument or result " + std::to_string(i) + " is not a static tensor of a supported type"};
+      return Error{"argument or result " + std::to_string(i) +
+                   " is not a static tensor of a supported type"};
     ports.push_back({*host, {tensor.getShape().begin(), tensor.getShape().end()}});
   }
   return ports;
@@ -138,8 +142,10 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   if (!function || function.isExternal())
     return Error{"the module has no function @" + entry.str()};
   auto state = std::make_unique<State>();
-  auto inputs = portsOf(function.getArgumentTypes(), [&](unsigned i) { return function.getArgAttrDict(i); });
-  auto outputs = portsOf(function.getResultTypes(), [&](unsigned i) { return function.getResultAttrDict(i); });
+  auto inputs =
+      portsOf(function.getArgumentTypes(), [&](unsigned i) { return function.getArgAttrDict(i); });
+  auto outputs =
+      portsOf(function.getResultTypes(), [&](unsigned i) { return function.getResultAttrDict(i); });
   if (!inputs || !outputs)
     return inputs ? outputs.takeError() : inputs.takeError();
   state->inputs = std::move(*inputs);
@@ -189,9 +195,9 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Port &port = state->inputs[i];
     if (inputs[i].shape != port.shape || byteSize(inputs[i].type) != byteSize(port.type))
-      return Error{"input " + std::to_string(i) + " is " + std::string(onnxName(inputs[i].type)) + " " +
-                   shapeText(inputs[i].shape) + ", the function takes " + std::string(onnxName(port.type)) + " " +
-                   shapeText(port.shape)};
+      return Error{"input " + std::to_string(i) + " is " + std::string(onnxName(inputs[i].type)) +
+                   " " + shapeText(inputs[i].shape) + ", the function takes " +
+                   std::string(onnxName(port.type)) + " " + shapeText(port.shape)};
     if (inputs[i].data.empty())
       continue;
     // The code reads its arguments only, whatever their C++ type says.
@@ -212,7 +218,8 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &
   return outputs;
 }
 
-Expected<std::vector<HostTensor>> runReference(ModuleOp module, const std::vector<HostTensor> &inputs) {
+Expected<std::vector<HostTensor>> runReference(ModuleOp module,
+                                               const std::vector<HostTensor> &inputs) {
   Expected<Reference> reference = Reference::create(module);
   if (!reference)
     return reference.takeError();

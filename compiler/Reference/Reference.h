@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The tensor level on the CPU: golden values and host steps. No reassociation, no fused multiply-add: a sum runs in
-// the order of its loops as orderLoops leaves them, and every rounding is one that the module says.
-// An index that is data and lies outside of its tensor reads the nearest element.
+// The tensor level on the CPU: golden values and host steps. No reassociation, no fused
+// multiply-add: a sum runs in the order of its loops as orderLoops leaves them, and every rounding
+// is one that the module says. An index that is data and lies outside of its tensor reads the
+// nearest element.
 #pragma once
 
 #include "arch/spec/Expected.h"
@@ -21,8 +22,9 @@ void registerReferenceDialects(mlir::MLIRContext &context);
 /// A function compiled for this CPU. Runs as often as wanted; not from two threads at once.
 class Reference {
 public:
-  /// Compiles the public function `entry` of a module of func, tensor, linalg, arith, math and scf operations on
-  /// static ranked tensors. The module is not changed; its context must outlive the result.
+  /// Compiles the public function `entry` of a module of func, tensor, linalg, arith, math and scf
+  /// operations on static ranked tensors. The module is not changed; its context must outlive the
+  /// result.
   static Expected<Reference> create(mlir::ModuleOp module, llvm::StringRef entry = "main");
 
   /// Runs with one tensor per argument; shapes and element sizes must be those of the arguments.
@@ -39,6 +41,7 @@ private:
 };
 
 /// Compiles and runs @main once.
-Expected<std::vector<HostTensor>> runReference(mlir::ModuleOp module, const std::vector<HostTensor> &inputs);
+Expected<std::vector<HostTensor>> runReference(mlir::ModuleOp module,
+                                               const std::vector<HostTensor> &inputs);
 
 } // namespace millrace

@@ -12,7 +12,8 @@
 namespace millrace {
 namespace {
 
-// Above this a constant becomes a resource: hashing and uniquing of weights would cost more than it saves.
+// Above this a constant becomes a resource: hashing and uniquing of weights would cost more than it
+// saves.
 constexpr size_t largestDenseBytes = 4096;
 
 int64_t loadInteger(const char *bytes, unsigned count) {
@@ -24,7 +25,9 @@ int64_t loadInteger(const char *bytes, unsigned count) {
 
 } // namespace
 
-unsigned elementBytes(mlir::Type type) { return type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8; }
+unsigned elementBytes(mlir::Type type) {
+  return type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8;
+}
 
 int64_t ConstantView::integer(int64_t index) const {
   unsigned size = elementBytes(type.getElementType());
@@ -35,14 +38,16 @@ double ConstantView::real(int64_t index) const {
   auto floatType = mlir::cast<mlir::FloatType>(type.getElementType());
   unsigned size = elementBytes(floatType);
   auto bits = static_cast<uint64_t>(loadInteger(bytes.data() + (splat ? 0 : index) * size, size));
-  llvm::APFloat value(floatType.getFloatSemantics(),
-                      llvm::APInt(floatType.getWidth(), bits, /*isSigned=*/false, /*implicitTrunc=*/true));
+  llvm::APFloat value(
+      floatType.getFloatSemantics(),
+      llvm::APInt(floatType.getWidth(), bits, /*isSigned=*/false, /*implicitTrunc=*/true));
   bool lossy = false;
   value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
   return value.convertToDouble();
 }
 
-std::optional<ConstantView> viewConstant(mlir::Attribute attribute, llvm::SmallVectorImpl<char> &unpacked) {
+std::optional<ConstantView> viewConstant(mlir::Attribute attribute,
+                                         llvm::SmallVectorImpl<char> &unpacked) {
   if (auto resource = mlir::dyn_cast_or_null<mlir::DenseResourceElementsAttr>(attribute)) {
     auto type = mlir::dyn_cast<mlir::RankedTensorType>(resource.getType());
     mlir::AsmResourceBlob *blob = resource.getRawHandle().getBlob();
@@ -51,7 +56,8 @@ std::optional<ConstantView> viewConstant(mlir::Attribute attribute, llvm::SmallV
     return ConstantView{type, blob->getData(), false};
   }
   auto dense = mlir::dyn_cast_or_null<mlir::DenseElementsAttr>(attribute);
-  auto type = dense ? mlir::dyn_cast<mlir::RankedTensorType>(dense.getType()) : mlir::RankedTensorType();
+  auto type =
+      dense ? mlir::dyn_cast<mlir::RankedTensorType>(dense.getType()) : mlir::RankedTensorType();
   if (!type || !type.getElementType().isIntOrIndexOrFloat())
     return std::nullopt;
   if (!type.getElementType().isInteger(1))
@@ -63,7 +69,8 @@ std::optional<ConstantView> viewConstant(mlir::Attribute attribute, llvm::SmallV
 }
 
 std::optional<ConstantView> viewConstant(mlir::Value value) {
-  auto constant = value ? value.getDefiningOp<mlir::arith::ConstantOp>() : mlir::arith::ConstantOp();
+  auto constant =
+      value ? value.getDefiningOp<mlir::arith::ConstantOp>() : mlir::arith::ConstantOp();
   if (!constant)
     return std::nullopt;
   llvm::SmallVector<char> unpacked;
@@ -71,19 +78,21 @@ std::optional<ConstantView> viewConstant(mlir::Value value) {
   return view && !view->type.getElementType().isInteger(1) ? view : std::nullopt;
 }
 
-mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes, llvm::StringRef name) {
+mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes,
+                                llvm::StringRef name) {
   if (type.getElementType().isInteger(1)) {
     llvm::SmallVector<bool> bits(bytes.begin(), bytes.end());
     return mlir::DenseElementsAttr::get(type, bits);
   }
   unsigned size = elementBytes(type.getElementType());
-  bool splat = bytes.size() > size && std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
+  bool splat = bytes.size() > size &&
+               std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
   if (splat)
     return mlir::DenseElementsAttr::getFromRawBuffer(type, bytes.take_front(size));
   if (bytes.size() <= largestDenseBytes)
     return mlir::DenseElementsAttr::getFromRawBuffer(type, bytes);
-  return mlir::DenseResourceElementsAttr::get(type, name,
-                                              mlir::HeapAsmResourceBlob::allocateAndCopyWithAlign(bytes, 64));
+  return mlir::DenseResourceElementsAttr::get(
+      type, name, mlir::HeapAsmResourceBlob::allocateAndCopyWithAlign(bytes, 64));
 }
 
 } // namespace millrace

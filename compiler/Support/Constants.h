@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Constants of the tensor level. Weights are `arith.constant` with either a dense attribute (small ones, splats) or a
-// dense resource (the rest: the bytes are held once and not hashed). These functions hide the difference.
+// Constants of the tensor level. Weights are `arith.constant` with either a dense attribute (small
+// ones, splats) or a dense resource (the rest: the bytes are held once and not hashed). These
+// functions hide the difference.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -26,15 +27,18 @@ struct ConstantView {
   double real(int64_t index) const;
 };
 
-/// Views a dense or dense-resource attribute of a ranked tensor type; nothing for other attributes. `i1` constants
-/// are stored packed by MLIR, so `unpacked` keeps their bytes alive.
-std::optional<ConstantView> viewConstant(mlir::Attribute attribute, llvm::SmallVectorImpl<char> &unpacked);
+/// Views a dense or dense-resource attribute of a ranked tensor type; nothing for other attributes.
+/// `i1` constants are stored packed by MLIR, so `unpacked` keeps their bytes alive.
+std::optional<ConstantView> viewConstant(mlir::Attribute attribute,
+                                         llvm::SmallVectorImpl<char> &unpacked);
 
 /// Views the constant that defines `value`; nothing if no `arith.constant` does. No i1.
 std::optional<ConstantView> viewConstant(mlir::Value value);
 
-/// The attribute for `bytes` (row major, `i1` one byte each): dense if small, else a resource called `name`.
-mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes, llvm::StringRef name);
+/// The attribute for `bytes` (row major, `i1` one byte each): dense if small, else a resource
+/// called `name`.
+mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes,
+                                llvm::StringRef name);
 
 /// Bytes of one element of `type` in a ConstantView and in host memory.
 unsigned elementBytes(mlir::Type type);

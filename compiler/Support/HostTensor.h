@@ -31,11 +31,13 @@ enum class HostType : uint8_t {
 
 /// Bytes of one element; a bool takes one.
 unsigned byteSize(HostType type);
-/// The ONNX spelling: "float", "int64", "uint8", "bool", ... This is also the value of the attribute `onnx.type`.
+/// The ONNX spelling: "float", "int64", "uint8", "bool", ... This is also the value of the
+/// attribute `onnx.type`.
 std::string_view onnxName(HostType type);
 std::optional<HostType> hostTypeFromOnnxName(std::string_view name);
 
-/// Row-major elements without padding, little endian. `data.size() == elementCount() * byteSize(type)`.
+/// Row-major elements without padding, little endian. `data.size() == elementCount() *
+/// byteSize(type)`.
 struct HostTensor {
   HostType type = HostType::Float32;
   std::vector<int64_t> shape;

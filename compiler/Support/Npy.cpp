@@ -31,7 +31,9 @@ constexpr std::array<DescriptorRow, 13> descriptorRows = {{{HostType::Bool, "|b1
                                                            {HostType::Float32, "<f4"},
                                                            {HostType::Float64, "<f8"}}};
 
-std::string_view descriptorOf(HostType type) { return descriptorRows[static_cast<size_t>(type)].descriptor; }
+std::string_view descriptorOf(HostType type) {
+  return descriptorRows[static_cast<size_t>(type)].descriptor;
+}
 
 std::optional<HostType> typeFromDescriptor(std::string_view descriptor) {
   for (const DescriptorRow &row : descriptorRows)
@@ -40,7 +42,8 @@ std::optional<HostType> typeFromDescriptor(std::string_view descriptor) {
   return std::nullopt;
 }
 
-/// The text after `'key':` in the header's dictionary, without leading blanks; empty if the key is missing.
+/// The text after `'key':` in the header's dictionary, without leading blanks; empty if the key is
+/// missing.
 std::string_view valueOf(std::string_view header, std::string_view key) {
   size_t at = header.find("'" + std::string(key) + "'");
   if (at == std::string_view::npos)
@@ -122,7 +125,8 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
   if (!file)
     return Error{name + ": cannot open for reading"};
   std::array<char, 8> start{};
-  if (!file.read(start.data(), start.size()) || std::string_view(start.data(), magic.size()) != magic)
+  if (!file.read(start.data(), start.size()) ||
+      std::string_view(start.data(), magic.size()) != magic)
     return Error{name + ": not an npy file (the first six bytes are wrong)"};
   int lengthBytes = start[6] == 1 ? 2 : 4;
   std::array<unsigned char, 4> raw{};
@@ -145,7 +149,8 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
     return Error{name + ": the array needs " + std::to_string(wanted) + " bytes, the file holds " +
                  std::to_string(size < offset ? 0 : size - offset)};
   tensor->data.resize(wanted);
-  if (!file.read(reinterpret_cast<char *>(tensor->data.data()), static_cast<std::streamsize>(wanted)))
+  if (!file.read(reinterpret_cast<char *>(tensor->data.data()),
+                 static_cast<std::streamsize>(wanted)))
     return Error{name + ": cannot read"};
   return tensor;
 }
@@ -156,8 +161,10 @@ Status writeNpy(const std::filesystem::path &path, const HostTensor &tensor) {
   std::string header = makeHeader(tensor);
   auto length = static_cast<uint16_t>(header.size());
   std::ofstream file(temporary, std::ios::binary);
-  file << magic << '\1' << '\0' << static_cast<char>(length & 0xff) << static_cast<char>(length >> 8) << header;
-  file.write(reinterpret_cast<const char *>(tensor.data.data()), static_cast<std::streamsize>(tensor.data.size()));
+  file << magic << '\1' << '\0' << static_cast<char>(length & 0xff)
+       << static_cast<char>(length >> 8) << header;
+  file.write(reinterpret_cast<const char *>(tensor.data.data()),
+             static_cast<std::streamsize>(tensor.data.size()));
   file.close();
   std::error_code failed;
   if (file)

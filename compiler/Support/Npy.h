@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// NumPy's .npy files (format 1.0 and 2.0, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+// NumPy's .npy files (format 1.0 and 2.0,
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 #pragma once
 
 #include "arch/spec/Expected.h"
@@ -10,10 +11,12 @@
 
 namespace millrace {
 
-/// Reads a little-endian array in C order. bfloat16, which NumPy lacks, is read from two-byte void ('|V2').
+/// Reads a little-endian array in C order. bfloat16, which NumPy lacks, is read from two-byte void
+/// ('|V2').
 Expected<HostTensor> readNpy(const std::filesystem::path &path);
 
-/// Writes `path` in one step (a temporary file beside it, then a rename), so that nothing half written stays behind.
+/// Writes `path` in one step (a temporary file beside it, then a rename), so that nothing half
+/// written stays behind.
 Status writeNpy(const std::filesystem::path &path, const HostTensor &tensor);
 
 } // namespace millrace

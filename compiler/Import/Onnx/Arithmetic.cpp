@@ -30,22 +30,27 @@ Value Arithmetic::mul(Value x, Value y) {
 Value Arithmetic::div(Value x, Value y) {
   if (isFloat(x))
     return arith::DivFOp::create(b, x, y);
-  return isUnsigned ? Value(arith::DivUIOp::create(b, x, y)) : Value(arith::DivSIOp::create(b, x, y));
+  return isUnsigned ? Value(arith::DivUIOp::create(b, x, y))
+                    : Value(arith::DivSIOp::create(b, x, y));
 }
 
 Value Arithmetic::max(Value x, Value y) {
   if (isFloat(x))
     return arith::MaximumFOp::create(b, x, y);
-  return isUnsigned ? Value(arith::MaxUIOp::create(b, x, y)) : Value(arith::MaxSIOp::create(b, x, y));
+  return isUnsigned ? Value(arith::MaxUIOp::create(b, x, y))
+                    : Value(arith::MaxSIOp::create(b, x, y));
 }
 
 Value Arithmetic::min(Value x, Value y) {
   if (isFloat(x))
     return arith::MinimumFOp::create(b, x, y);
-  return isUnsigned ? Value(arith::MinUIOp::create(b, x, y)) : Value(arith::MinSIOp::create(b, x, y));
+  return isUnsigned ? Value(arith::MinUIOp::create(b, x, y))
+                    : Value(arith::MinSIOp::create(b, x, y));
 }
 
-Value Arithmetic::neg(Value x) { return isFloat(x) ? Value(arith::NegFOp::create(b, x)) : sub(like(x, 0), x); }
+Value Arithmetic::neg(Value x) {
+  return isFloat(x) ? Value(arith::NegFOp::create(b, x)) : sub(like(x, 0), x);
+}
 
 Value Arithmetic::compare(Order order, Value x, Value y) {
   if (isFloat(x)) {
@@ -54,13 +59,16 @@ Value Arithmetic::compare(Order order, Value x, Value y) {
                                             : arith::CmpFPredicate::OLE;
     return arith::CmpFOp::create(b, predicate, x, y);
   }
-  auto predicate = order == Order::Equal  ? arith::CmpIPredicate::eq
-                   : order == Order::Less ? (isUnsigned ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt)
-                                          : (isUnsigned ? arith::CmpIPredicate::ule : arith::CmpIPredicate::sle);
+  auto predicate = order == Order::Equal ? arith::CmpIPredicate::eq
+                   : order == Order::Less
+                       ? (isUnsigned ? arith::CmpIPredicate::ult : arith::CmpIPredicate::slt)
+                       : (isUnsigned ? arith::CmpIPredicate::ule : arith::CmpIPredicate::sle);
   return arith::CmpIOp::create(b, predicate, x, y);
 }
 
-Value Arithmetic::choose(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
+Value Arithmetic::choose(Value condition, Value x, Value y) {
+  return arith::SelectOp::create(b, condition, x, y);
+}
 
 Value Arithmetic::sigmoid(Value x) {
   Value one = like(x, 1);
@@ -80,12 +88,14 @@ Value Arithmetic::cast(Value x, Type to, bool toUnsigned) {
     return castToInteger(x, integer, toUnsigned);
   if (!isFloat(x)) {
     bool zeroExtend = isUnsigned || from.isInteger(1);
-    return zeroExtend ? Value(arith::UIToFPOp::create(b, to, x)) : Value(arith::SIToFPOp::create(b, to, x));
+    return zeroExtend ? Value(arith::UIToFPOp::create(b, to, x))
+                      : Value(arith::SIToFPOp::create(b, to, x));
   }
   unsigned fromWidth = from.getIntOrFloatBitWidth(), toWidth = to.getIntOrFloatBitWidth();
   if (fromWidth == toWidth) // float16 and bfloat16
     return arith::TruncFOp::create(b, to, arith::ExtFOp::create(b, b.getF32Type(), x));
-  return toWidth > fromWidth ? Value(arith::ExtFOp::create(b, to, x)) : Value(arith::TruncFOp::create(b, to, x));
+  return toWidth > fromWidth ? Value(arith::ExtFOp::create(b, to, x))
+                             : Value(arith::TruncFOp::create(b, to, x));
 }
 
 Value Arithmetic::castToInteger(Value x, IntegerType to, bool toUnsigned) {
@@ -93,14 +103,16 @@ Value Arithmetic::castToInteger(Value x, IntegerType to, bool toUnsigned) {
     // Via 64 bits, so that values outside of a narrow type wrap around instead of being undefined.
     Type wide = b.getI64Type();
     bool needsUnsigned = toUnsigned && to.getWidth() == 64;
-    x = needsUnsigned ? Value(arith::FPToUIOp::create(b, wide, x)) : Value(arith::FPToSIOp::create(b, wide, x));
+    x = needsUnsigned ? Value(arith::FPToUIOp::create(b, wide, x))
+                      : Value(arith::FPToSIOp::create(b, wide, x));
     return to == wide ? x : arith::TruncIOp::create(b, to, x).getResult();
   }
   unsigned from = x.getType().getIntOrFloatBitWidth();
   if (from > to.getWidth())
     return arith::TruncIOp::create(b, to, x);
   bool zeroExtend = isUnsigned || from == 1;
-  return zeroExtend ? Value(arith::ExtUIOp::create(b, to, x)) : Value(arith::ExtSIOp::create(b, to, x));
+  return zeroExtend ? Value(arith::ExtUIOp::create(b, to, x))
+                    : Value(arith::ExtSIOp::create(b, to, x));
 }
 
 } // namespace millrace::onnx_import

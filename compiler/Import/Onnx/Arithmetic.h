@@ -9,7 +9,8 @@
 
 namespace millrace::onnx_import {
 
-/// Floats follow IEEE 754 and propagate NaN. Integers are signless; `isUnsigned` says how to read them.
+/// Floats follow IEEE 754 and propagate NaN. Integers are signless; `isUnsigned` says how to read
+/// them.
 class Arithmetic {
 public:
   using Value = mlir::Value;
@@ -35,8 +36,8 @@ public:
   template <class Op> Value call(Value x) { return Op::create(b, x); }
   Value sigmoid(Value x); ///< 1 / (1 + exp(-x))
 
-  /// ONNX Cast: float to integer truncates, to bool tests against zero. `fromUnsigned` and `toUnsigned` say how
-  /// integers are read.
+  /// ONNX Cast: float to integer truncates, to bool tests against zero. `fromUnsigned` and
+  /// `toUnsigned` say how integers are read.
   Value cast(Value x, mlir::Type to, bool toUnsigned);
 
 private:

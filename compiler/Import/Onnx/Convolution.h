@@ -14,7 +14,8 @@ mlir::Value convolve(NodeImporter &node, mlir::Value input, mlir::Value weights,
 /// input[n, c, ...] + bias[c].
 mlir::Value addChannelBias(NodeImporter &node, mlir::Value input, mlir::Value bias);
 /// body(input[n, c, ...], channels[c]).
-mlir::Value perChannel(NodeImporter &node, mlir::Value input, mlir::Value channels,
-                       llvm::function_ref<mlir::Value(Arithmetic &, mlir::Value, mlir::Value)> body);
+mlir::Value
+perChannel(NodeImporter &node, mlir::Value input, mlir::Value channels,
+           llvm::function_ref<mlir::Value(Arithmetic &, mlir::Value, mlir::Value)> body);
 
 } // namespace millrace::onnx_import

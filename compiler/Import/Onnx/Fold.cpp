@@ -129,7 +129,8 @@ bool Folder::computeConcat(tensor::ConcatOp op, Elements &result) {
   return true;
 }
 
-bool Folder::computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &scalars, Attribute &result) {
+bool Folder::computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &scalars,
+                            Attribute &result) {
   const Elements *source = evaluate(op.getTensor());
   if (!source)
     return false;
@@ -148,8 +149,8 @@ bool Folder::computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &sc
   return true;
 }
 
-bool Folder::computeBody(linalg::LinalgOp op, ArrayRef<int64_t> point, ArrayRef<const Elements *> inputs,
-                         Elements &accumulator, int64_t at) {
+bool Folder::computeBody(linalg::LinalgOp op, ArrayRef<int64_t> point,
+                         ArrayRef<const Elements *> inputs, Elements &accumulator, int64_t at) {
   Block *body = op.getBlock();
   DenseMap<Value, Attribute> scalars;
   for (auto [i, input] : llvm::enumerate(inputs)) {
@@ -220,7 +221,8 @@ bool Folder::computeLinalg(linalg::LinalgOp op, Value value, Elements &result) {
   }
   OpOperand *init = op.getDpsInitOperand(0);
   if (init->get().getDefiningOp<tensor::EmptyOp>()) {
-    result.assign(type.getNumElements(), Builder(op.getContext()).getZeroAttr(type.getElementType()));
+    result.assign(type.getNumElements(),
+                  Builder(op.getContext()).getZeroAttr(type.getElementType()));
   } else {
     const Elements *initial = evaluate(init->get());
     if (!initial)
@@ -261,13 +263,16 @@ void foldConstants(Operation *root) {
     if (isa<linalg::LinalgOp>(op) && !isa<linalg::FillOp>(op)) {
       Value result = op->getNumResults() == 1 ? op->getResult(0) : Value();
       if (const Elements *elements = result ? folder.evaluate(result) : nullptr)
-        folded.push_back({result, DenseElementsAttr::get(cast<RankedTensorType>(result.getType()), *elements)});
+        folded.push_back(
+            {result, DenseElementsAttr::get(cast<RankedTensorType>(result.getType()), *elements)});
       return WalkResult::skip();
     }
-    if (isa<tensor::ExtractSliceOp, tensor::ConcatOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
+    if (isa<tensor::ExtractSliceOp, tensor::ConcatOp, tensor::CollapseShapeOp,
+            tensor::ExpandShapeOp>(op)) {
       if (const Elements *elements = folder.evaluate(op->getResult(0)))
-        folded.push_back(
-            {op->getResult(0), DenseElementsAttr::get(cast<RankedTensorType>(op->getResult(0).getType()), *elements)});
+        folded.push_back({op->getResult(0),
+                          DenseElementsAttr::get(cast<RankedTensorType>(op->getResult(0).getType()),
+                                                 *elements)});
     }
     return WalkResult::advance();
   });

@@ -5,7 +5,8 @@
 
 namespace millrace::onnx_import {
 
-/// result[..., i..., ...] = data[..., indices[i...], ...] along `axis`; negative indices count from the end.
+/// result[..., i..., ...] = data[..., indices[i...], ...] along `axis`; negative indices count from
+/// the end.
 mlir::Value gather(TensorBuilder &t, mlir::Value data, mlir::Value indices, int64_t axis);
 
 } // namespace millrace::onnx_import

@@ -25,7 +25,8 @@ void addEmbeddingOps(HandlerTable &table);
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);
 
-/// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one is out of range.
+/// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one
+/// is out of range.
 std::optional<Shape> normalAxes(llvm::ArrayRef<int64_t> axes, int64_t rank);
 /// One axis; nothing if out of range.
 std::optional<int64_t> normalAxis(int64_t axis, int64_t rank);

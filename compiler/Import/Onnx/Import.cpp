@@ -50,9 +50,10 @@ namespace {
 
 HandlerTable makeHandlers() {
   HandlerTable table;
-  for (auto add : {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps, addMatMulOps,
-                   addReductionOps, addNormalizationOps, addShapeOps, addSliceOps, addGatherOps, addConstantOps,
-                   addQuantizationOps, addAttentionOps, addEmbeddingOps})
+  for (auto add :
+       {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps, addMatMulOps,
+        addReductionOps, addNormalizationOps, addShapeOps, addSliceOps, addGatherOps,
+        addConstantOps, addQuantizationOps, addAttentionOps, addEmbeddingOps})
     add(table);
   return table;
 }
@@ -91,7 +92,8 @@ Status GraphImporter::checkSupported() const {
     if (handlers.contains(handlerKey(normalDomain(node), node.op_type())))
       continue;
     std::string domain = node.domain().empty() ? "" : node.domain() + ".";
-    list += (list.empty() ? "" : ", ") + domain + node.op_type() + " (node '" + nodeName(node, index) + "')";
+    list += (list.empty() ? "" : ", ") + domain + node.op_type() + " (node '" +
+            nodeName(node, index) + "')";
   }
   if (!list.empty())
     return Error{"operations that are not supported: " + list};
@@ -101,8 +103,9 @@ Status GraphImporter::checkSupported() const {
 Value GraphImporter::convert(Value value, Type elementType) {
   if (elementTypeOf(value) == elementType)
     return value;
-  return tensors.map({value}, elementType,
-                     [&](Scalars &s, ValueRange x) { return Arithmetic(s).cast(x[0], elementType, false); });
+  return tensors.map({value}, elementType, [&](Scalars &s, ValueRange x) {
+    return Arithmetic(s).cast(x[0], elementType, false);
+  });
 }
 
 Status GraphImporter::addArguments(func::FuncOp function, Block &entry) {
@@ -112,8 +115,8 @@ Status GraphImporter::addArguments(func::FuncOp function, Block &entry) {
     const auto &tensorType = input.type().tensor_type();
     std::optional<HostType> type = hostTypeOf(tensorType.elem_type());
     if (!type)
-      return Error{"input '" + input.name() + "' has ONNX element type " + std::to_string(tensorType.elem_type()) +
-                   ", which is not supported"};
+      return Error{"input '" + input.name() + "' has ONNX element type " +
+                   std::to_string(tensorType.elem_type()) + ", which is not supported"};
     Shape shape;
     for (const auto &dim : tensorType.shape().dim())
       shape.push_back(dim.dim_value());
@@ -196,7 +199,8 @@ Expected<OwningOpRef<ModuleOp>> GraphImporter::run() {
     initializers[tensor.name()] = &tensor;
   OwningOpRef<ModuleOp> module = ModuleOp::create(builder, named(graph.name()));
   builder.setInsertionPointToStart(module->getBody());
-  auto function = func::FuncOp::create(builder, named(graph.name()), "main", builder.getFunctionType({}, {}));
+  auto function =
+      func::FuncOp::create(builder, named(graph.name()), "main", builder.getFunctionType({}, {}));
   Block &entry = *function.addEntryBlock();
   builder.setInsertionPointToEnd(&entry);
   // Handlers build through `tensors`, whose insertion point is its own.
@@ -237,12 +241,12 @@ Status finish(ModuleOp module, const ImportOptions &options) {
 } // namespace onnx_import
 
 void loadImportDialects(MLIRContext &context) {
-  context.loadDialect<func::FuncDialect, arith::ArithDialect, math::MathDialect, tensor::TensorDialect,
-                      linalg::LinalgDialect>();
+  context.loadDialect<func::FuncDialect, arith::ArithDialect, math::MathDialect,
+                      tensor::TensorDialect, linalg::LinalgDialect>();
 }
 
-Expected<OwningOpRef<ModuleOp>> importOnnx(const std::filesystem::path &path, const ImportOptions &options,
-                                           MLIRContext &context) {
+Expected<OwningOpRef<ModuleOp>> importOnnx(const std::filesystem::path &path,
+                                           const ImportOptions &options, MLIRContext &context) {
   using namespace onnx_import;
   loadImportDialects(context);
   HandlerTable handlers = makeHandlers();

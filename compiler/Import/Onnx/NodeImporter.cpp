@@ -48,12 +48,14 @@ std::optional<double> NodeImporter::constantReal(size_t i) const {
   std::optional<ConstantView> view = viewConstant(foldValue(in(i)), unpacked);
   if (!view || view->type.getNumElements() != 1)
     return std::nullopt;
-  return mlir::isa<mlir::FloatType>(view->type.getElementType()) ? view->real(0)
-                                                                 : static_cast<double>(view->integer(0));
+  return mlir::isa<mlir::FloatType>(view->type.getElementType())
+             ? view->real(0)
+             : static_cast<double>(view->integer(0));
 }
 
 Error NodeImporter::error(const std::string &text) const {
-  const std::string &name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+  const std::string &name =
+      node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
   return Error{node.op_type() + " '" + name + "': " + text};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One ONNX node while it is imported: what a handler reads (inputs, attributes) and writes (results).
+// One ONNX node while it is imported: what a handler reads (inputs, attributes) and writes
+// (results).
 #pragma once
 
 #include "arch/spec/Expected.h"
@@ -18,13 +19,15 @@
 
 namespace millrace::onnx_import {
 
-/// A tensor of the graph: its value at the tensor level and its ONNX element type (which alone knows signedness).
+/// A tensor of the graph: its value at the tensor level and its ONNX element type (which alone
+/// knows signedness).
 struct GraphValue {
   mlir::Value value; ///< null: an optional input that is absent
   HostType type = HostType::Float32;
 };
 
-/// The type that computes with `type`: 16-bit floats compute in f32, unsigned integers are signless.
+/// The type that computes with `type`: 16-bit floats compute in f32, unsigned integers are
+/// signless.
 mlir::Type computeType(HostType type, mlir::MLIRContext *context);
 /// The type as stored at the edges of the model.
 mlir::Type storageType(HostType type, mlir::MLIRContext *context);
@@ -33,11 +36,13 @@ bool isFloat(HostType type);
 /// ONNX's element type number; nothing for types that Millrace does not store.
 std::optional<HostType> hostTypeOf(int onnxType);
 /// The tensor's elements as a constant of its compute type; an error for broken data.
-Expected<mlir::ElementsAttr> importTensor(const onnx::TensorProto &tensor, mlir::MLIRContext *context);
+Expected<mlir::ElementsAttr> importTensor(const onnx::TensorProto &tensor,
+                                          mlir::MLIRContext *context);
 
 class NodeImporter {
 public:
-  NodeImporter(const onnx::NodeProto &node, llvm::SmallVector<GraphValue> inputs, TensorBuilder &builder)
+  NodeImporter(const onnx::NodeProto &node, llvm::SmallVector<GraphValue> inputs,
+               TensorBuilder &builder)
       : t(builder), node(node), inputs(std::move(inputs)), outputs(node.output_size()) {}
 
   TensorBuilder &t;
@@ -48,7 +53,8 @@ public:
   HostType inType(size_t i) const { return inputs[i].type; }
   llvm::ArrayRef<int64_t> shape(size_t i) const { return shapeOf(inputs[i].value); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
-  /// The elements of a constant integer input (computed now if it follows from constants); nothing if not constant.
+  /// The elements of a constant integer input (computed now if it follows from constants); nothing
+  /// if not constant.
   std::optional<Shape> constantIntegers(size_t i) const;
   std::optional<double> constantReal(size_t i) const;
 
@@ -60,7 +66,9 @@ public:
   Shape getInts(std::string_view name, llvm::ArrayRef<int64_t> otherwise = {}) const;
 
   size_t outputCount() const { return outputs.size(); }
-  bool wants(size_t i) const { return i < outputs.size() && !node.output(static_cast<int>(i)).empty(); }
+  bool wants(size_t i) const {
+    return i < outputs.size() && !node.output(static_cast<int>(i)).empty();
+  }
   void set(size_t i, mlir::Value value, HostType type) { outputs[i] = {value, type}; }
   /// Sets result 0 to a value of the type of input 0.
   Status done(mlir::Value value) { return done(value, inputs[0].type); }

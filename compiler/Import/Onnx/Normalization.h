@@ -14,11 +14,12 @@ mlir::Value softmax(TensorBuilder &t, mlir::Value input, int64_t axis, bool take
 struct LayerNorm {
   mlir::Value result, mean, inverseDeviation;
 };
-/// (x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimensions from `axis` on. `scale` and `bias`
-/// (may be null) have the shape of those dimensions or broadcast to it.
-LayerNorm layerNorm(TensorBuilder &t, mlir::Value input, int64_t axis, double epsilon, mlir::Value scale,
-                    mlir::Value bias);
+/// (x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimensions from `axis` on.
+/// `scale` and `bias` (may be null) have the shape of those dimensions or broadcast to it.
+LayerNorm layerNorm(TensorBuilder &t, mlir::Value input, int64_t axis, double epsilon,
+                    mlir::Value scale, mlir::Value bias);
 /// The same without mean and bias: x / sqrt(mean of squares + epsilon) * scale.
-LayerNorm rmsNorm(TensorBuilder &t, mlir::Value input, int64_t axis, double epsilon, mlir::Value scale);
+LayerNorm rmsNorm(TensorBuilder &t, mlir::Value input, int64_t axis, double epsilon,
+                  mlir::Value scale);
 
 } // namespace millrace::onnx_import

@@ -25,10 +25,11 @@ Handler unary(UnaryBody body, Parameters defaults = {}) {
     Parameters p{node.getFloat("alpha", defaults.alpha), node.getFloat("beta", defaults.beta),
                  node.getFloat("gamma", defaults.gamma)};
     bool unsignedInput = isUnsigned(node.inType(0));
-    return node.done(node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
-      Arithmetic a(s, unsignedInput);
-      return body(a, x[0], p);
-    }));
+    return node.done(
+        node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
+          Arithmetic a(s, unsignedInput);
+          return body(a, x[0], p);
+        }));
   };
 }
 
@@ -36,9 +37,13 @@ template <class Op> Handler mathCall() {
   return unary([](Arithmetic &a, Value x, const Parameters &) { return a.call<Op>(x); });
 }
 
-Value isBelow(Arithmetic &a, Value x, double bound) { return a.compare(Order::Less, x, a.like(x, bound)); }
+Value isBelow(Arithmetic &a, Value x, double bound) {
+  return a.compare(Order::Less, x, a.like(x, bound));
+}
 
-Value scale(Arithmetic &a, Value x, double factor) { return factor == 1 ? x : a.mul(x, a.like(x, factor)); }
+Value scale(Arithmetic &a, Value x, double factor) {
+  return factor == 1 ? x : a.mul(x, a.like(x, factor));
+}
 
 /// log(1 + exp(x)), written so that exp cannot overflow.
 Value softplus(Arithmetic &a, Value x) {
@@ -133,7 +138,8 @@ Status importIsNaN(NodeImporter &node) {
 }
 
 Status importIsInf(NodeImporter &node) {
-  bool positive = node.getInt("detect_positive", 1) != 0, negative = node.getInt("detect_negative", 1) != 0;
+  bool positive = node.getInt("detect_positive", 1) != 0,
+       negative = node.getInt("detect_negative", 1) != 0;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Value result = node.t.map({node.in(0)}, node.t.ops().getI1Type(), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
@@ -148,11 +154,14 @@ Status importIsInf(NodeImporter &node) {
 /// shrink: 0 within [-lambd, lambd], else moved by bias towards 0.
 Status importShrink(NodeImporter &node) {
   double lambda = node.getFloat("lambd", 0.5), bias = node.getFloat("bias", 0);
-  return node.done(node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
-    Arithmetic a(s);
-    Value low = a.choose(isBelow(a, x[0], -lambda), a.add(x[0], a.like(x[0], bias)), a.like(x[0], 0));
-    return a.choose(a.compare(Order::Less, a.like(x[0], lambda), x[0]), a.sub(x[0], a.like(x[0], bias)), low);
-  }));
+  return node.done(
+      node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        Value low =
+            a.choose(isBelow(a, x[0], -lambda), a.add(x[0], a.like(x[0], bias)), a.like(x[0], 0));
+        return a.choose(a.compare(Order::Less, a.like(x[0], lambda), x[0]),
+                        a.sub(x[0], a.like(x[0], bias)), low);
+      }));
 }
 
 void addMathCalls(HandlerTable &table) {
@@ -191,8 +200,10 @@ void addActivationOps(HandlerTable &table) {
   table[":Softplus"] = unary([](Arithmetic &a, Value x, P) { return softplus(a, x); });
   table[":Softsign"] = unary(
       [](Arithmetic &a, Value x, P p) { return a.div(x, a.add(absolute(a, x, p), a.like(x, 1))); });
-  table[":LeakyRelu"] = unary(
-      [](Arithmetic &a, Value x, P p) { return a.choose(isBelow(a, x, 0), scale(a, x, p.alpha), x); }, {0.01});
+  table[":LeakyRelu"] =
+      unary([](Arithmetic &a, Value x,
+               P p) { return a.choose(isBelow(a, x, 0), scale(a, x, p.alpha), x); },
+            {0.01});
   table[":ThresholdedRelu"] = unary(
       [](Arithmetic &a, Value x, P p) {
         return a.choose(a.compare(Order::Less, a.like(x, p.alpha), x), x, a.like(x, 0));
@@ -203,10 +214,13 @@ void addActivationOps(HandlerTable &table) {
   table[":Celu"] = unary(celu, {1});
   table[":HardSigmoid"] = unary(hardSigmoid, {0.2, 0.5});
   table[":HardSwish"] = unary(hardSwish);
-  table[":Mish"] = unary([](Arithmetic &a, Value x, P) { return a.mul(x, a.call<math::TanhOp>(softplus(a, x))); });
-  table[":Swish"] = unary([](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); }, {1});
+  table[":Mish"] = unary(
+      [](Arithmetic &a, Value x, P) { return a.mul(x, a.call<math::TanhOp>(softplus(a, x))); });
+  table[":Swish"] = unary(
+      [](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); }, {1});
   table["com.microsoft:QuickGelu"] =
-      unary([](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); }, {1.702});
+      unary([](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); },
+            {1.702});
   table[":Gelu"] = table["com.microsoft:Gelu"] = table["com.microsoft:BiasGelu"] = gelu(false);
   table["com.microsoft:FastGelu"] = gelu(true);
   table[":Clip"] = importClip;

@@ -12,7 +12,9 @@ namespace {
 
 using Order = Arithmetic::Order;
 
-Status broadcastError(NodeImporter &node) { return node.error("the shapes of its inputs do not broadcast"); }
+Status broadcastError(NodeImporter &node) {
+  return node.error("the shapes of its inputs do not broadcast");
+}
 
 bool inputsBroadcast(NodeImporter &node) {
   Shape shape(node.shape(0));
@@ -31,10 +33,11 @@ Handler binary(std::function<Value(Scalars &, Arithmetic &, Value, Value)> body)
     if (!inputsBroadcast(node))
       return broadcastError(node);
     bool unsignedInputs = isUnsigned(node.inType(0));
-    return node.done(node.t.map({node.in(0), node.in(1)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
-      Arithmetic arithmetic(s, unsignedInputs);
-      return body(s, arithmetic, x[0], x[1]);
-    }));
+    return node.done(node.t.map({node.in(0), node.in(1)}, elementTypeOf(node.in(0)),
+                                [&](Scalars &s, ValueRange x) {
+                                  Arithmetic arithmetic(s, unsignedInputs);
+                                  return body(s, arithmetic, x[0], x[1]);
+                                }));
   };
 }
 
@@ -44,10 +47,11 @@ Handler comparison(std::function<Value(Scalars &, Arithmetic &, Value, Value)> b
     if (!inputsBroadcast(node))
       return broadcastError(node);
     bool unsignedInputs = isUnsigned(node.inType(0));
-    Value result = node.t.map({node.in(0), node.in(1)}, node.t.ops().getI1Type(), [&](Scalars &s, ValueRange x) {
-      Arithmetic arithmetic(s, unsignedInputs);
-      return body(s, arithmetic, x[0], x[1]);
-    });
+    Value result = node.t.map({node.in(0), node.in(1)}, node.t.ops().getI1Type(),
+                              [&](Scalars &s, ValueRange x) {
+                                Arithmetic arithmetic(s, unsignedInputs);
+                                return body(s, arithmetic, x[0], x[1]);
+                              });
     return node.done(result, HostType::Bool);
   };
 }
@@ -74,9 +78,12 @@ Handler variadic(Combine combine) {
       Value result = x[0];
       for (Value next : x.drop_front()) {
         bool adds = combine == Combine::Sum || combine == Combine::Mean;
-        result = adds ? a.add(result, next) : combine == Combine::Max ? a.max(result, next) : a.min(result, next);
+        result = adds                      ? a.add(result, next)
+                 : combine == Combine::Max ? a.max(result, next)
+                                           : a.min(result, next);
       }
-      return combine == Combine::Mean ? a.div(result, a.like(result, static_cast<double>(x.size()))) : result;
+      return combine == Combine::Mean ? a.div(result, a.like(result, static_cast<double>(x.size())))
+                                      : result;
     }));
   };
 }
@@ -106,7 +113,9 @@ Status importPow(NodeImporter &node) {
     Type compute = isa<FloatType>(type) ? type : Type(s.getF64Type());
     Arithmetic a(s, isUnsigned(node.inType(0)));
     Value base = a.cast(x[0], compute, false);
-    Value exponent = x[1].getType() == compute ? x[1] : Arithmetic(s, unsignedExponent).cast(x[1], compute, false);
+    Value exponent = x[1].getType() == compute
+                         ? x[1]
+                         : Arithmetic(s, unsignedExponent).cast(x[1], compute, false);
     return a.cast(power(s, a, base, exponent), type, isUnsigned(node.inType(0)));
   }));
 }
@@ -117,36 +126,41 @@ Status importMod(NodeImporter &node) {
     return broadcastError(node);
   bool fmod = node.getInt("fmod", 0) != 0, unsignedInputs = isUnsigned(node.inType(0));
   Type type = elementTypeOf(node.in(0));
-  return node.done(node.t.map({node.in(0), node.in(1)}, type, [&](Scalars &s, ValueRange x) -> Value {
-    Arithmetic a(s);
-    if (unsignedInputs)
-      return arith::RemUIOp::create(s, x[0], x[1]);
-    Value rest = isa<FloatType>(type) ? Value(arith::RemFOp::create(s, x[0], x[1]))
-                                      : Value(arith::RemSIOp::create(s, x[0], x[1]));
-    if (fmod)
-      return rest;
-    Value zero = a.like(rest, 0);
-    Value restIsNegative = a.compare(Order::Less, rest, zero), divisorIsNegative = a.compare(Order::Less, x[1], zero);
-    Value differs = arith::XOrIOp::create(s, restIsNegative, divisorIsNegative);
-    Value isExact = a.compare(Order::Equal, rest, zero);
-    return a.choose(isExact, rest, a.choose(differs, a.add(rest, x[1]), rest));
-  }));
+  return node.done(
+      node.t.map({node.in(0), node.in(1)}, type, [&](Scalars &s, ValueRange x) -> Value {
+        Arithmetic a(s);
+        if (unsignedInputs)
+          return arith::RemUIOp::create(s, x[0], x[1]);
+        Value rest = isa<FloatType>(type) ? Value(arith::RemFOp::create(s, x[0], x[1]))
+                                          : Value(arith::RemSIOp::create(s, x[0], x[1]));
+        if (fmod)
+          return rest;
+        Value zero = a.like(rest, 0);
+        Value restIsNegative = a.compare(Order::Less, rest, zero),
+              divisorIsNegative = a.compare(Order::Less, x[1], zero);
+        Value differs = arith::XOrIOp::create(s, restIsNegative, divisorIsNegative);
+        Value isExact = a.compare(Order::Equal, rest, zero);
+        return a.choose(isExact, rest, a.choose(differs, a.add(rest, x[1]), rest));
+      }));
 }
 
 Status importWhere(NodeImporter &node) {
   if (!inputsBroadcast(node))
     return broadcastError(node);
-  Value result = node.t.map({node.in(0), node.in(1), node.in(2)}, elementTypeOf(node.in(1)),
-                            [](Scalars &s, ValueRange x) { return arith::SelectOp::create(s, x[0], x[1], x[2]); });
+  Value result = node.t.map(
+      {node.in(0), node.in(1), node.in(2)}, elementTypeOf(node.in(1)),
+      [](Scalars &s, ValueRange x) { return arith::SelectOp::create(s, x[0], x[1], x[2]); });
   return node.done(result, node.inType(1));
 }
 
 Status importCast(NodeImporter &node) {
   HostType from = node.inType(0);
-  std::optional<HostType> to =
-      node.type() == "CastLike" ? node.inType(1) : hostTypeOf(static_cast<int>(node.getInt("to", 0)));
+  std::optional<HostType> to = node.type() == "CastLike"
+                                   ? node.inType(1)
+                                   : hostTypeOf(static_cast<int>(node.getInt("to", 0)));
   if (!to)
-    return node.error("casts to ONNX element type " + std::to_string(node.getInt("to", 0)) + ", which is not supported");
+    return node.error("casts to ONNX element type " + std::to_string(node.getInt("to", 0)) +
+                      ", which is not supported");
   MLIRContext *context = node.t.ops().getContext();
   Type compute = computeType(*to, context), stored = storageType(*to, context);
   if (from == *to)
@@ -161,30 +175,34 @@ Status importCast(NodeImporter &node) {
 }
 
 template <class Op> Handler bitwise() {
-  return binary([](Scalars &s, Arithmetic &, Value x, Value y) -> Value { return Op::create(s, x, y); });
+  return binary(
+      [](Scalars &s, Arithmetic &, Value x, Value y) -> Value { return Op::create(s, x, y); });
 }
 
 /// Shifting by the width or more leaves nothing (or, to the right, copies of a signed type's sign).
 Status importBitShift(NodeImporter &node) {
-  bool left = node.getString("direction", "LEFT") == "LEFT", unsignedInputs = isUnsigned(node.inType(0));
-  return node.done(node.t.map({node.in(0), node.in(1)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
-    Arithmetic a(s, /*isUnsigned=*/true);
-    unsigned width = x[0].getType().getIntOrFloatBitWidth();
-    Value most = a.like(x[0], width - 1), amount = a.min(x[1], most);
-    Value zero = a.like(x[0], 0), fits = a.compare(Order::LessOrEqual, x[1], most);
-    if (left)
-      return a.choose(fits, arith::ShLIOp::create(s, x[0], amount), zero);
-    if (unsignedInputs)
-      return a.choose(fits, arith::ShRUIOp::create(s, x[0], amount), zero);
-    return arith::ShRSIOp::create(s, x[0], amount).getResult();
-  }));
+  bool left = node.getString("direction", "LEFT") == "LEFT",
+       unsignedInputs = isUnsigned(node.inType(0));
+  return node.done(node.t.map(
+      {node.in(0), node.in(1)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s, /*isUnsigned=*/true);
+        unsigned width = x[0].getType().getIntOrFloatBitWidth();
+        Value most = a.like(x[0], width - 1), amount = a.min(x[1], most);
+        Value zero = a.like(x[0], 0), fits = a.compare(Order::LessOrEqual, x[1], most);
+        if (left)
+          return a.choose(fits, arith::ShLIOp::create(s, x[0], amount), zero);
+        if (unsignedInputs)
+          return a.choose(fits, arith::ShRUIOp::create(s, x[0], amount), zero);
+        return arith::ShRSIOp::create(s, x[0], amount).getResult();
+      }));
 }
 
 Status importNot(NodeImporter &node) {
-  return node.done(node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) -> Value {
-    Value ones = arith::ConstantOp::create(s, IntegerAttr::get(x[0].getType(), -1));
-    return arith::XOrIOp::create(s, x[0], ones);
-  }));
+  return node.done(
+      node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) -> Value {
+        Value ones = arith::ConstantOp::create(s, IntegerAttr::get(x[0].getType(), -1));
+        return arith::XOrIOp::create(s, x[0], ones);
+      }));
 }
 
 } // namespace

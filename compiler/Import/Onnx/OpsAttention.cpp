@@ -13,7 +13,8 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-/// Extents: B batches, S queries, T keys, of which P come from the past; N heads of D (values: of V) channels.
+/// Extents: B batches, S queries, T keys, of which P come from the past; N heads of D (values: of
+/// V) channels.
 struct Heads {
   int64_t batch = 1, queries = 1, keys = 1, past = 0, count = 1, size = 1, valueSize = 1;
   double scale = 1;
@@ -35,12 +36,14 @@ Value mergeHeads(TensorBuilder &t, Value x) {
 
 /// scores[b, n, s, t] = sum over d of q[b, n, s, d] * k[b, n, t, d]: the maps transpose k.
 Value scoreMatrix(TensorBuilder &t, Value q, Value k, const Heads &heads) {
-  return t.contract(q, k, {heads.batch, heads.count, heads.queries, heads.keys},
-                    {t.select(5, {0, 1, 2, 4}), t.select(5, {0, 1, 3, 4}), t.select(5, {0, 1, 2, 3})}, {4});
+  return t.contract(
+      q, k, {heads.batch, heads.count, heads.queries, heads.keys},
+      {t.select(5, {0, 1, 2, 4}), t.select(5, {0, 1, 3, 4}), t.select(5, {0, 1, 2, 3})}, {4});
 }
 
-/// What is added to the scores: 0 where a key is seen, `maskedScore` where not; null if all are seen. Masks: B x T or
-/// B x S x T of 0 and 1, or B key counts. Causal: query s sees the keys up to past + s.
+/// What is added to the scores: 0 where a key is seen, `maskedScore` where not; null if all are
+/// seen. Masks: B x T or B x S x T of 0 and 1, or B key counts. Causal: query s sees the keys up to
+/// past + s.
 Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads) {
   TensorBuilder &t = node.t;
   if (!mask && !heads.causal)
@@ -54,13 +57,17 @@ Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads)
     isCount = given == ArrayRef<int64_t>{heads.batch};
     bool perQuery = given == ArrayRef<int64_t>{heads.batch, heads.queries, heads.keys};
     if (!isCount && !perQuery && given != ArrayRef<int64_t>{heads.batch, heads.keys})
-      return node.error("a mask of shape " + shapeText({given.begin(), given.end()}) + " is not supported");
+      return node.error("a mask of shape " + shapeText({given.begin(), given.end()}) +
+                        " is not supported");
     inputs.push_back(mask);
-    maps.push_back(isCount ? t.select(4, {0}) : perQuery ? t.select(4, {0, 2, 3}) : t.select(4, {0, 3}));
+    maps.push_back(isCount    ? t.select(4, {0})
+                   : perQuery ? t.select(4, {0, 2, 3})
+                              : t.select(4, {0, 3}));
   }
   return t.map(shape, inputs, maps, t.ops().getF32Type(), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
-    Value zero = a.constant(s.getF32Type(), 0), masked = a.constant(s.getF32Type(), heads.maskedScore);
+    Value zero = a.constant(s.getF32Type(), 0),
+          masked = a.constant(s.getF32Type(), heads.maskedScore);
     Value score = zero;
     if (!x.empty()) {
       Value wide = a.cast(x[0], s.getI64Type(), false);
@@ -78,7 +85,8 @@ Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads)
 }
 
 /// softmax(q k^T * scale + masks...) v, heads merged: B x S x N * V.
-Value attend(TensorBuilder &t, Value q, Value k, Value v, ArrayRef<Value> masks, const Heads &heads) {
+Value attend(TensorBuilder &t, Value q, Value k, Value v, ArrayRef<Value> masks,
+             const Heads &heads) {
   SmallVector<Value> inputs{scoreMatrix(t, q, k, heads)};
   for (Value mask : masks)
     if (mask)
@@ -91,8 +99,9 @@ Value attend(TensorBuilder &t, Value q, Value k, Value v, ArrayRef<Value> masks,
     return result;
   });
   Value weights = softmax(t, scores, 3);
-  Value sums = t.contract(weights, v, {heads.batch, heads.count, heads.queries, heads.valueSize},
-                          {t.select(5, {0, 1, 2, 4}), t.select(5, {0, 1, 4, 3}), t.select(5, {0, 1, 2, 3})}, {4});
+  Value sums = t.contract(
+      weights, v, {heads.batch, heads.count, heads.queries, heads.valueSize},
+      {t.select(5, {0, 1, 2, 4}), t.select(5, {0, 1, 4, 3}), t.select(5, {0, 1, 2, 3})}, {4});
   return mergeHeads(t, sums);
 }
 
@@ -107,7 +116,8 @@ Value stack(TensorBuilder &t, Value first, Value second) {
   return t.concat({t.reshape(first, shape), t.reshape(second, shape)}, 0);
 }
 
-/// Inputs: x (B x S x I), weights (I x 3 N D), bias, mask, past (2 x B x N x P x D), attention bias.
+/// Inputs: x (B x S x I), weights (I x 3 N D), bias, mask, past (2 x B x N x P x D), attention
+/// bias.
 Status importAttention(NodeImporter &node) {
   TensorBuilder &t = node.t;
   if (node.getInt("do_rotary", 0) != 0 || node.has(6))
@@ -144,12 +154,14 @@ Status importAttention(NodeImporter &node) {
   return node.done(attend(t, q, k, v, {*mask, node.has(5) ? node.in(5) : Value()}, heads));
 }
 
-/// Inputs: query (B x S x N D), key, value (B x T x ...), bias (3 N D), mask, attention bias, past key and value
-/// (B x N x P x D). Packed and cross-attention layouts (key of rank 4 or 5) are not supported.
+/// Inputs: query (B x S x N D), key, value (B x T x ...), bias (3 N D), mask, attention bias, past
+/// key and value (B x N x P x D). Packed and cross-attention layouts (key of rank 4 or 5) are not
+/// supported.
 Status importMultiHeadAttention(NodeImporter &node) {
   TensorBuilder &t = node.t;
   if (!node.has(1) || !node.has(2) || node.rank(0) != 3 || node.rank(1) != 3 || node.rank(2) != 3)
-    return node.error("packed and 4-D layouts are not supported; query, key and value must have rank 3");
+    return node.error(
+        "packed and 4-D layouts are not supported; query, key and value must have rank 3");
   Heads heads;
   heads.count = node.getInt("num_heads", 1);
   heads.batch = node.shape(0)[0];
@@ -168,11 +180,13 @@ Status importMultiHeadAttention(NodeImporter &node) {
     Value x = node.in(i);
     if (node.has(3)) {
       Value bias = t.sliceAxis(node.in(3), 0, offset, node.shape(i)[2]);
-      x = t.map({x, bias}, elementTypeOf(x), [](Scalars &s, ValueRange y) { return Arithmetic(s).add(y[0], y[1]); });
+      x = t.map({x, bias}, elementTypeOf(x),
+                [](Scalars &s, ValueRange y) { return Arithmetic(s).add(y[0], y[1]); });
     }
     return splitHeads(t, x, 0, heads.count, size);
   };
-  Value q = prepare(0, 0, heads.size), k = prepare(1, width, heads.size), v = prepare(2, 2 * width, heads.valueSize);
+  Value q = prepare(0, 0, heads.size), k = prepare(1, width, heads.size),
+        v = prepare(2, 2 * width, heads.valueSize);
   if (heads.past > 0) {
     k = t.concat({node.in(6), k}, 2);
     v = t.concat({node.in(7), v}, 2);

@@ -23,7 +23,8 @@ Status importConstant(NodeImporter &node) {
     return node.done(constantTensor(node, *elements), *hostTypeOf(value->t().data_type()));
   }
   if (node.attribute("value_float"))
-    return node.done(t.splat({}, t.ops().getF32Type(), node.getFloat("value_float", 0)), HostType::Float32);
+    return node.done(t.splat({}, t.ops().getF32Type(), node.getFloat("value_float", 0)),
+                     HostType::Float32);
   if (node.attribute("value_int"))
     return node.done(t.reshape(t.integers({node.getInt("value_int", 0)}), {}), HostType::Int64);
   if (node.attribute("value_ints"))
@@ -57,16 +58,19 @@ Status importShape(NodeImporter &node) {
   auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
   int64_t start = clamp(node.getInt("start", 0)), end = clamp(node.getInt("end", rank));
   ArrayRef<int64_t> shape = node.shape(0);
-  return node.done(node.t.integers(start < end ? shape.slice(start, end - start) : ArrayRef<int64_t>()),
-                   HostType::Int64);
+  return node.done(
+      node.t.integers(start < end ? shape.slice(start, end - start) : ArrayRef<int64_t>()),
+      HostType::Int64);
 }
 
 Status importSize(NodeImporter &node) {
-  return node.done(node.t.reshape(node.t.integers({productOf(node.shape(0))}), {}), HostType::Int64);
+  return node.done(node.t.reshape(node.t.integers({productOf(node.shape(0))}), {}),
+                   HostType::Int64);
 }
 
 Status importRange(NodeImporter &node) {
-  std::optional<double> start = node.constantReal(0), limit = node.constantReal(1), delta = node.constantReal(2);
+  std::optional<double> start = node.constantReal(0), limit = node.constantReal(1),
+                        delta = node.constantReal(2);
   if (!start || !limit || !delta || *delta == 0)
     return node.error("its start, limit and delta are not constant, or delta is 0");
   auto count = static_cast<int64_t>(std::max(0.0, std::ceil((*limit - *start) / *delta)));
@@ -77,7 +81,8 @@ Status importRange(NodeImporter &node) {
     elements.push_back(isa<FloatType>(type) ? Attribute(FloatAttr::get(type, value))
                                             : IntegerAttr::get(type, static_cast<int64_t>(value)));
   }
-  return node.done(constantTensor(node, DenseElementsAttr::get(RankedTensorType::get({count}, type), elements)));
+  return node.done(
+      constantTensor(node, DenseElementsAttr::get(RankedTensorType::get({count}, type), elements)));
 }
 
 /// 1 on diagonal k.
@@ -93,7 +98,8 @@ Status importEyeLike(NodeImporter &node) {
     Arithmetic a(s);
     Value row = linalg::IndexOp::create(s, 0), column = linalg::IndexOp::create(s, 1);
     Value offset = arith::ConstantIndexOp::create(s, k);
-    return a.choose(a.compare(Arithmetic::Order::Equal, a.add(row, offset), column), a.like(x[0], 1), x[0]);
+    return a.choose(a.compare(Arithmetic::Order::Equal, a.add(row, offset), column),
+                    a.like(x[0], 1), x[0]);
   });
   return node.done(result, *type);
 }

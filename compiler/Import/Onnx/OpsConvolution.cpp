@@ -11,15 +11,18 @@ namespace millrace::onnx_import {
 namespace {
 
 template <class Op>
-Value createConvolution(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window) {
+Value createConvolution(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
+                        const Window &window) {
   Value init = node.t.filled(shape, node.t.scalar(elementTypeOf(input), 0));
-  auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, weights}, ValueRange(init),
-                       windowAttribute(node, window.strides), windowAttribute(node, window.dilations));
+  auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, weights},
+                       ValueRange(init), windowAttribute(node, window.strides),
+                       windowAttribute(node, window.dilations));
   return op->getResult(0);
 }
 
 /// Each channel by itself: weights C x 1 x kernel.
-Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window) {
+Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
+                const Window &window) {
   Shape kernel{shape[1]};
   kernel.append(window.kernel);
   weights = node.t.reshape(weights, kernel);
@@ -29,15 +32,15 @@ Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t
 }
 
 /// Groups as a dimension of their own: N x G x C/G x H x W.
-Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape, const Window &window,
-              int64_t group) {
+Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
+              const Window &window, int64_t group) {
   ArrayRef<int64_t> in = shapeOf(input), kernel = shapeOf(weights);
   Shape inputShape{in[0], group, in[1] / group, in[2], in[3]};
   Shape weightShape{group, kernel[0] / group, kernel[1], kernel[2], kernel[3]};
   Shape resultShape{shape[0], group, shape[1] / group, shape[2], shape[3]};
-  Value result =
-      createConvolution<linalg::Conv2DNgchwGfchwOp>(node, node.t.reshape(input, inputShape),
-                                                    node.t.reshape(weights, weightShape), resultShape, window);
+  Value result = createConvolution<linalg::Conv2DNgchwGfchwOp>(
+      node, node.t.reshape(input, inputShape), node.t.reshape(weights, weightShape), resultShape,
+      window);
   return node.t.reshape(result, shape);
 }
 
@@ -61,8 +64,9 @@ Expected<Window> readConvolution(NodeImporter &node, Value input, Value weights)
                       std::to_string(kernel.size()) + "; 1 to 3 spatial dimensions are supported");
   int64_t group = node.getInt("group", 1);
   if (group < 1 || in[1] != kernel[1] * group || kernel[0] % group != 0)
-    return node.error(std::to_string(in[1]) + " channels do not fit weights of " + std::to_string(kernel[0]) + " x " +
-                      std::to_string(kernel[1]) + " in " + std::to_string(group) + " groups");
+    return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
+                      std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]) + " in " +
+                      std::to_string(group) + " groups");
   if (in.size() == 5 && group != 1)
     return node.error("grouped convolution in 3 dimensions is not supported");
   return readWindow(node, in.drop_front(2), kernel.drop_front(2));
@@ -93,7 +97,8 @@ Value convolve(NodeImporter &node, Value input, Value weights, Window window) {
 Value addChannelBias(NodeImporter &node, Value input, Value bias) {
   auto rank = static_cast<unsigned>(shapeOf(input).size());
   auto identity = node.t.ops().getMultiDimIdentityMap(rank);
-  return node.t.map(shapeOf(input), {input, bias}, {identity, node.t.select(rank, {1})}, elementTypeOf(input),
+  return node.t.map(shapeOf(input), {input, bias}, {identity, node.t.select(rank, {1})},
+                    elementTypeOf(input),
                     [](Scalars &s, ValueRange x) { return Arithmetic(s).add(x[0], x[1]); });
 }
 
@@ -119,8 +124,8 @@ Status importConv(NodeImporter &node) {
   return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
 }
 
-/// The transposed convolution as a convolution of the input spread by the strides, with flipped weights
-/// M x C/group x kernel from C x M/group x kernel.
+/// The transposed convolution as a convolution of the input spread by the strides, with flipped
+/// weights M x C/group x kernel from C x M/group x kernel.
 Status importConvTranspose(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Shape in(node.shape(0)), kernel(node.shape(1));
@@ -130,22 +135,29 @@ Status importConvTranspose(NodeImporter &node) {
   if (rank == 0)
     return node.error("convolves a tensor of rank " + std::to_string(in.size()));
   if (node.getString("auto_pad", "NOTSET") != "NOTSET" || node.attribute("output_shape"))
-    return node.error("auto_pad and output_shape are not supported; export the model with explicit pads");
-  Shape strides = node.getInts("strides", Shape(rank, 1)), dilations = node.getInts("dilations", Shape(rank, 1));
-  Shape pads = node.getInts("pads", Shape(2 * rank, 0)), tail = node.getInts("output_padding", Shape(rank, 0));
+    return node.error(
+        "auto_pad and output_shape are not supported; export the model with explicit pads");
+  Shape strides = node.getInts("strides", Shape(rank, 1)),
+        dilations = node.getInts("dilations", Shape(rank, 1));
+  Shape pads = node.getInts("pads", Shape(2 * rank, 0)),
+        tail = node.getInts("output_padding", Shape(rank, 0));
   Window window;
   window.dilations = dilations;
-  Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1), permutation = allAxes(static_cast<int64_t>(in.size()));
+  Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1),
+      permutation = allAxes(static_cast<int64_t>(in.size()));
   std::swap(permutation[0], permutation[1]);
   Value weights = t.transpose(node.in(1), permutation);
   SmallVector<AffineExpr> flipped;
   for (unsigned i = 0; i < in.size(); ++i)
-    flipped.push_back(i < 2 ? t.ops().getAffineDimExpr(i) : kernel[i] - 1 - t.ops().getAffineDimExpr(i));
-  weights = t.map(shapeOf(weights), {weights},
-                  {AffineMap::get(static_cast<unsigned>(in.size()), 0, flipped, t.ops().getContext())},
-                  elementTypeOf(weights), [](Scalars &, ValueRange x) { return x[0]; });
+    flipped.push_back(i < 2 ? t.ops().getAffineDimExpr(i)
+                            : kernel[i] - 1 - t.ops().getAffineDimExpr(i));
+  weights =
+      t.map(shapeOf(weights), {weights},
+            {AffineMap::get(static_cast<unsigned>(in.size()), 0, flipped, t.ops().getContext())},
+            elementTypeOf(weights), [](Scalars &, ValueRange x) { return x[0]; });
   for (size_t i = 0; i < rank; ++i) {
-    int64_t reach = (kernel[i + 2] - 1) * dilations[i], before = reach - pads[i], after = reach - pads[rank + i] + tail[i];
+    int64_t reach = (kernel[i + 2] - 1) * dilations[i], before = reach - pads[i],
+            after = reach - pads[rank + i] + tail[i];
     if (before < 0 || after < 0)
       return node.error("pads beyond the kernel's reach are not supported");
     offsets[i + 2] = before;
@@ -161,8 +173,8 @@ Status importConvTranspose(NodeImporter &node) {
     return getAsIndexOpFoldResult(t.ops().getContext(), values);
   };
   Value zeros = t.filled(spread, t.scalar(elementTypeOf(node.in(0)), 0));
-  Value input = tensor::InsertSliceOp::create(t.ops(), node.in(0), zeros, attributes(offsets), attributes(in),
-                                              attributes(steps));
+  Value input = tensor::InsertSliceOp::create(t.ops(), node.in(0), zeros, attributes(offsets),
+                                              attributes(in), attributes(steps));
   Value result = convolve(node, input, weights, window);
   return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
 }

@@ -18,12 +18,14 @@ Value countMask(NodeImporter &node) {
   return t.reduceSum(node.in(7), {1});
 }
 
-/// Inputs: ids (B x S), segments, word table, position table, segment table, gamma, beta, mask, position ids.
-/// Results: the normalised sum of embeddings, the mask counts, the sum.
+/// Inputs: ids (B x S), segments, word table, position table, segment table, gamma, beta, mask,
+/// position ids. Results: the normalised sum of embeddings, the mask counts, the sum.
 Status importEmbedLayerNorm(NodeImporter &node) {
   TensorBuilder &t = node.t;
-  if (node.getInt("mask_index_type", 0) != 0 && node.wants(1) && node.has(7) && node.getInt("mask_index_type", 0) != 1)
-    return node.error("mask_index_type " + std::to_string(node.getInt("mask_index_type", 0)) + " is not supported");
+  if (node.getInt("mask_index_type", 0) != 0 && node.wants(1) && node.has(7) &&
+      node.getInt("mask_index_type", 0) != 1)
+    return node.error("mask_index_type " + std::to_string(node.getInt("mask_index_type", 0)) +
+                      " is not supported");
   SmallVector<Value> parts{gather(t, node.in(2), node.in(0), 0)};
   if (node.has(8))
     parts.push_back(gather(t, node.in(3), node.in(8), 0));
@@ -46,6 +48,8 @@ Status importEmbedLayerNorm(NodeImporter &node) {
 
 } // namespace
 
-void addEmbeddingOps(HandlerTable &table) { table["com.microsoft:EmbedLayerNormalization"] = importEmbedLayerNorm; }
+void addEmbeddingOps(HandlerTable &table) {
+  table["com.microsoft:EmbedLayerNormalization"] = importEmbedLayerNorm;
+}
 
 } // namespace millrace::onnx_import

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads at positions that are data. All are maps whose body reads the data tensor by tensor.extract.
+// Reads at positions that are data. All are maps whose body reads the data tensor by
+// tensor.extract.
 #include "compiler/Import/Onnx/Gather.h"
 
 #include "compiler/Import/Onnx/Handlers.h"
@@ -10,7 +11,8 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-/// An index tensor's element as a position in a dimension of `extent`; negative ones count from the end.
+/// An index tensor's element as a position in a dimension of `extent`; negative ones count from the
+/// end.
 Value position(Scalars &s, Value index, int64_t extent) {
   Arithmetic a(s);
   Value wrapped = a.choose(a.compare(Arithmetic::Order::Less, index, a.like(index, 0)),
@@ -22,7 +24,8 @@ Value position(Scalars &s, Value index, int64_t extent) {
 
 Value gather(TensorBuilder &t, Value data, Value indices, int64_t axis) {
   Shape dataShape(shapeOf(data)), indexShape(shapeOf(indices));
-  auto indexRank = static_cast<int64_t>(indexShape.size()), dataRank = static_cast<int64_t>(dataShape.size());
+  auto indexRank = static_cast<int64_t>(indexShape.size()),
+       dataRank = static_cast<int64_t>(dataShape.size());
   Shape shape(dataShape.begin(), dataShape.begin() + axis);
   shape.append(indexShape);
   shape.append(dataShape.begin() + axis + 1, dataShape.end());
@@ -67,16 +70,19 @@ Status importGatherElements(NodeImporter &node) {
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
   Value data = node.in(0);
   auto identity = node.t.ops().getMultiDimIdentityMap(static_cast<unsigned>(node.rank(1)));
-  Value result = node.t.map(node.shape(1), {node.in(1)}, {identity}, elementTypeOf(data), [&](Scalars &s, ValueRange x) {
-    SmallVector<Value> at;
-    for (int64_t i = 0; i < node.rank(0); ++i)
-      at.push_back(i == *axis ? position(s, x[0], shapeOf(data)[i]) : linalg::IndexOp::create(s, i).getResult());
-    return tensor::ExtractOp::create(s, data, at);
-  });
+  Value result = node.t.map(
+      node.shape(1), {node.in(1)}, {identity}, elementTypeOf(data), [&](Scalars &s, ValueRange x) {
+        SmallVector<Value> at;
+        for (int64_t i = 0; i < node.rank(0); ++i)
+          at.push_back(i == *axis ? position(s, x[0], shapeOf(data)[i])
+                                  : linalg::IndexOp::create(s, i).getResult());
+        return tensor::ExtractOp::create(s, data, at);
+      });
   return node.done(result);
 }
 
-/// The last dimension of the indices addresses the first dimensions of the data (after `batch_dims`).
+/// The last dimension of the indices addresses the first dimensions of the data (after
+/// `batch_dims`).
 Status importGatherND(NodeImporter &node) {
   Value data = node.in(0), indices = node.in(1);
   int64_t batch = node.getInt("batch_dims", 0), depth = node.shape(1).back();
@@ -91,7 +97,8 @@ Status importGatherND(NodeImporter &node) {
   for (int64_t i = 0; i < outer; ++i)
     loops.push_back(static_cast<unsigned>(i));
   for (int64_t i = 0; i < depth; ++i) {
-    parts.push_back(node.t.reshape(node.t.sliceAxis(indices, outer, i, 1), node.shape(1).drop_back()));
+    parts.push_back(
+        node.t.reshape(node.t.sliceAxis(indices, outer, i, 1), node.shape(1).drop_back()));
     maps.push_back(node.t.select(rank, loops));
   }
   Value result = node.t.map(shape, parts, maps, elementTypeOf(data), [&](Scalars &s, ValueRange x) {
@@ -119,7 +126,8 @@ Status importOneHot(NodeImporter &node) {
   Value off = node.t.reshape(node.t.sliceAxis(node.in(2), 0, 0, 1), {});
   Value on = node.t.reshape(node.t.sliceAxis(node.in(2), 0, 1, 1), {});
   Value result = node.t.map(
-      shape, {node.in(0), off, on}, {node.t.withoutAxes(rank, {*axis}), node.t.select(rank, {}), node.t.select(rank, {})},
+      shape, {node.in(0), off, on},
+      {node.t.withoutAxes(rank, {*axis}), node.t.select(rank, {}), node.t.select(rank, {})},
       elementTypeOf(node.in(2)), [&](Scalars &s, ValueRange x) {
         Arithmetic a(s);
         Value index = a.cast(x[0], s.getI64Type(), false);

@@ -9,9 +9,11 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-template <class Op> Value createMatMul(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> shape) {
+template <class Op>
+Value createMatMul(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> shape) {
   Value init = t.filled(shape, t.scalar(elementTypeOf(a), 0));
-  return Op::create(t.ops(), TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init))->getResult(0);
+  return Op::create(t.ops(), TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init))
+      ->getResult(0);
 }
 
 /// Batch dimensions that broadcast: a generic with one loop per batch dimension, then m, n, k.
@@ -31,7 +33,8 @@ Value broadcastBatches(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> bat
   SmallVector<unsigned> result;
   for (unsigned i = 0; i < rank + 2; ++i)
     result.push_back(i);
-  return t.contract(a, w, shape, {operandMap(a, m, k), operandMap(w, k, n), t.select(loops, result)}, {k});
+  return t.contract(a, w, shape,
+                    {operandMap(a, m, k), operandMap(w, k, n), t.select(loops, result)}, {k});
 }
 
 /// Both of rank >= 2.
@@ -43,14 +46,15 @@ Value multiplyMatrices(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> bat
   ArrayRef<int64_t> aBatch = ArrayRef(aShape).drop_back(2), wBatch = ArrayRef(wShape).drop_back(2);
   if (productOf(wBatch) == 1) {
     int64_t rows = productOf(aBatch) * m;
-    Value result = createMatMul<linalg::MatmulOp>(t, t.reshape(a, {rows, k}), t.reshape(w, {k, n}), {rows, n});
+    Value result =
+        createMatMul<linalg::MatmulOp>(t, t.reshape(a, {rows, k}), t.reshape(w, {k, n}), {rows, n});
     return t.reshape(result, shape);
   }
   if (aBatch != wBatch)
     return broadcastBatches(t, a, w, batch);
   int64_t count = productOf(batch);
-  Value result = createMatMul<linalg::BatchMatmulOp>(t, t.reshape(a, {count, m, k}), t.reshape(w, {count, k, n}),
-                                                     {count, m, n});
+  Value result = createMatMul<linalg::BatchMatmulOp>(t, t.reshape(a, {count, m, k}),
+                                                     t.reshape(w, {count, k, n}), {count, m, n});
   return t.reshape(result, shape);
 }
 
@@ -68,10 +72,12 @@ Expected<Value> multiply(NodeImporter &node, Value a, Value w) {
   if (aShape.back() != wShape[wShape.size() - 2])
     return node.error("the inner dimensions " + std::to_string(aShape.back()) + " and " +
                       std::to_string(wShape[wShape.size() - 2]) + " differ");
-  std::optional<Shape> batch = broadcastShapes(ArrayRef(aShape).drop_back(2), ArrayRef(wShape).drop_back(2));
+  std::optional<Shape> batch =
+      broadcastShapes(ArrayRef(aShape).drop_back(2), ArrayRef(wShape).drop_back(2));
   if (!batch)
     return node.error("the batch dimensions do not broadcast");
-  Value result = multiplyMatrices(node.t, node.t.reshape(a, aShape), node.t.reshape(w, wShape), *batch);
+  Value result =
+      multiplyMatrices(node.t, node.t.reshape(a, aShape), node.t.reshape(w, wShape), *batch);
   Shape shape(*batch);
   if (!isRow)
     shape.push_back(aShape[aShape.size() - 2]);
@@ -95,7 +101,8 @@ Status importMatMul(NodeImporter &node) {
   return result ? node.done(*result) : Status(result.takeError());
 }
 
-/// alpha * op(A) op(B) + beta * C, where op transposes if transA, transB say so: by the maps, not by moving data.
+/// alpha * op(A) op(B) + beta * C, where op transposes if transA, transB say so: by the maps, not
+/// by moving data.
 Status importGemm(NodeImporter &node) {
   bool transA = node.getInt("transA", 0) != 0, transB = node.getInt("transB", 0) != 0;
   if (node.rank(0) != 2 || node.rank(1) != 2)
@@ -104,7 +111,8 @@ Status importGemm(NodeImporter &node) {
   ArrayRef<int64_t> a = node.shape(0), w = node.shape(1);
   int64_t m = a[transA], k = a[!transA], n = w[!transB];
   if (w[transB] != k)
-    return node.error("the inner dimensions " + std::to_string(k) + " and " + std::to_string(w[transB]) + " differ");
+    return node.error("the inner dimensions " + std::to_string(k) + " and " +
+                      std::to_string(w[transB]) + " differ");
   TensorBuilder &t = node.t;
   Value result;
   if (!transA && !transB) {
@@ -131,7 +139,8 @@ Status importGemm(NodeImporter &node) {
   }));
 }
 
-/// Input `i` as int32 minus its zero point: a scalar, or one per row (inputs 0) or per column (input 1).
+/// Input `i` as int32 minus its zero point: a scalar, or one per row (inputs 0) or per column
+/// (input 1).
 Value centre(NodeImporter &node, size_t i, size_t zeroPoint) {
   Type i32 = node.t.ops().getI32Type();
   SmallVector<Value> inputs{node.in(i)};

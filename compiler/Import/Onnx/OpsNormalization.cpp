@@ -23,8 +23,8 @@ Value mapWith(TensorBuilder &t, Value input, Value statistic, ArrayRef<int64_t> 
               llvm::function_ref<Value(Arithmetic &, Value, Value)> body) {
   auto rank = static_cast<unsigned>(shapeOf(input).size());
   return t.map(shapeOf(input), {input, statistic},
-               {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, axes)}, elementTypeOf(input),
-               [&](Scalars &s, ValueRange x) {
+               {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, axes)},
+               elementTypeOf(input), [&](Scalars &s, ValueRange x) {
                  Arithmetic a(s);
                  return body(a, x[0], x[1]);
                });
@@ -32,10 +32,11 @@ Value mapWith(TensorBuilder &t, Value input, Value statistic, ArrayRef<int64_t> 
 
 /// 1 / sqrt(mean of squares + epsilon)
 Value inverseDeviation(TensorBuilder &t, Value centred, ArrayRef<int64_t> axes, double epsilon) {
-  Value squares = t.reduce(centred, axes, t.scalar(elementTypeOf(centred), 0), [](Scalars &s, Value x, Value sum) {
-    Arithmetic a(s);
-    return a.add(sum, a.mul(x, x));
-  });
+  Value squares = t.reduce(centred, axes, t.scalar(elementTypeOf(centred), 0),
+                           [](Scalars &s, Value x, Value sum) {
+                             Arithmetic a(s);
+                             return a.add(sum, a.mul(x, x));
+                           });
   double count = 1;
   for (int64_t axis : axes)
     count *= static_cast<double>(shapeOf(centred)[axis]);
@@ -48,7 +49,8 @@ Value inverseDeviation(TensorBuilder &t, Value centred, ArrayRef<int64_t> axes, 
 }
 
 /// centred * inverse deviation * scale + bias, in one map.
-Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int64_t> axes, Value scale, Value bias) {
+Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int64_t> axes,
+                    Value scale, Value bias) {
   ArrayRef<int64_t> shape = shapeOf(centred);
   auto rank = static_cast<unsigned>(shape.size());
   SmallVector<Value> inputs{centred, inverse};
@@ -71,21 +73,27 @@ Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int
 } // namespace
 
 Value softmax(TensorBuilder &t, Value input, int64_t axis, bool takeLog) {
-  Value centred = mapWith(t, input, t.reduceMax(input, {axis}), {axis},
-                          [](Arithmetic &a, Value x, Value greatest) { return a.sub(x, greatest); });
-  Value powers = t.map({centred}, elementTypeOf(input),
-                       [](Scalars &s, ValueRange x) { return Arithmetic(s).call<math::ExpOp>(x[0]); });
+  Value centred =
+      mapWith(t, input, t.reduceMax(input, {axis}), {axis},
+              [](Arithmetic &a, Value x, Value greatest) { return a.sub(x, greatest); });
+  Value powers = t.map({centred}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
+    return Arithmetic(s).call<math::ExpOp>(x[0]);
+  });
   Value sum = t.reduceSum(powers, {axis});
   if (takeLog)
-    return mapWith(t, centred, sum, {axis},
-                   [](Arithmetic &a, Value x, Value total) { return a.sub(x, a.call<math::LogOp>(total)); });
-  return mapWith(t, powers, sum, {axis}, [](Arithmetic &a, Value x, Value total) { return a.div(x, total); });
+    return mapWith(t, centred, sum, {axis}, [](Arithmetic &a, Value x, Value total) {
+      return a.sub(x, a.call<math::LogOp>(total));
+    });
+  return mapWith(t, powers, sum, {axis},
+                 [](Arithmetic &a, Value x, Value total) { return a.div(x, total); });
 }
 
-LayerNorm layerNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale, Value bias) {
+LayerNorm layerNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale,
+                    Value bias) {
   Shape axes = axesFrom(axis, static_cast<int64_t>(shapeOf(input).size()));
   Value mean = meanOver(t, input, axes);
-  Value centred = mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
+  Value centred =
+      mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
   Value inverse = inverseDeviation(t, centred, axes, epsilon);
   return {scaleAndShift(t, centred, inverse, axes, scale, bias), mean, inverse};
 }
@@ -107,7 +115,8 @@ Handler softmaxOp(bool takeLog) {
   };
 }
 
-/// (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with statistics that are inputs.
+/// (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with statistics that are
+/// inputs.
 Status importBatchNorm(NodeImporter &node) {
   if (node.getInt("training_mode", 0) != 0)
     return node.error("training mode is not supported");
@@ -122,23 +131,28 @@ Status importBatchNorm(NodeImporter &node) {
     inputs.push_back(node.in(i));
     maps.push_back(channel);
   }
-  return node.done(t.map(node.shape(0), inputs, maps, elementTypeOf(input), [&](Scalars &s, ValueRange x) {
-    Arithmetic a(s);
-    Value deviation = a.call<math::SqrtOp>(a.add(x[4], a.like(x[4], epsilon)));
-    return a.add(a.mul(a.div(a.sub(x[0], x[3]), deviation), x[1]), x[2]);
-  }));
+  return node.done(
+      t.map(node.shape(0), inputs, maps, elementTypeOf(input), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        Value deviation = a.call<math::SqrtOp>(a.add(x[4], a.like(x[4], epsilon)));
+        return a.add(a.mul(a.div(a.sub(x[0], x[3]), deviation), x[1]), x[2]);
+      }));
 }
 
 /// Normalises each channel of each image by itself.
 Status importInstanceNorm(NodeImporter &node) {
-  LayerNorm norm = layerNorm(node.t, node.in(0), 2, node.getFloat("epsilon", 1e-5), Value(), Value());
-  Value scaled = perChannel(node, norm.result, node.in(1), [](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
+  LayerNorm norm =
+      layerNorm(node.t, node.in(0), 2, node.getFloat("epsilon", 1e-5), Value(), Value());
+  Value scaled = perChannel(node, norm.result, node.in(1),
+                            [](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
   return node.done(addChannelBias(node, scaled, node.in(2)));
 }
 
 /// Statistics come with extent 1 where they were reduced.
-Status setLayerNorm(NodeImporter &node, const LayerNorm &norm, int64_t axis, size_t meanAt, size_t inverseAt) {
-  Shape kept = keepDims(shapeOf(norm.result), axesFrom(axis, static_cast<int64_t>(shapeOf(norm.result).size())));
+Status setLayerNorm(NodeImporter &node, const LayerNorm &norm, int64_t axis, size_t meanAt,
+                    size_t inverseAt) {
+  Shape kept = keepDims(shapeOf(norm.result),
+                        axesFrom(axis, static_cast<int64_t>(shapeOf(norm.result).size())));
   node.set(0, norm.result, node.inType(0));
   if (norm.mean && node.wants(meanAt))
     node.set(meanAt, node.t.reshape(norm.mean, kept), HostType::Float32);
@@ -152,7 +166,8 @@ Status importLayerNorm(NodeImporter &node) {
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
   Value bias = node.has(2) ? node.in(2) : Value();
-  LayerNorm norm = layerNorm(node.t, node.in(0), *axis, node.getFloat("epsilon", 1e-5), node.in(1), bias);
+  LayerNorm norm =
+      layerNorm(node.t, node.in(0), *axis, node.getFloat("epsilon", 1e-5), node.in(1), bias);
   return setLayerNorm(node, norm, *axis, 1, 2);
 }
 
@@ -187,16 +202,18 @@ Handler skipLayerNorm(bool simplified) {
   };
 }
 
-/// x / (bias + alpha / size * sum of squares over `size` channels around)^beta. The sum is a pooling over channels:
-/// loops n, c, rest..., tap on the padded squares.
+/// x / (bias + alpha / size * sum of squares over `size` channels around)^beta. The sum is a
+/// pooling over channels: loops n, c, rest..., tap on the padded squares.
 Status importLrn(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Value input = node.in(0);
   int64_t size = node.getInt("size", 1);
-  double alpha = node.getFloat("alpha", 1e-4), beta = node.getFloat("beta", 0.75), bias = node.getFloat("bias", 1);
+  double alpha = node.getFloat("alpha", 1e-4), beta = node.getFloat("beta", 0.75),
+         bias = node.getFloat("bias", 1);
   auto rank = static_cast<unsigned>(node.rank(0));
   Type type = elementTypeOf(input);
-  Value squares = t.map({input}, type, [](Scalars &s, ValueRange x) { return Arithmetic(s).mul(x[0], x[0]); });
+  Value squares =
+      t.map({input}, type, [](Scalars &s, ValueRange x) { return Arithmetic(s).mul(x[0], x[0]); });
   Shape low(rank, 0), high(rank, 0);
   low[1] = (size - 1) / 2;
   high[1] = size - 1 - low[1];
@@ -208,14 +225,15 @@ Status importLrn(NodeImporter &node) {
   SmallVector<utils::IteratorType> iterators(rank + 1, utils::IteratorType::parallel);
   iterators[rank] = utils::IteratorType::reduction;
   Value init = t.filled(node.shape(0), t.scalar(type, 0)), window = t.empty({size}, type);
-  SmallVector<AffineMap> maps{AffineMap::get(rank + 1, 0, in, t.ops().getContext()), t.select(rank + 1, {rank}),
+  SmallVector<AffineMap> maps{AffineMap::get(rank + 1, 0, in, t.ops().getContext()),
+                              t.select(rank + 1, {rank}),
                               t.withoutAxes(rank + 1, {static_cast<int64_t>(rank)})};
-  auto sums = linalg::GenericOp::create(t.ops(), TypeRange(init.getType()), ValueRange{padded, window},
-                                        ValueRange(init), maps, iterators,
-                                        [](OpBuilder &builder, Location loc, ValueRange x) {
-                                          Scalars s(loc, builder);
-                                          linalg::YieldOp::create(s, Arithmetic(s).add(x[2], x[0]));
-                                        });
+  auto sums = linalg::GenericOp::create(
+      t.ops(), TypeRange(init.getType()), ValueRange{padded, window}, ValueRange(init), maps,
+      iterators, [](OpBuilder &builder, Location loc, ValueRange x) {
+        Scalars s(loc, builder);
+        linalg::YieldOp::create(s, Arithmetic(s).add(x[2], x[0]));
+      });
   return node.done(t.map({input, sums.getResult(0)}, type, [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
     Value scaled = a.mul(x[1], a.like(x[1], alpha / static_cast<double>(size)));

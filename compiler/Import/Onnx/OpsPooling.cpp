@@ -15,16 +15,19 @@ Shape poolShape(Value input, const Window &window) {
   return shape;
 }
 
-template <class Op> Value createPooling(NodeImporter &node, Value input, const Window &window, Value initial) {
+template <class Op>
+Value createPooling(NodeImporter &node, Value input, const Window &window, Value initial) {
   Value init = node.t.filled(poolShape(input, window), initial);
   Value kernel = node.t.empty(window.kernel, elementTypeOf(input));
-  auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, kernel}, ValueRange(init),
-                       windowAttribute(node, window.strides), windowAttribute(node, window.dilations));
+  auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, kernel},
+                       ValueRange(init), windowAttribute(node, window.strides),
+                       windowAttribute(node, window.dilations));
   return op->getResult(0);
 }
 
 /// The same as a generic, for what has no named operation: loops n, c, positions, taps.
-Value genericPooling(NodeImporter &node, Value input, const Window &window, Value initial, ReduceBody body) {
+Value genericPooling(NodeImporter &node, Value input, const Window &window, Value initial,
+                     ReduceBody body) {
   Scalars &b = node.t.ops();
   auto rank = static_cast<unsigned>(window.rank()), loops = 2 + 2 * rank;
   SmallVector<AffineExpr> in{b.getAffineDimExpr(0), b.getAffineDimExpr(1)}, taps;
@@ -39,9 +42,11 @@ Value genericPooling(NodeImporter &node, Value input, const Window &window, Valu
   Value init = node.t.filled(poolShape(input, window), initial);
   Value kernel = node.t.empty(window.kernel, elementTypeOf(input));
   SmallVector<AffineMap> maps{AffineMap::get(loops, 0, in, b.getContext()),
-                              AffineMap::get(loops, 0, taps, b.getContext()), node.t.select(loops, out)};
-  auto generic = linalg::GenericOp::create(b, TypeRange(init.getType()), ValueRange{input, kernel}, ValueRange(init),
-                                           maps, iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
+                              AffineMap::get(loops, 0, taps, b.getContext()),
+                              node.t.select(loops, out)};
+  auto generic = linalg::GenericOp::create(b, TypeRange(init.getType()), ValueRange{input, kernel},
+                                           ValueRange(init), maps, iterators,
+                                           [&](OpBuilder &builder, Location loc, ValueRange x) {
                                              Scalars s(loc, builder);
                                              Value result = body(s, x[0], x[2]);
                                              linalg::YieldOp::create(s, result);
@@ -55,9 +60,10 @@ Value poolMax(NodeImporter &node, Value input, const Window &window, bool isUnsi
     return createPooling<linalg::PoolingNcwMaxOp>(node, input, window, initial);
   if (!isUnsigned && window.rank() == 2)
     return createPooling<linalg::PoolingNchwMaxOp>(node, input, window, initial);
-  return genericPooling(node, input, window, initial, [&](Scalars &s, Value element, Value greatest) {
-    return Arithmetic(s, isUnsigned).max(greatest, element);
-  });
+  return genericPooling(node, input, window, initial,
+                        [&](Scalars &s, Value element, Value greatest) {
+                          return Arithmetic(s, isUnsigned).max(greatest, element);
+                        });
 }
 
 Value poolSum(NodeImporter &node, Value input, const Window &window) {
@@ -66,8 +72,9 @@ Value poolSum(NodeImporter &node, Value input, const Window &window) {
     return createPooling<linalg::PoolingNcwSumOp>(node, input, window, initial);
   if (window.rank() == 2)
     return createPooling<linalg::PoolingNchwSumOp>(node, input, window, initial);
-  return genericPooling(node, input, window, initial,
-                        [](Scalars &s, Value element, Value sum) { return Arithmetic(s).add(sum, element); });
+  return genericPooling(node, input, window, initial, [](Scalars &s, Value element, Value sum) {
+    return Arithmetic(s).add(sum, element);
+  });
 }
 
 Expected<Window> readPooling(NodeImporter &node) {
@@ -85,12 +92,14 @@ Status importMaxPool(NodeImporter &node) {
     return window.takeError();
   bool unsignedInput = isUnsigned(node.inType(0));
   Value lowest = node.t.lowest(elementTypeOf(node.in(0)), unsignedInput);
-  return node.done(poolMax(node, padWindow(node, node.in(0), *window, lowest), *window, unsignedInput));
+  return node.done(
+      poolMax(node, padWindow(node, node.in(0), *window, lowest), *window, unsignedInput));
 }
 
 /// How many elements that count lie in each window along one dimension.
 SmallVector<float> countAlong(const Window &window, size_t i, int64_t extent, bool includesPad) {
-  int64_t from = includesPad ? -window.low[i] : 0, to = includesPad ? extent + window.high[i] : extent;
+  int64_t from = includesPad ? -window.low[i] : 0,
+          to = includesPad ? extent + window.high[i] : extent;
   SmallVector<float> counts;
   for (int64_t position = 0; position < window.outputs[i]; ++position) {
     int64_t begin = position * window.strides[i] - window.low[i], count = 0;
@@ -131,13 +140,15 @@ Status importAveragePool(NodeImporter &node) {
     return window.takeError();
   Value padded = padWindow(node, node.in(0), *window, node.t.scalar(elementTypeOf(node.in(0)), 0));
   bool includesPad = node.getInt("count_include_pad", 0) != 0;
-  return node.done(divide(node, poolSum(node, padded, *window), windowCounts(node, *window, includesPad)));
+  return node.done(
+      divide(node, poolSum(node, padded, *window), windowCounts(node, *window, includesPad)));
 }
 
 /// Reduces all spatial dimensions, which stay with extent 1.
 Status importGlobalPool(NodeImporter &node, bool byMax) {
   if (node.rank(0) < 2)
-    return node.error("pools a tensor of rank " + std::to_string(node.rank(0)) + "; the rank must be at least 2");
+    return node.error("pools a tensor of rank " + std::to_string(node.rank(0)) +
+                      "; the rank must be at least 2");
   Shape axes, shape{node.shape(0)[0], node.shape(0)[1]};
   for (int64_t i = 2; i < node.rank(0); ++i) {
     axes.push_back(i);

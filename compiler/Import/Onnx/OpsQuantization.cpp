@@ -13,7 +13,8 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-/// The scheme whose scale and zero point are inputs `scaleAt` and `scaleAt + 1`, for integers of type `type`.
+/// The scheme whose scale and zero point are inputs `scaleAt` and `scaleAt + 1`, for integers of
+/// type `type`.
 Scheme readScheme(NodeImporter &node, size_t scaleAt, HostType type, int64_t axis = 0) {
   Scheme scheme{node.in(scaleAt), Value(), type, axis};
   if (node.has(scaleAt + 1))
@@ -32,7 +33,8 @@ Expected<Scheme> readLinear(NodeImporter &node, HostType type) {
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
   scheme.axis = *axis;
   scheme.block = node.getInt("block_size", 0);
-  int64_t parts = scheme.block == 0 ? node.shape(0)[*axis] : (node.shape(0)[*axis] + scheme.block - 1) / scheme.block;
+  int64_t parts = scheme.block == 0 ? node.shape(0)[*axis]
+                                    : (node.shape(0)[*axis] + scheme.block - 1) / scheme.block;
   size_t scaleAxis = scheme.block == 0 ? 0 : static_cast<size_t>(*axis);
   if (scale.size() != (scheme.block == 0 ? 1 : node.shape(0).size()) || scale[scaleAxis] != parts)
     return node.error("its scales do not fit dimension " + std::to_string(*axis));
@@ -40,7 +42,8 @@ Expected<Scheme> readLinear(NodeImporter &node, HostType type) {
 }
 
 bool isByteOrWord(HostType type) {
-  return type == HostType::Int8 || type == HostType::UInt8 || type == HostType::Int16 || type == HostType::UInt16;
+  return type == HostType::Int8 || type == HostType::UInt8 || type == HostType::Int16 ||
+         type == HostType::UInt16;
 }
 
 Status importQuantizeLinear(NodeImporter &node) {
@@ -48,11 +51,13 @@ Status importQuantizeLinear(NodeImporter &node) {
   if (int64_t wanted = node.getInt("output_dtype", 0); wanted != 0 && !node.has(2)) {
     std::optional<HostType> known = hostTypeOf(static_cast<int>(wanted));
     if (!known)
-      return node.error("quantises to ONNX element type " + std::to_string(wanted) + ", which is not supported");
+      return node.error("quantises to ONNX element type " + std::to_string(wanted) +
+                        ", which is not supported");
     type = *known;
   }
   if (!isByteOrWord(type))
-    return node.error("quantises to " + std::string(onnxName(type)) + "; int8, uint8, int16, uint16 are supported");
+    return node.error("quantises to " + std::string(onnxName(type)) +
+                      "; int8, uint8, int16, uint16 are supported");
   Expected<Scheme> scheme = readLinear(node, type);
   if (!scheme)
     return scheme.takeError();
@@ -61,7 +66,8 @@ Status importQuantizeLinear(NodeImporter &node) {
 
 Status importDequantizeLinear(NodeImporter &node) {
   if (isFloat(node.inType(0)))
-    return node.error("dequantises " + std::string(onnxName(node.inType(0))) + ", which is not supported");
+    return node.error("dequantises " + std::string(onnxName(node.inType(0))) +
+                      ", which is not supported");
   Expected<Scheme> scheme = readLinear(node, node.inType(0));
   if (!scheme)
     return scheme.takeError();
@@ -72,15 +78,19 @@ Status importDequantizeLinear(NodeImporter &node) {
 Value biasScale(NodeImporter &node, const Scheme &x, const Scheme &w) {
   TensorBuilder &t = node.t;
   Value scale = t.map({t.reshape(w.scale, {productOf(shapeOf(w.scale))}), t.reshape(x.scale, {})},
-                      t.ops().getF32Type(), [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
+                      t.ops().getF32Type(),
+                      [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
   ElementsAttr constant = foldValue(scale);
-  return constant ? arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant)).getResult() : scale;
+  return constant ? arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant)).getResult()
+                  : scale;
 }
 
-/// Inputs: x, x scale, x zero, w, w scale, w zero, y scale, y zero, bias (int32, of scale x scale * w scale).
+/// Inputs: x, x scale, x zero, w, w scale, w zero, y scale, y zero, bias (int32, of scale x scale *
+/// w scale).
 Status importQLinearConv(NodeImporter &node) {
   TensorBuilder &t = node.t;
-  Scheme xScheme = readScheme(node, 1, node.inType(0)), wScheme = readScheme(node, 4, node.inType(3));
+  Scheme xScheme = readScheme(node, 1, node.inType(0)),
+         wScheme = readScheme(node, 4, node.inType(3));
   Value x = dequantize(t, node.in(0), xScheme), w = dequantize(t, node.in(3), wScheme);
   Expected<Window> window = readConvolution(node, x, w);
   if (!window)
@@ -88,13 +98,15 @@ Status importQLinearConv(NodeImporter &node) {
   Value result = convolve(node, x, w, *window);
   if (node.has(8)) {
     Value scale = biasScale(node, xScheme, wScheme);
-    result = addChannelBias(node, result, dequantize(t, node.in(8), {scale, Value(), HostType::Int32, 0}));
+    result = addChannelBias(node, result,
+                            dequantize(t, node.in(8), {scale, Value(), HostType::Int32, 0}));
   }
   HostType type = node.inType(7);
   return node.done(quantize(t, result, readScheme(node, 6, type)), type);
 }
 
-/// Inputs: a, a scale, a zero, b, b scale, b zero, y scale, y zero. Scales per row of a, per column of b.
+/// Inputs: a, a scale, a zero, b, b scale, b zero, y scale, y zero. Scales per row of a, per column
+/// of b.
 Status importQLinearMatMul(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Value a = dequantize(t, node.in(0), readScheme(node, 1, node.inType(0), node.rank(0) - 2));
@@ -123,22 +135,24 @@ Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
   };
 }
 
-/// com.microsoft: a, a scale, a zero, b, b scale, b zero, bias (int32, may be absent), y scale, y zero (absent: the
-/// result stays f32).
+/// com.microsoft: a, a scale, a zero, b, b scale, b zero, bias (int32, may be absent), y scale, y
+/// zero (absent: the result stays f32).
 Status importQGemm(NodeImporter &node) {
   TensorBuilder &t = node.t;
   bool transA = node.getInt("transA", 0) != 0, transB = node.getInt("transB", 0) != 0;
   double alpha = node.getFloat("alpha", 1);
   if (alpha != 1)
     return node.error("alpha " + std::to_string(alpha) + " is not supported; only 1 is");
-  Scheme aScheme = readScheme(node, 1, node.inType(0)), bScheme = readScheme(node, 4, node.inType(3), transB ? 0 : 1);
+  Scheme aScheme = readScheme(node, 1, node.inType(0)),
+         bScheme = readScheme(node, 4, node.inType(3), transB ? 0 : 1);
   Value a = dequantize(t, node.in(0), aScheme), b = dequantize(t, node.in(3), bScheme);
   int64_t m = shapeOf(a)[transA], n = shapeOf(b)[!transB];
   AffineMap aMap = transA ? t.select(3, {2, 0}) : t.select(3, {0, 2});
   AffineMap bMap = transB ? t.select(3, {1, 2}) : t.select(3, {2, 1});
   Value result = t.contract(a, b, {m, n}, {aMap, bMap, t.select(3, {0, 1})}, {2});
   if (node.has(6)) {
-    Value bias = dequantize(t, node.in(6), {biasScale(node, aScheme, bScheme), Value(), HostType::Int32, 0});
+    Value bias =
+        dequantize(t, node.in(6), {biasScale(node, aScheme, bScheme), Value(), HostType::Int32, 0});
     result = t.map({result, bias}, t.ops().getF32Type(),
                    [](Scalars &s, ValueRange x) { return Arithmetic(s).add(x[0], x[1]); });
   }
@@ -177,16 +191,18 @@ Status importQLinearConcat(NodeImporter &node) {
   return node.done(quantize(node.t, node.t.concat(parts, *axis), readScheme(node, 0, type)), type);
 }
 
-/// uint8 scheme of the tensor's own range: scale (max - min) / 255, zero point round(-min / scale); the range
-/// includes zero.
+/// uint8 scheme of the tensor's own range: scale (max - min) / 255, zero point round(-min / scale);
+/// the range includes zero.
 Status importDynamicQuantizeLinear(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Type f32 = t.ops().getF32Type(), i8 = t.ops().getI8Type();
   Shape axes = allAxes(node.rank(0));
-  Value greatest = t.reduce(node.in(0), axes, t.scalar(f32, 0),
-                            [](Scalars &s, Value x, Value best) { return Arithmetic(s).max(best, x); });
-  Value least = t.reduce(node.in(0), axes, t.scalar(f32, 0),
-                         [](Scalars &s, Value x, Value best) { return Arithmetic(s).min(best, x); });
+  Value greatest =
+      t.reduce(node.in(0), axes, t.scalar(f32, 0),
+               [](Scalars &s, Value x, Value best) { return Arithmetic(s).max(best, x); });
+  Value least = t.reduce(node.in(0), axes, t.scalar(f32, 0), [](Scalars &s, Value x, Value best) {
+    return Arithmetic(s).min(best, x);
+  });
   Value scale = t.map({greatest, least}, f32, [](Scalars &s, ValueRange x) {
     Arithmetic a(s);
     return a.div(a.sub(x[0], x[1]), a.like(x[0], 255));

@@ -20,7 +20,8 @@ Value meanOver(TensorBuilder &t, Value input, ArrayRef<int64_t> axes) {
   for (int64_t axis : axes)
     count *= shapeOf(input)[axis];
   Value sum = t.reduceSum(input, axes);
-  return t.map({sum, t.splat(shapeOf(sum), elementTypeOf(sum), static_cast<double>(count))}, elementTypeOf(sum),
+  return t.map({sum, t.splat(shapeOf(sum), elementTypeOf(sum), static_cast<double>(count))},
+               elementTypeOf(sum),
                [](Scalars &s, ValueRange x) { return Arithmetic(s).div(x[0], x[1]); });
 }
 
@@ -63,14 +64,16 @@ Value applyBefore(Arithmetic &a, Value x, Reduction::Before before) {
   return x;
 }
 
-Value reduceKind(NodeImporter &node, Value input, ArrayRef<int64_t> axes, const Reduction &reduction) {
+Value reduceKind(NodeImporter &node, Value input, ArrayRef<int64_t> axes,
+                 const Reduction &reduction) {
   using Kind = Reduction::Kind;
   TensorBuilder &t = node.t;
   Type type = elementTypeOf(input);
   bool unsignedInput = isUnsigned(node.inType(0));
-  Value initial = reduction.kind == Kind::Max   ? t.lowest(type, unsignedInput)
-                  : reduction.kind == Kind::Min ? t.highest(type, unsignedInput)
-                                                : t.scalar(type, reduction.kind == Kind::Prod ? 1 : 0);
+  Value initial = reduction.kind == Kind::Max ? t.lowest(type, unsignedInput)
+                  : reduction.kind == Kind::Min
+                      ? t.highest(type, unsignedInput)
+                      : t.scalar(type, reduction.kind == Kind::Prod ? 1 : 0);
   return t.reduce(input, axes, initial, [&](Scalars &s, Value element, Value sum) {
     Arithmetic a(s, unsignedInput);
     Value x = applyBefore(a, element, reduction.before);
@@ -104,7 +107,8 @@ Handler reduction(Reduction reduction) {
     if (reduction.after != Reduction::After::Nothing)
       result = node.t.map({result}, elementTypeOf(result), [&](Scalars &s, ValueRange x) {
         Arithmetic a(s);
-        return reduction.after == Reduction::After::Sqrt ? a.call<math::SqrtOp>(x[0]) : a.call<math::LogOp>(x[0]);
+        return reduction.after == Reduction::After::Sqrt ? a.call<math::SqrtOp>(x[0])
+                                                         : a.call<math::LogOp>(x[0]);
       });
     return node.done(node.getInt("keepdims", 1) != 0 ? node.t.reshape(result, kept) : result);
   };
@@ -120,26 +124,29 @@ Status importLogSumExp(NodeImporter &node) {
   auto rank = static_cast<unsigned>(node.rank(0));
   Value greatest = t.reduceMax(input, *axes);
   Value powers = t.map(node.shape(0), {input, greatest},
-                       {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, *axes)}, elementTypeOf(input),
-                       [](Scalars &s, ValueRange x) {
+                       {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, *axes)},
+                       elementTypeOf(input), [](Scalars &s, ValueRange x) {
                          Arithmetic a(s);
                          return a.call<math::ExpOp>(a.sub(x[0], x[1]));
                        });
-  Value result =
-      t.map({t.reduceSum(powers, *axes), greatest}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
-        Arithmetic a(s);
-        return a.add(a.call<math::LogOp>(x[0]), x[1]);
-      });
-  return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, keepDims(node.shape(0), *axes)) : result);
+  Value result = t.map({t.reduceSum(powers, *axes), greatest}, elementTypeOf(input),
+                       [](Scalars &s, ValueRange x) {
+                         Arithmetic a(s);
+                         return a.add(a.call<math::LogOp>(x[0]), x[1]);
+                       });
+  return node.done(
+      node.getInt("keepdims", 1) != 0 ? t.reshape(result, keepDims(node.shape(0), *axes)) : result);
 }
 
-/// A reduction of two values, the best element so far and its index; ties keep the first (or the last) index.
+/// A reduction of two values, the best element so far and its index; ties keep the first (or the
+/// last) index.
 Handler bestIndex(bool largest) {
   return [largest](NodeImporter &node) -> Status {
     std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
     if (!axis)
       return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
-    bool lastWins = node.getInt("select_last_index", 0) != 0, unsignedInput = isUnsigned(node.inType(0));
+    bool lastWins = node.getInt("select_last_index", 0) != 0,
+         unsignedInput = isUnsigned(node.inType(0));
     TensorBuilder &t = node.t;
     Type type = elementTypeOf(node.in(0)), i64 = t.ops().getI64Type();
     auto rank = static_cast<unsigned>(node.rank(0));
@@ -151,17 +158,20 @@ Handler bestIndex(bool largest) {
     iterators[*axis] = utils::IteratorType::reduction;
     AffineMap out = t.withoutAxes(rank, {*axis});
     auto generic = linalg::GenericOp::create(
-        t.ops(), TypeRange{best.getType(), index.getType()}, ValueRange(node.in(0)), ValueRange{best, index},
-        {t.ops().getMultiDimIdentityMap(rank), out, out}, iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
+        t.ops(), TypeRange{best.getType(), index.getType()}, ValueRange(node.in(0)),
+        ValueRange{best, index}, {t.ops().getMultiDimIdentityMap(rank), out, out}, iterators,
+        [&](OpBuilder &builder, Location loc, ValueRange x) {
           Scalars s(loc, builder);
           Arithmetic a(s, unsignedInput);
           Value here = arith::IndexCastOp::create(s, i64, linalg::IndexOp::create(s, *axis));
           auto order = lastWins ? Arithmetic::Order::LessOrEqual : Arithmetic::Order::Less;
           Value wins = largest ? a.compare(order, x[1], x[0]) : a.compare(order, x[0], x[1]);
-          linalg::YieldOp::create(s, ValueRange{a.choose(wins, x[0], x[1]), a.choose(wins, here, x[2])});
+          linalg::YieldOp::create(
+              s, ValueRange{a.choose(wins, x[0], x[1]), a.choose(wins, here, x[2])});
         });
     Value result = generic.getResult(1);
-    return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, kept) : result, HostType::Int64);
+    return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, kept) : result,
+                     HostType::Int64);
   };
 }
 

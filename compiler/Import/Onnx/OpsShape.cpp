@@ -38,20 +38,24 @@ Status importFlatten(NodeImporter &node) {
   ArrayRef<int64_t> shape = node.shape(0);
   if (axis < 0 || axis > node.rank(0))
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
-  return node.done(node.t.reshape(node.in(0), {productOf(shape.take_front(axis)), productOf(shape.drop_front(axis))}));
+  return node.done(node.t.reshape(
+      node.in(0), {productOf(shape.take_front(axis)), productOf(shape.drop_front(axis))}));
 }
 
 Status importSqueeze(NodeImporter &node) {
-  std::optional<Shape> axes = node.has(1) ? node.constantIntegers(1) : std::optional(node.getInts("axes"));
+  std::optional<Shape> axes =
+      node.has(1) ? node.constantIntegers(1) : std::optional(node.getInts("axes"));
   std::optional<Shape> normal = axes ? normalAxes(*axes, node.rank(0)) : std::nullopt;
   if (!normal)
-    return node.error("its axes are not constant or lie outside of rank " + std::to_string(node.rank(0)));
+    return node.error("its axes are not constant or lie outside of rank " +
+                      std::to_string(node.rank(0)));
   Shape shape;
   for (int64_t i = 0; i < node.rank(0); ++i) {
     int64_t extent = node.shape(0)[i];
     bool drops = normal->empty() ? extent == 1 : llvm::is_contained(*normal, i);
     if (drops && extent != 1)
-      return node.error("cannot squeeze dimension " + std::to_string(i) + " of extent " + std::to_string(extent));
+      return node.error("cannot squeeze dimension " + std::to_string(i) + " of extent " +
+                        std::to_string(extent));
     if (!drops)
       shape.push_back(extent);
   }
@@ -59,7 +63,8 @@ Status importSqueeze(NodeImporter &node) {
 }
 
 Status importUnsqueeze(NodeImporter &node) {
-  std::optional<Shape> axes = node.has(1) ? node.constantIntegers(1) : std::optional(node.getInts("axes"));
+  std::optional<Shape> axes =
+      node.has(1) ? node.constantIntegers(1) : std::optional(node.getInts("axes"));
   int64_t rank = node.rank(0) + (axes ? static_cast<int64_t>(axes->size()) : 0);
   std::optional<Shape> normal = axes ? normalAxes(*axes, rank) : std::nullopt;
   if (!normal)
@@ -108,7 +113,8 @@ Status importSpaceToDepth(NodeImporter &node) {
   Shape s(node.shape(0));
   Value split = node.t.reshape(node.in(0), {s[0], s[1], s[2] / size, size, s[3] / size, size});
   bool channelsFirst = node.getString("mode", "DCR") == "CRD";
-  Value moved = node.t.transpose(split, channelsFirst ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4});
+  Value moved =
+      node.t.transpose(split, channelsFirst ? Shape{0, 1, 3, 5, 2, 4} : Shape{0, 3, 5, 1, 2, 4});
   return node.done(node.t.reshape(moved, {s[0], s[1] * size * size, s[2] / size, s[3] / size}));
 }
 

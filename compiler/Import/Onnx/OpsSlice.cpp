@@ -71,11 +71,13 @@ Value sliceBackwards(TensorBuilder &t, Value input, ArrayRef<Range> ranges) {
     exprs.push_back(t.ops().getAffineDimExpr(static_cast<unsigned>(i)) * range.step + range.offset);
   }
   auto map = AffineMap::get(static_cast<unsigned>(ranges.size()), 0, exprs, t.ops().getContext());
-  return t.map(shape, {input}, {map}, elementTypeOf(input), [](Scalars &, ValueRange x) { return x[0]; });
+  return t.map(shape, {input}, {map}, elementTypeOf(input),
+               [](Scalars &, ValueRange x) { return x[0]; });
 }
 
 Status importSlice(NodeImporter &node) {
-  std::optional<Shape> starts = node.constantIntegers(1), ends = node.constantIntegers(2), axes, steps;
+  std::optional<Shape> starts = node.constantIntegers(1), ends = node.constantIntegers(2), axes,
+                       steps;
   if (!starts || !ends || starts->size() != ends->size())
     return node.error("its starts and ends are not constant");
   axes = node.has(3) ? node.constantIntegers(3) : allAxes(static_cast<int64_t>(starts->size()));
@@ -105,14 +107,16 @@ Status importSlice(NodeImporter &node) {
 }
 
 /// edge, reflect and wrap pad one axis at a time: each padded element is a copy of one inside.
-Value padByCopies(TensorBuilder &t, Value input, int64_t axis, int64_t low, int64_t high, StringRef mode) {
+Value padByCopies(TensorBuilder &t, Value input, int64_t axis, int64_t low, int64_t high,
+                  StringRef mode) {
   int64_t extent = shapeOf(input)[axis];
   auto source = [&](int64_t at) {
     if (mode == "edge")
       return std::clamp<int64_t>(at, 0, extent - 1);
     if (mode == "wrap")
       return (at % extent + extent) % extent;
-    int64_t period = std::max<int64_t>(1, 2 * (extent - 1)), folded = (at % period + period) % period;
+    int64_t period = std::max<int64_t>(1, 2 * (extent - 1)),
+            folded = (at % period + period) % period;
     return folded < extent ? folded : period - folded;
   };
   SmallVector<Value> parts;
@@ -149,7 +153,8 @@ Status importPad(NodeImporter &node) {
   if (mode == "constant") {
     Value scalar = node.t.scalar(elementTypeOf(input), 0);
     if (node.has(2))
-      scalar = tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
+      scalar =
+          tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
     return node.done(node.t.pad(input, low, high, scalar));
   }
   for (int64_t axis = 0; axis < node.rank(0); ++axis)

@@ -86,8 +86,8 @@ std::set<std::string> initializerNames(const onnx::GraphProto &graph) {
   return names;
 }
 
-/// Gives symbolic dimensions their values. Shapes that follow (outputs, intermediate values) are forgotten instead:
-/// shape inference finds them again.
+/// Gives symbolic dimensions their values. Shapes that follow (outputs, intermediate values) are
+/// forgotten instead: shape inference finds them again.
 Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &dims) {
   std::set<std::string> constants = initializerNames(graph), missing, known;
   for (onnx::ValueInfoProto &input : *graph.mutable_input()) {
@@ -118,7 +118,8 @@ Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &d
   }
   for (const auto &[name, value] : dims) {
     if (!known.contains(name))
-      return Error{"--dim " + name + "=" + std::to_string(value) + ": no input has a dimension of that name"};
+      return Error{"--dim " + name + "=" + std::to_string(value) +
+                   ": no input has a dimension of that name"};
     if (value < 0)
       return Error{"--dim " + name + "=" + std::to_string(value) + ": a dimension is at least 0"};
   }
@@ -130,7 +131,8 @@ Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &d
   return Success{};
 }
 
-/// Keeps large weights aside while the model is rewritten: nothing there reads them, everything would copy them.
+/// Keeps large weights aside while the model is rewritten: nothing there reads them, everything
+/// would copy them.
 class LiftedWeights {
 public:
   explicit LiftedWeights(onnx::GraphProto &graph) {
@@ -157,7 +159,10 @@ int64_t opsetOf(const onnx::ModelProto &model) {
 }
 
 int newestOpset() {
-  return onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at(onnx::ONNX_DOMAIN).second;
+  return onnx::OpSchemaRegistry::DomainToVersionRange::Instance()
+      .Map()
+      .at(onnx::ONNX_DOMAIN)
+      .second;
 }
 
 void inferShapes(onnx::ModelProto &model) {
@@ -165,8 +170,8 @@ void inferShapes(onnx::ModelProto &model) {
   onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), inference);
 }
 
-/// The inliner looks types up in the graph's inputs and value infos, and attributes in the node: constants and
-/// attributes with default values must be spelled out for it.
+/// The inliner looks types up in the graph's inputs and value infos, and attributes in the node:
+/// constants and attributes with default values must be spelled out for it.
 void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset) {
   std::set<std::string> known;
   for (const auto *list : {&graph.input(), &graph.value_info()})
@@ -183,7 +188,8 @@ void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset
       type.mutable_shape()->add_dim()->set_dim_value(extent);
   }
   for (onnx::NodeProto &node : *graph.mutable_node()) {
-    const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(node.op_type(), opset, node.domain());
+    const onnx::OpSchema *schema =
+        onnx::OpSchemaRegistry::Schema(node.op_type(), opset, node.domain());
     if (!schema || isSupported(normalDomain(node), node.op_type()))
       continue;
     std::set<std::string> given;
@@ -195,7 +201,8 @@ void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset
   }
 }
 
-/// Replaces operations without a handler by their function bodies, which may again hold such operations.
+/// Replaces operations without a handler by their function bodies, which may again hold such
+/// operations.
 void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) {
   constexpr int deepestNesting = 8;
   for (int depth = 0; depth < deepestNesting; ++depth) {
@@ -230,15 +237,16 @@ std::string_view normalDomain(const onnx::NodeProto &node) {
   return node.domain() == "ai.onnx" ? std::string_view() : std::string_view(node.domain());
 }
 
-Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path, const ImportOptions &options,
+Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
+                                        const ImportOptions &options,
                                         const IsSupported &isSupported) {
   auto fail = [&](const std::string &text) { return Error{path.string() + ": " + text}; };
   Expected<onnx::ModelProto> model = readModel(path);
   if (!model)
     return fail(model.error());
   if (int64_t opset = opsetOf(*model); opset != 0 && (opset < oldestOpset || opset > newestOpset()))
-    return fail("opset " + std::to_string(opset) + " is not supported; opsets " + std::to_string(oldestOpset) +
-                " to " + std::to_string(newestOpset()) + " are");
+    return fail("opset " + std::to_string(opset) + " is not supported; opsets " +
+                std::to_string(oldestOpset) + " to " + std::to_string(newestOpset()) + " are");
   // The ONNX library reports by exceptions; they end here.
   try {
     if (Status read = readAllExternal(*model, path.parent_path()); !read)

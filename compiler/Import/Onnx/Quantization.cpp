@@ -19,10 +19,12 @@ bool isZero(Value zeroPoint) {
 }
 
 /// From the tensor's loops to the scale's (or zero point's) elements.
-AffineMap parameterMap(TensorBuilder &t, Value parameter, ArrayRef<int64_t> shape, const Scheme &scheme) {
+AffineMap parameterMap(TensorBuilder &t, Value parameter, ArrayRef<int64_t> shape,
+                       const Scheme &scheme) {
   auto rank = static_cast<unsigned>(shape.size());
   if (scheme.block == 0)
-    return shapeOf(parameter).empty() ? t.select(rank, {}) : t.select(rank, {static_cast<unsigned>(scheme.axis)});
+    return shapeOf(parameter).empty() ? t.select(rank, {})
+                                      : t.select(rank, {static_cast<unsigned>(scheme.axis)});
   SmallVector<AffineExpr> exprs;
   for (unsigned i = 0; i < rank; ++i)
     exprs.push_back(t.ops().getAffineDimExpr(i));
@@ -30,10 +32,10 @@ AffineMap parameterMap(TensorBuilder &t, Value parameter, ArrayRef<int64_t> shap
   return AffineMap::get(rank, 0, exprs, t.ops().getContext());
 }
 
-/// A map of the tensor, scale and zero point (null where zero). Unlike TensorBuilder::map it keeps constants as
-/// operands, so that the parameters stay where a later stage looks for them.
-Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elementType, StringRef kind,
-               llvm::function_ref<Value(Scalars &, Value, Value, Value)> body) {
+/// A map of the tensor, scale and zero point (null where zero). Unlike TensorBuilder::map it keeps
+/// constants as operands, so that the parameters stay where a later stage looks for them.
+Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elementType,
+               StringRef kind, llvm::function_ref<Value(Scalars &, Value, Value, Value)> body) {
   ArrayRef<int64_t> shape = shapeOf(tensor);
   auto rank = static_cast<unsigned>(shape.size());
   SmallVector<Value> inputs{tensor};
@@ -49,12 +51,13 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
   maps.push_back(t.ops().getMultiDimIdentityMap(rank));
   Value init = t.empty(shape, elementType);
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  auto generic = linalg::GenericOp::create(t.ops(), TypeRange(init.getType()), inputs, ValueRange(init), maps,
-                                           iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
-                                             Scalars s(loc, builder);
-                                             Value result = body(s, x[0], x[1], shifts ? x[2] : Value());
-                                             linalg::YieldOp::create(s, result);
-                                           });
+  auto generic =
+      linalg::GenericOp::create(t.ops(), TypeRange(init.getType()), inputs, ValueRange(init), maps,
+                                iterators, [&](OpBuilder &builder, Location loc, ValueRange x) {
+                                  Scalars s(loc, builder);
+                                  Value result = body(s, x[0], x[1], shifts ? x[2] : Value());
+                                  linalg::YieldOp::create(s, result);
+                                });
   generic->setAttr("millrace.quant", t.ops().getStringAttr(kind));
   return generic.getResult(0);
 }
@@ -63,15 +66,16 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
 
 Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
   Type f32 = t.ops().getF32Type();
-  return quantMap(t, integers, scheme, f32, "dequantize", [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
-    Arithmetic a(s, isUnsigned(scheme.type));
-    if (zeroPoint) {
-      Type wide = s.getI32Type();
-      x = a.sub(a.cast(x, wide, false), a.cast(zeroPoint, wide, false));
-      return a.mul(Arithmetic(s).cast(x, f32, false), scale);
-    }
-    return a.mul(a.cast(x, f32, false), scale);
-  });
+  return quantMap(t, integers, scheme, f32, "dequantize",
+                  [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
+                    Arithmetic a(s, isUnsigned(scheme.type));
+                    if (zeroPoint) {
+                      Type wide = s.getI32Type();
+                      x = a.sub(a.cast(x, wide, false), a.cast(zeroPoint, wide, false));
+                      return a.mul(Arithmetic(s).cast(x, f32, false), scale);
+                    }
+                    return a.mul(a.cast(x, f32, false), scale);
+                  });
 }
 
 Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
@@ -80,16 +84,17 @@ Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
   unsigned width = integer.getWidth();
   auto lowest = readsUnsigned ? 0.0 : -static_cast<double>(int64_t{1} << (width - 1));
   auto highest = static_cast<double>((int64_t{1} << (readsUnsigned ? width : width - 1)) - 1);
-  return quantMap(t, reals, scheme, integer, "quantize", [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
-    Arithmetic a(s, readsUnsigned);
-    Value rounded = a.call<math::RoundEvenOp>(a.div(x, scale));
-    if (zeroPoint)
-      rounded = a.add(rounded, a.cast(zeroPoint, x.getType(), false));
-    Value saturated = a.clamp(rounded, lowest, highest);
-    if (readsUnsigned)
-      return arith::FPToUIOp::create(s, integer, saturated).getResult();
-    return arith::FPToSIOp::create(s, integer, saturated).getResult();
-  });
+  return quantMap(t, reals, scheme, integer, "quantize",
+                  [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
+                    Arithmetic a(s, readsUnsigned);
+                    Value rounded = a.call<math::RoundEvenOp>(a.div(x, scale));
+                    if (zeroPoint)
+                      rounded = a.add(rounded, a.cast(zeroPoint, x.getType(), false));
+                    Value saturated = a.clamp(rounded, lowest, highest);
+                    if (readsUnsigned)
+                      return arith::FPToUIOp::create(s, integer, saturated).getResult();
+                    return arith::FPToSIOp::create(s, integer, saturated).getResult();
+                  });
 }
 
 } // namespace millrace::onnx_import

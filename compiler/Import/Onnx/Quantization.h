@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Quantise and dequantise as maps that later stages recognise: the attribute `millrace.quant` says which of the two a
-// linalg.generic is; its inputs are the tensor, the scale, and the zero point (absent where it is zero).
+// Quantise and dequantise as maps that later stages recognise: the attribute `millrace.quant` says
+// which of the two a linalg.generic is; its inputs are the tensor, the scale, and the zero point
+// (absent where it is zero).
 #pragma once
 
 #include "compiler/Import/Onnx/NodeImporter.h"
@@ -10,8 +11,8 @@ namespace millrace::onnx_import {
 
 /// How a tensor is quantised: real = (integer - zeroPoint) * scale.
 struct Scheme {
-  mlir::Value scale;     ///< a scalar tensor, or one element per index of `axis`, or per block along it
-  mlir::Value zeroPoint; ///< null: zero
+  mlir::Value scale; ///< a scalar tensor, or one element per index of `axis`, or per block along it
+  mlir::Value zeroPoint;          ///< null: zero
   HostType type = HostType::Int8; ///< of the integers
   int64_t axis = 1;
   int64_t block = 0; ///< elements per scale along `axis`; 0 where scales are not per block

@@ -125,7 +125,8 @@ Value TensorBuilder::highest(Type type, bool isUnsigned) {
 
 Value TensorBuilder::splat(ArrayRef<int64_t> shape, Type type, double value) {
   auto tensor = RankedTensorType::get(shape, type);
-  return arith::ConstantOp::create(b, DenseElementsAttr::get(tensor, Attribute(scalarAttribute(type, value))));
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(tensor, Attribute(scalarAttribute(type, value))));
 }
 
 Value TensorBuilder::integers(ArrayRef<int64_t> values) {
@@ -134,13 +135,17 @@ Value TensorBuilder::integers(ArrayRef<int64_t> values) {
 }
 
 Value TensorBuilder::reals(ArrayRef<int64_t> shape, ArrayRef<float> values) {
-  return arith::ConstantOp::create(b, DenseElementsAttr::get(RankedTensorType::get(shape, b.getF32Type()), values));
+  return arith::ConstantOp::create(
+      b, DenseElementsAttr::get(RankedTensorType::get(shape, b.getF32Type()), values));
 }
 
-Value TensorBuilder::empty(ArrayRef<int64_t> shape, Type type) { return tensor::EmptyOp::create(b, shape, type); }
+Value TensorBuilder::empty(ArrayRef<int64_t> shape, Type type) {
+  return tensor::EmptyOp::create(b, shape, type);
+}
 
 Value TensorBuilder::filled(ArrayRef<int64_t> shape, Value scalar) {
-  return linalg::FillOp::create(b, ValueRange(scalar), ValueRange(empty(shape, scalar.getType()))).getResult(0);
+  return linalg::FillOp::create(b, ValueRange(scalar), ValueRange(empty(shape, scalar.getType())))
+      .getResult(0);
 }
 
 AffineMap TensorBuilder::select(unsigned rank, ArrayRef<unsigned> loops) {
@@ -155,7 +160,8 @@ AffineMap TensorBuilder::broadcastMap(ArrayRef<int64_t> shape, ArrayRef<int64_t>
   size_t shift = result.size() - shape.size();
   for (size_t i = 0; i < shape.size(); ++i) {
     bool repeats = shape[i] == 1 && result[shift + i] != 1;
-    exprs.push_back(repeats ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(static_cast<unsigned>(shift + i)));
+    exprs.push_back(repeats ? b.getAffineConstantExpr(0)
+                            : b.getAffineDimExpr(static_cast<unsigned>(shift + i)));
   }
   return AffineMap::get(static_cast<unsigned>(result.size()), 0, exprs, b.getContext());
 }
@@ -181,15 +187,16 @@ Value TensorBuilder::map(ArrayRef<Value> inputs, Type elementType, MapBody body)
   return map(shape, inputs, maps, elementType, body);
 }
 
-Value TensorBuilder::map(ArrayRef<int64_t> shape, ArrayRef<Value> inputs, ArrayRef<AffineMap> maps, Type elementType,
-                         MapBody body) {
+Value TensorBuilder::map(ArrayRef<int64_t> shape, ArrayRef<Value> inputs, ArrayRef<AffineMap> maps,
+                         Type elementType, MapBody body) {
   SmallVector<Value> tensors, arguments(inputs.size());
   SmallVector<AffineMap> tensorMaps;
   for (size_t i = 0; i < inputs.size(); ++i) {
     auto constant = inputs[i].getDefiningOp<arith::ConstantOp>();
     auto dense = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
     if (dense) {
-      arguments[i] = arith::ConstantOp::create(b, cast<TypedAttr>(dense.getSplatValue<Attribute>()));
+      arguments[i] =
+          arith::ConstantOp::create(b, cast<TypedAttr>(dense.getSplatValue<Attribute>()));
       continue;
     }
     tensors.push_back(inputs[i]);
@@ -225,40 +232,44 @@ Value TensorBuilder::reduce(Value input, ArrayRef<int64_t> axes, Value initial, 
   }
   Value init = filled(shape, initial);
   SmallVector<AffineMap> maps{b.getMultiDimIdentityMap(rank), withoutAxes(rank, axes)};
-  auto generic = linalg::GenericOp::create(b, TypeRange(init.getType()), ValueRange(input), ValueRange(init), maps,
-                                           iterators, [&](OpBuilder &builder, Location location, ValueRange arguments) {
-                                             Scalars scalars(location, builder);
-                                             Value result = body(scalars, arguments[0], arguments[1]);
-                                             linalg::YieldOp::create(scalars, result);
-                                           });
+  auto generic = linalg::GenericOp::create(
+      b, TypeRange(init.getType()), ValueRange(input), ValueRange(init), maps, iterators,
+      [&](OpBuilder &builder, Location location, ValueRange arguments) {
+        Scalars scalars(location, builder);
+        Value result = body(scalars, arguments[0], arguments[1]);
+        linalg::YieldOp::create(scalars, result);
+      });
   return generic.getResult(0);
 }
 
 Value TensorBuilder::reduceSum(Value input, ArrayRef<int64_t> axes) {
-  return reduce(input, axes, scalar(elementTypeOf(input), 0),
-                [](Scalars &s, Value element, Value sum) { return Arithmetic(s).add(sum, element); });
+  return reduce(
+      input, axes, scalar(elementTypeOf(input), 0),
+      [](Scalars &s, Value element, Value sum) { return Arithmetic(s).add(sum, element); });
 }
 
 Value TensorBuilder::reduceMax(Value input, ArrayRef<int64_t> axes, bool isUnsigned) {
-  return reduce(input, axes, lowest(elementTypeOf(input), isUnsigned), [&](Scalars &s, Value element, Value greatest) {
-    return Arithmetic(s, isUnsigned).max(greatest, element);
-  });
+  return reduce(input, axes, lowest(elementTypeOf(input), isUnsigned),
+                [&](Scalars &s, Value element, Value greatest) {
+                  return Arithmetic(s, isUnsigned).max(greatest, element);
+                });
 }
 
-Value TensorBuilder::contract(Value a, Value w, ArrayRef<int64_t> resultShape, ArrayRef<AffineMap> maps,
-                              ArrayRef<unsigned> contracted) {
-  SmallVector<utils::IteratorType> iterators(maps.front().getNumDims(), utils::IteratorType::parallel);
+Value TensorBuilder::contract(Value a, Value w, ArrayRef<int64_t> resultShape,
+                              ArrayRef<AffineMap> maps, ArrayRef<unsigned> contracted) {
+  SmallVector<utils::IteratorType> iterators(maps.front().getNumDims(),
+                                             utils::IteratorType::parallel);
   for (unsigned loop : contracted)
     iterators[loop] = utils::IteratorType::reduction;
   Value init = filled(resultShape, scalar(elementTypeOf(a), 0));
-  auto generic =
-      linalg::GenericOp::create(b, TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init), maps, iterators,
-                                [&](OpBuilder &builder, Location location, ValueRange arguments) {
-                                  Scalars scalars(location, builder);
-                                  Arithmetic arithmetic(scalars);
-                                  Value product = arithmetic.mul(arguments[0], arguments[1]);
-                                  linalg::YieldOp::create(scalars, arithmetic.add(arguments[2], product));
-                                });
+  auto generic = linalg::GenericOp::create(
+      b, TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init), maps, iterators,
+      [&](OpBuilder &builder, Location location, ValueRange arguments) {
+        Scalars scalars(location, builder);
+        Arithmetic arithmetic(scalars);
+        Value product = arithmetic.mul(arguments[0], arguments[1]);
+        linalg::YieldOp::create(scalars, arithmetic.add(arguments[2], product));
+      });
   return generic.getResult(0);
 }
 
@@ -277,8 +288,8 @@ Value TensorBuilder::reshape(Value input, ArrayRef<int64_t> shape) {
   std::optional<ReshapeGroups> groups = groupShapes(shapeOf(input), shape);
   assert(groups && "a reshape keeps the number of elements");
   if (groups->common.size() != shapeOf(input).size())
-    input = tensor::CollapseShapeOp::create(b, RankedTensorType::get(groups->common, elementTypeOf(input)), input,
-                                            groups->source);
+    input = tensor::CollapseShapeOp::create(
+        b, RankedTensorType::get(groups->common, elementTypeOf(input)), input, groups->source);
   if (groups->common.size() != shape.size())
     input = tensor::ExpandShapeOp::create(b, target, input, groups->target);
   return input;
@@ -311,11 +322,12 @@ Value TensorBuilder::pad(Value input, ArrayRef<int64_t> low, ArrayRef<int64_t> h
   Shape shape(shapeOf(input));
   for (size_t i = 0; i < shape.size(); ++i)
     shape[i] += low[i] + high[i];
-  return tensor::PadOp::create(b, RankedTensorType::get(shape, elementTypeOf(input)), input, indexAttributes(b, low),
-                               indexAttributes(b, high), scalar);
+  return tensor::PadOp::create(b, RankedTensorType::get(shape, elementTypeOf(input)), input,
+                               indexAttributes(b, low), indexAttributes(b, high), scalar);
 }
 
-Value TensorBuilder::slice(Value input, ArrayRef<int64_t> offsets, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
+Value TensorBuilder::slice(Value input, ArrayRef<int64_t> offsets, ArrayRef<int64_t> sizes,
+                           ArrayRef<int64_t> strides) {
   Shape steps(strides);
   if (steps.empty())
     steps.assign(sizes.size(), 1);
@@ -323,8 +335,8 @@ Value TensorBuilder::slice(Value input, ArrayRef<int64_t> offsets, ArrayRef<int6
     return input;
   if (productOf(sizes) == 0)
     return splat(sizes, elementTypeOf(input), 0);
-  return tensor::ExtractSliceOp::create(b, input, indexAttributes(b, offsets), indexAttributes(b, sizes),
-                                        indexAttributes(b, steps));
+  return tensor::ExtractSliceOp::create(b, input, indexAttributes(b, offsets),
+                                        indexAttributes(b, sizes), indexAttributes(b, steps));
 }
 
 Value TensorBuilder::sliceAxis(Value input, int64_t axis, int64_t offset, int64_t size) {

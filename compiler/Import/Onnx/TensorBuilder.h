@@ -34,7 +34,8 @@ public:
 
   /// A scalar constant (not a tensor) of `type`.
   mlir::Value scalar(mlir::Type type, double value);
-  /// The scalar that a reduction by maximum (or minimum) starts from, or that padding for it is made of.
+  /// The scalar that a reduction by maximum (or minimum) starts from, or that padding for it is
+  /// made of.
   mlir::Value lowest(mlir::Type type, bool isUnsigned);
   mlir::Value highest(mlir::Type type, bool isUnsigned);
   /// A tensor constant with all elements equal to `value`.
@@ -44,13 +45,15 @@ public:
   mlir::Value empty(llvm::ArrayRef<int64_t> shape, mlir::Type type);
   mlir::Value filled(llvm::ArrayRef<int64_t> shape, mlir::Value scalar);
 
-  /// result[i] = body(inputs[i]...) with NumPy broadcasting; a constant splat becomes a scalar in the body.
+  /// result[i] = body(inputs[i]...) with NumPy broadcasting; a constant splat becomes a scalar in
+  /// the body.
   mlir::Value map(llvm::ArrayRef<mlir::Value> inputs, mlir::Type elementType, MapBody body);
   /// The same with one map per input, from the result's indices.
   mlir::Value map(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<mlir::Value> inputs,
                   llvm::ArrayRef<mlir::AffineMap> maps, mlir::Type elementType, MapBody body);
   /// Reduces over `axes` (ascending), which the result lacks, starting from `initial`.
-  mlir::Value reduce(mlir::Value input, llvm::ArrayRef<int64_t> axes, mlir::Value initial, ReduceBody body);
+  mlir::Value reduce(mlir::Value input, llvm::ArrayRef<int64_t> axes, mlir::Value initial,
+                     ReduceBody body);
   mlir::Value reduceSum(mlir::Value input, llvm::ArrayRef<int64_t> axes);
   mlir::Value reduceMax(mlir::Value input, llvm::ArrayRef<int64_t> axes, bool isUnsigned = false);
   /// result = sum of a * w over the loops in `contracted`; maps go from all loops to a, w, result.
@@ -60,9 +63,10 @@ public:
   mlir::Value reshape(mlir::Value input, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value input, llvm::ArrayRef<int64_t> permutation);
   mlir::Value broadcast(mlir::Value input, llvm::ArrayRef<int64_t> shape);
-  mlir::Value pad(mlir::Value input, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high, mlir::Value scalar);
-  mlir::Value slice(mlir::Value input, llvm::ArrayRef<int64_t> offsets, llvm::ArrayRef<int64_t> sizes,
-                    llvm::ArrayRef<int64_t> strides = {});
+  mlir::Value pad(mlir::Value input, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high,
+                  mlir::Value scalar);
+  mlir::Value slice(mlir::Value input, llvm::ArrayRef<int64_t> offsets,
+                    llvm::ArrayRef<int64_t> sizes, llvm::ArrayRef<int64_t> strides = {});
   /// input[..., offset : offset + size, ...] along `axis`.
   mlir::Value sliceAxis(mlir::Value input, int64_t axis, int64_t offset, int64_t size);
   mlir::Value concat(llvm::ArrayRef<mlir::Value> inputs, int64_t axis);

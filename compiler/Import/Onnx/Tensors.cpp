@@ -45,8 +45,8 @@ std::optional<HostType> hostTypeOf(int onnxType) {
 }
 
 bool isUnsigned(HostType type) {
-  return type == HostType::Bool || type == HostType::UInt8 || type == HostType::UInt16 || type == HostType::UInt32 ||
-         type == HostType::UInt64;
+  return type == HostType::Bool || type == HostType::UInt8 || type == HostType::UInt16 ||
+         type == HostType::UInt32 || type == HostType::UInt64;
 }
 
 bool isFloat(HostType type) {
@@ -88,7 +88,8 @@ template <class To, class Field> std::string narrow(const Field &field) {
   return bytes;
 }
 
-/// The elements where ONNX does not use raw_data: narrow types share the int32 field (onnx.proto, TensorProto).
+/// The elements where ONNX does not use raw_data: narrow types share the int32 field (onnx.proto,
+/// TensorProto).
 std::string typedBytes(const onnx::TensorProto &tensor, HostType type) {
   switch (type) {
   case HostType::Float32:
@@ -104,7 +105,8 @@ std::string typedBytes(const onnx::TensorProto &tensor, HostType type) {
   case HostType::Int32:
     return narrow<int32_t>(tensor.int32_data());
   default:
-    return byteSize(type) == 1 ? narrow<uint8_t>(tensor.int32_data()) : narrow<uint16_t>(tensor.int32_data());
+    return byteSize(type) == 1 ? narrow<uint8_t>(tensor.int32_data())
+                               : narrow<uint16_t>(tensor.int32_data());
   }
 }
 
@@ -126,8 +128,8 @@ std::string widenHalf(const std::string &bytes, const llvm::fltSemantics &semant
 Expected<ElementsAttr> importTensor(const onnx::TensorProto &tensor, MLIRContext *context) {
   std::optional<HostType> type = hostTypeOf(tensor.data_type());
   if (!type)
-    return Error{"constant '" + tensor.name() + "' has ONNX element type " + std::to_string(tensor.data_type()) +
-                 ", which is not supported"};
+    return Error{"constant '" + tensor.name() + "' has ONNX element type " +
+                 std::to_string(tensor.data_type()) + ", which is not supported"};
   Shape shape(tensor.dims().begin(), tensor.dims().end());
   std::string typed;
   const std::string *bytes = &tensor.raw_data();
@@ -137,14 +139,16 @@ Expected<ElementsAttr> importTensor(const onnx::TensorProto &tensor, MLIRContext
   }
   size_t wanted = static_cast<size_t>(productOf(shape)) * byteSize(*type);
   if (bytes->size() != wanted)
-    return Error{"constant '" + tensor.name() + "' holds " + std::to_string(bytes->size()) + " bytes, its shape needs " +
-                 std::to_string(wanted)};
+    return Error{"constant '" + tensor.name() + "' holds " + std::to_string(bytes->size()) +
+                 " bytes, its shape needs " + std::to_string(wanted)};
   if (*type == HostType::Float16 || *type == HostType::BFloat16) {
-    typed = widenHalf(*bytes, *type == HostType::Float16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat());
+    typed = widenHalf(*bytes, *type == HostType::Float16 ? llvm::APFloat::IEEEhalf()
+                                                         : llvm::APFloat::BFloat());
     bytes = &typed;
   }
   auto tensorType = RankedTensorType::get(shape, computeType(*type, context));
-  return makeConstant(tensorType, llvm::ArrayRef<char>(bytes->data(), bytes->size()), tensor.name());
+  return makeConstant(tensorType, llvm::ArrayRef<char>(bytes->data(), bytes->size()),
+                      tensor.name());
 }
 
 } // namespace millrace::onnx_import

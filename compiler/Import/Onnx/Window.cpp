@@ -22,8 +22,9 @@ Status countOutputs(NodeImporter &node, Window &window, ArrayRef<int64_t> spatia
     int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     int64_t padded = spatial[i] + window.low[i] + window.high[i], stride = window.strides[i];
     if (padded < reach)
-      return node.error("its window reaches over " + std::to_string(reach) + " elements of dimension " +
-                        std::to_string(i + 2) + ", which has " + std::to_string(padded) + " with padding");
+      return node.error("its window reaches over " + std::to_string(reach) +
+                        " elements of dimension " + std::to_string(i + 2) + ", which has " +
+                        std::to_string(padded) + " with padding");
     int64_t outputs = (padded - reach + (roundsUp ? stride - 1 : 0)) / stride + 1;
     // A window that would begin in the padding at the end does not count.
     if (roundsUp && (outputs - 1) * stride >= spatial[i] + window.low[i])
@@ -36,7 +37,8 @@ Status countOutputs(NodeImporter &node, Window &window, ArrayRef<int64_t> spatia
 
 } // namespace
 
-Expected<Window> readWindow(NodeImporter &node, ArrayRef<int64_t> spatial, ArrayRef<int64_t> kernel) {
+Expected<Window> readWindow(NodeImporter &node, ArrayRef<int64_t> spatial,
+                            ArrayRef<int64_t> kernel) {
   size_t rank = spatial.size();
   Shape ones(rank, 1), zeros(2 * rank, 0);
   Window window;
@@ -44,19 +46,22 @@ Expected<Window> readWindow(NodeImporter &node, ArrayRef<int64_t> spatial, Array
   window.strides = node.getInts("strides", ones);
   window.dilations = node.getInts("dilations", ones);
   Shape pads = node.getInts("pads", zeros);
-  if (window.kernel.size() != rank || window.strides.size() != rank || window.dilations.size() != rank ||
-      pads.size() != 2 * rank)
-    return node.error("its window attributes do not fit " + std::to_string(rank) + " spatial dimensions");
+  if (window.kernel.size() != rank || window.strides.size() != rank ||
+      window.dilations.size() != rank || pads.size() != 2 * rank)
+    return node.error("its window attributes do not fit " + std::to_string(rank) +
+                      " spatial dimensions");
   auto isPositive = [](int64_t value) { return value > 0; };
   if (!llvm::all_of(window.strides, isPositive) || !llvm::all_of(window.dilations, isPositive) ||
-      !llvm::all_of(window.kernel, isPositive) || llvm::any_of(pads, [](int64_t pad) { return pad < 0; }))
+      !llvm::all_of(window.kernel, isPositive) ||
+      llvm::any_of(pads, [](int64_t pad) { return pad < 0; }))
     return node.error("kernel, strides and dilations must be positive and pads not negative");
   window.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
   window.high.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
   std::string automatic = node.getString("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
     padSame(window, spatial, automatic == "SAME_UPPER");
-  if (Status counted = countOutputs(node, window, spatial, node.getInt("ceil_mode", 0) != 0); !counted)
+  if (Status counted = countOutputs(node, window, spatial, node.getInt("ceil_mode", 0) != 0);
+      !counted)
     return counted.takeError();
   return window;
 }
@@ -74,7 +79,8 @@ DenseIntElementsAttr windowAttribute(NodeImporter &node, ArrayRef<int64_t> value
   return node.t.ops().getI64TensorAttr(values);
 }
 
-AffineExpr windowIndex(NodeImporter &node, unsigned position, unsigned tap, int64_t stride, int64_t dilation) {
+AffineExpr windowIndex(NodeImporter &node, unsigned position, unsigned tap, int64_t stride,
+                       int64_t dilation) {
   Scalars &b = node.t.ops();
   return b.getAffineDimExpr(position) * stride + b.getAffineDimExpr(tap) * dilation;
 }

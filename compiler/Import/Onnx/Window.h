@@ -17,16 +17,21 @@ struct Window {
   size_t rank() const { return kernel.size(); }
 };
 
-/// Reads kernel_shape (or `kernel`, from the weights), strides, dilations, pads, auto_pad and ceil_mode.
-Expected<Window> readWindow(NodeImporter &node, llvm::ArrayRef<int64_t> spatial, llvm::ArrayRef<int64_t> kernel);
+/// Reads kernel_shape (or `kernel`, from the weights), strides, dilations, pads, auto_pad and
+/// ceil_mode.
+Expected<Window> readWindow(NodeImporter &node, llvm::ArrayRef<int64_t> spatial,
+                            llvm::ArrayRef<int64_t> kernel);
 
 /// Pads the spatial dimensions of input 0 with `scalar`.
-mlir::Value padWindow(NodeImporter &node, mlir::Value input, const Window &window, mlir::Value scalar);
+mlir::Value padWindow(NodeImporter &node, mlir::Value input, const Window &window,
+                      mlir::Value scalar);
 
 /// The attribute that linalg's window operations take for strides and dilations.
 mlir::DenseIntElementsAttr windowAttribute(NodeImporter &node, llvm::ArrayRef<int64_t> values);
 
-/// linalg's index of an input element: position * stride + tap * dilation, for loops `position` and `tap`.
-mlir::AffineExpr windowIndex(NodeImporter &node, unsigned position, unsigned tap, int64_t stride, int64_t dilation);
+/// linalg's index of an input element: position * stride + tap * dilation, for loops `position` and
+/// `tap`.
+mlir::AffineExpr windowIndex(NodeImporter &node, unsigned position, unsigned tap, int64_t stride,
+                             int64_t dilation);
 
 } // namespace millrace::onnx_import

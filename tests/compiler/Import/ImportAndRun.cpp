@@ -2,8 +2,9 @@
 //
 // import-and-run MODEL.onnx FOLDER [--dim name=n]... [--print]
 //
-// Imports the model, runs it by Reference on FOLDER/input_<i>.npy, writes FOLDER/output_<i>.npy. Prints the seconds of
-// each step, or with --print the tensor level. For tests; people use `millrace`.
+// Imports the model, runs it by Reference on FOLDER/input_<i>.npy, writes FOLDER/output_<i>.npy.
+// Prints the seconds of each step, or with --print the tensor level. For tests; people use
+// `millrace`.
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 #include "compiler/Support/Npy.h"
@@ -67,7 +68,9 @@ Status run(mlir::ModuleOp module, const std::filesystem::path &folder) {
     return outputs.takeError();
   std::cout << "run " << secondsSince(start) << " s\n";
   for (size_t i = 0; i < outputs->size(); ++i)
-    if (Status written = millrace::writeNpy(folder / ("output_" + std::to_string(i) + ".npy"), (*outputs)[i]); !written)
+    if (Status written =
+            millrace::writeNpy(folder / ("output_" + std::to_string(i) + ".npy"), (*outputs)[i]);
+        !written)
       return written;
   return millrace::Success{};
 }

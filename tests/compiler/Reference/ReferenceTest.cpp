@@ -15,7 +15,9 @@ using millrace::HostType;
 
 class ReferenceTest : public ::testing::Test {
 protected:
-  ReferenceTest() : context(mlir::MLIRContext::Threading::DISABLED) { millrace::registerReferenceDialects(context); }
+  ReferenceTest() : context(mlir::MLIRContext::Threading::DISABLED) {
+    millrace::registerReferenceDialects(context);
+  }
 
   mlir::OwningOpRef<mlir::ModuleOp> parse(const char *text) {
     return mlir::parseSourceString<mlir::ModuleOp>(text, &context);
@@ -33,7 +35,8 @@ protected:
   mlir::MLIRContext context;
 };
 
-template <class T> HostTensor tensorOf(HostType type, std::vector<int64_t> shape, std::vector<T> values) {
+template <class T>
+HostTensor tensorOf(HostType type, std::vector<int64_t> shape, std::vector<T> values) {
   HostTensor tensor = HostTensor::zeros(type, std::move(shape));
   std::copy(values.begin(), values.end(), tensor.as<T>());
   return tensor;
@@ -61,8 +64,9 @@ TEST_F(ReferenceTest, sums_f16_products_in_f32_and_rounds_once) {
     })";
   std::vector<uint16_t> a(11, halfOne);
   a[0] = 0x6800; // 2048
-  HostTensor result = run(text, {tensorOf<uint16_t>(HostType::Float16, {1, 11}, a),
-                                 tensorOf<uint16_t>(HostType::Float16, {11, 1}, std::vector<uint16_t>(11, halfOne))});
+  HostTensor result = run(
+      text, {tensorOf<uint16_t>(HostType::Float16, {1, 11}, a),
+             tensorOf<uint16_t>(HostType::Float16, {11, 1}, std::vector<uint16_t>(11, halfOne))});
   EXPECT_EQ(*result.as<uint16_t>(), 0x6805); // 2058
 }
 
@@ -102,7 +106,8 @@ TEST_F(ReferenceTest, narrows_f32_to_bf16_to_nearest_even) {
       return %r : tensor<2xbf16>
     })";
   // 1 + 2^-8 lies half way between two bfloat16 and goes to the even one; 1 + 2^-8 + 2^-20 goes up.
-  HostTensor result = run(text, {tensorOf<float>(HostType::Float32, {2}, {1.00390625f, 1.00390721f})});
+  HostTensor result =
+      run(text, {tensorOf<float>(HostType::Float32, {2}, {1.00390625f, 1.00390721f})});
   EXPECT_EQ(result.type, HostType::BFloat16);
   EXPECT_EQ(result.as<uint16_t>()[0], bfloatOne);
   EXPECT_EQ(result.as<uint16_t>()[1], bfloatOne + 1);
@@ -130,7 +135,8 @@ TEST_F(ReferenceTest, returns_an_argument_and_a_constant_unchanged) {
       %c = arith.constant dense<[true, false, true]> : tensor<3xi1>
       return %x, %c : tensor<2xi64>, tensor<3xi1>
     })");
-  auto outputs = millrace::runReference(*module, {tensorOf<int64_t>(HostType::Int64, {2}, {5, -6})});
+  auto outputs =
+      millrace::runReference(*module, {tensorOf<int64_t>(HostType::Int64, {2}, {5, -6})});
   ASSERT_TRUE(outputs) << outputs.error();
   EXPECT_EQ((*outputs)[0].as<int64_t>()[1], -6);
   EXPECT_EQ((*outputs)[1].type, HostType::Bool);

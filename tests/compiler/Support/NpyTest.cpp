@@ -58,30 +58,33 @@ TEST_F(NpyTest, a_file_of_another_kind_is_rejected) {
 }
 
 TEST_F(NpyTest, missing_bytes_are_counted) {
-  auto read = millrace::readNpy(
-      write(withHeader("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", "0123456789")));
+  auto read = millrace::readNpy(write(
+      withHeader("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", "0123456789")));
   ASSERT_FALSE(read);
   EXPECT_NE(read.error().find("needs 24 bytes, the file holds 10"), std::string::npos);
 }
 
 TEST_F(NpyTest, big_endian_and_fortran_arrays_are_rejected_with_a_remedy) {
-  auto big = millrace::readNpy(write(withHeader("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }\n", "0123")));
+  auto big = millrace::readNpy(
+      write(withHeader("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }\n", "0123")));
   ASSERT_FALSE(big);
   EXPECT_NE(big.error().find("element type '>f4' is not supported"), std::string::npos);
-  auto fortran = millrace::readNpy(write(withHeader("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }\n", "0123")));
+  auto fortran = millrace::readNpy(
+      write(withHeader("{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }\n", "0123")));
   ASSERT_FALSE(fortran);
   EXPECT_NE(fortran.error().find("numpy.ascontiguousarray"), std::string::npos);
 }
 
 TEST_F(NpyTest, a_shape_whose_size_overflows_is_rejected) {
-  auto read = millrace::readNpy(write(
-      withHeader("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }\n", "0123")));
+  auto read = millrace::readNpy(write(withHeader(
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }\n", "0123")));
   ASSERT_FALSE(read);
   EXPECT_NE(read.error().find("no valid shape"), std::string::npos);
 }
 
 TEST_F(NpyTest, a_failed_write_leaves_nothing_behind) {
-  auto written = millrace::writeNpy(folder / "missing" / "tensor.npy", HostTensor::zeros(HostType::Int8, {1}));
+  auto written =
+      millrace::writeNpy(folder / "missing" / "tensor.npy", HostTensor::zeros(HostType::Int8, {1}));
   ASSERT_FALSE(written);
   EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
