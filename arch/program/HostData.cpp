@@ -5,6 +5,7 @@
 #include "arch/program/PlacementWalk.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -124,6 +125,16 @@ void take(const Binding &binding, const Placement &p, Planes &planes, std::vecto
     }
   });
 }
+
+/// round(x / scale) + zero, ties to even, clamped; NaN is the zero point.
+std::vector<int8_t> quantize(const Binding &binding, const float *host, size_t elements) {
+  std::vector<int8_t> values(elements);
+  for (size_t k = 0; k < elements; ++k) {
+    const double x = std::nearbyint(double(host[k]) / binding.scale) + double(binding.zero);
+    values[k] = std::isnan(x) ? int8_t(binding.zero) : int8_t(std::clamp(x, -128.0, 127.0));
+  }
+  return values;
+}
 } // namespace
 
 Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) {
@@ -134,7 +145,15 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) 
   Planes planes(checked->elements, width);
   {
     std::vector<uint8_t> grid(checked->elements * width);
-    if (Status s = toGrid(checked->host, host, binding.gridType, grid.data(), checked->elements);
+    std::vector<int8_t> quantized;
+    HostElement from = checked->host;
+    if (binding.scale != 0) {
+      if (from != HostElement::Float32)
+        return inBinding(binding, "only float32 can be quantised by the host, not " + binding.hostType);
+      quantized = quantize(binding, static_cast<const float *>(host), checked->elements);
+      host = quantized.data(), from = HostElement::Int8;
+    }
+    if (Status s = toGrid(from, host, binding.gridType, grid.data(), checked->elements);
         !s)
       return inBinding(binding, s.error());
     planes.split(grid.data());

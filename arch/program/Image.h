@@ -91,6 +91,8 @@ struct Binding {
   std::string hostType;   ///< ONNX element type: float32 float16 bfloat16 int8 uint8 int32 int64 bool ...
   std::vector<int64_t> shape;
   ElementType gridType = ElementType::Fp16;
+  double scale = 0; ///< not 0: a float32 input goes to int8 as round(x / scale) + zero, ties to even, clamped
+  int64_t zero = 0;
   std::vector<Placement> placements;
 };
 

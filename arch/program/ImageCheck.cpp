@@ -3,6 +3,7 @@
 
 #include "arch/isa/AluOp.h"
 
+#include <cmath>
 #include <algorithm>
 #include <cstdlib>
 
@@ -207,6 +208,10 @@ Status checkBinding(const Binding &binding, uint64_t pes) {
   const auto at = [&] { return "'" + binding.name + "'"; };
   found.below(at, "its role", unsigned(binding.role), unsigned(Binding::Role::HostOutput) + 1);
   found.below(at, "its grid type", unsigned(binding.gridType), kElementTypes);
+  if (binding.scale != 0)
+    found.holds(at, binding.scale > 0 && std::isfinite(binding.scale) &&
+                        binding.gridType == ElementType::Int8 && binding.zero >= -128 && binding.zero <= 127,
+                "its scale is for int8 only and positive, its zero point an int8");
   uint64_t elements = 1;
   for (int64_t extent : binding.shape) {
     found.holds(at, extent >= 0, "an extent of its shape is negative");

@@ -4,6 +4,7 @@
 #include "arch/program/ImageFile.h"
 #include "arch/program/ImageLayout.h"
 
+#include <bit>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -122,6 +123,8 @@ Binding binding(Decoder &d) {
   b.hostType = d.text("host type");
   b.shape = d.numbers<int64_t>("shape");
   b.gridType = ElementType(d.number<uint8_t>("grid type"));
+  b.scale = std::bit_cast<double>(d.number<uint64_t>("scale"));
+  b.zero = int64_t(d.number<uint64_t>("zero point"));
   b.placements.resize(d.count("number of placements", kPlacementBytes));
   for (Placement &p : b.placements)
     if (d.wrong.empty())

@@ -3,6 +3,7 @@
 #include "arch/program/ImageFile.h"
 #include "arch/program/ImageLayout.h"
 
+#include <bit>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -97,6 +98,8 @@ std::vector<uint8_t> bindings(const Image &image) {
     e.text(b.hostType);
     e.numbers(b.shape);
     e.number(uint8_t(b.gridType));
+    e.number(std::bit_cast<uint64_t>(b.scale));
+    e.number(uint64_t(b.zero));
     e.number(uint64_t(b.placements.size()));
     for (const Placement &p : b.placements)
       placement(e, p);

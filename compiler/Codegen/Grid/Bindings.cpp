@@ -167,6 +167,8 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
     binding.hostType = t.hostType.empty() ? "float32" : t.hostType;
     binding.shape = t.shape;
     binding.gridType = t.type;
+    binding.scale = t.hostScale;
+    binding.zero = t.hostZero;
     if (!t.hostLoops.empty())
       binding.shape = t.hostShape;
     std::set<unsigned> read; // PEs whose copy an output is read from

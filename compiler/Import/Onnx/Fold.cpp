@@ -258,8 +258,6 @@ void foldConstants(Operation *root) {
   Folder folder;
   SmallVector<std::pair<Value, ElementsAttr>> folded;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (op->hasAttr("millrace.quant"))
-      return WalkResult::skip(); // integer constants stay what they are
     if (isa<linalg::LinalgOp>(op) && !isa<linalg::FillOp>(op)) {
       Value result = op->getNumResults() == 1 ? op->getResult(0) : Value();
       if (const Elements *elements = result ? folder.evaluate(result) : nullptr)

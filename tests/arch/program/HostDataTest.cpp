@@ -225,6 +225,24 @@ TEST(HostData, BytesThatAPlacementDoesNotNameKeepTheirValue) {
               ::testing::ElementsAre(7, 7, 7, 1, 7, 2, 7, 7));
 }
 
+TEST(HostData, AFloatInputWithAScaleIsQuantisedToTheNearestEvenAndClamped) {
+  Binding b;
+  b.name = "x", b.hostType = "float32", b.gridType = ElementType::Int8, b.shape = {5};
+  b.scale = 0.5, b.zero = 3;
+  Placement p;
+  p.slices = {0}, p.start = {0}, p.loops = {{5, 0, 1, 0, 1}};
+  b.placements = {p};
+  const float x[] = {1.25f, 1.75f, -0.25f, 1000, -1000}; // 2.5, 3.5, -0.5 units: ties
+  Rows memory(kLanes);
+  Status written = writeTensor(b, x, memory);
+  ASSERT_TRUE(written) << written.error();
+  std::vector<uint8_t> row(kLanes);
+  memory.read(0, Hemisphere::West, 0, 0, row);
+  const int8_t want[] = {2 + 3, 4 + 3, 0 + 3, 127, -128};
+  for (int k = 0; k < 5; ++k)
+    EXPECT_EQ(int8_t(row[size_t(k)]), want[k]);
+}
+
 TEST(HostData, AScalarNeedsNoLoop) {
   Binding b;
   b.hostType = "float", b.gridType = ElementType::Fp32;
