@@ -138,9 +138,8 @@ std::optional<Binding::Role> roleOf(const KernelGraph &graph, unsigned tensor) {
   for (const forms::HostCall &call : graph.hostCalls) {
     if (std::count(call.outputs.begin(), call.outputs.end(), tensor))
       return Binding::Role::HostOutput;
-    if (std::count(call.inputs.begin(), call.inputs.end(), tensor) &&
-        graph.tensors[tensor].role == forms::TensorRole::Intermediate)
-      return Binding::Role::HostInput;
+    if (std::count(call.inputs.begin(), call.inputs.end(), tensor))
+      return Binding::Role::HostInput; // a constant too: it lies in memory
   }
   return std::nullopt;
 }
@@ -183,7 +182,7 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
       for (size_t k = 0; k < layout.tiles.size(); ++k)
         for (const Segment &segment : copy.tiles[k]) {
           std::vector<RowBox> boxes;
-          for (auto [from, to] : input ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow, segment.firstRow + segment.rows}}
+          for (auto [from, to] : input || t.role == forms::TensorRole::Constant ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow, segment.firstRow + segment.rows}}
                                        : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)

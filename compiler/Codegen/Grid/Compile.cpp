@@ -460,6 +460,10 @@ Status GridCompiler::hostStep(const forms::HostCall &call) {
   for (unsigned t : call.outputs)
     if (Status s = allocateFromHost(t); !s)
       return s;
+  for (unsigned t : call.inputs) // constants lie in memory like everything that the host reads
+    if (c.tensor(t).role == TensorRole::Constant)
+      if (Status s = allocate(t, 0, allRows(c.layouts[t])); !s)
+        return s;
   Step step;
   step.function = call.function;
   for (unsigned t : call.inputs)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/Build.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/SplitWindows.h"
+#include "compiler/Import/Onnx/Import.h"
+#include "compiler/Tools/Inputs.h"
+
+#include <mlir/IR/Diagnostics.h>
+#include <mlir/IR/MLIRContext.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <unistd.h>
+
+namespace millrace::driver {
+
+using nlohmann::json;
+
+void ModelOptions::addTo(CLI::App &command) {
+  command.add_option("model", model, "ONNX file, opset 7 or newer")->required();
+  command.add_option("--machine,-m", machine, "machine: a name that `millrace machines` lists, or a YAML file")
+      ->capture_default_str();
+  command.add_option("--precision,-p", precision, "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
+      ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
+      ->capture_default_str();
+  command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more");
+  command.add_option("--set", settings, "change one key of the machine, path=value (memory.slices=16); repeat for more");
+  command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
+}
+
+std::string noteOf(const Image &image, const std::string &key, const std::string &otherwise) {
+  for (const auto &[k, value] : image.notes)
+    if (k == key)
+      return value;
+  return otherwise;
+}
+
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// A bar on a terminal; nothing elsewhere, where stages print a line each.
+void showProgress(const char *stage, size_t done, size_t total) {
+  if (!isatty(STDERR_FILENO))
+    return;
+  constexpr size_t kWidth = 40;
+  const size_t filled = total ? kWidth * done / total : kWidth;
+  std::fprintf(stderr, "\r%-10s [%s%s] %zu/%zu", stage, std::string(filled, '#').c_str(),
+               std::string(kWidth - filled, '.').c_str(), done, total);
+  if (done == total)
+    std::fprintf(stderr, "\n");
+}
+
+void note(Image &image, const char *key, const json &value) { image.notes.push_back({key, value.dump()}); }
+
+void addNotes(Image &image, const ModelOptions &options, const forms::KernelGraph &graph,
+              const grid::CompileReport &report, const std::map<std::string, int64_t> &bounds, double elapsed) {
+  note(image, "model", options.model);
+  note(image, "precision", options.precision);
+  note(image, "macs_total", graph.macs());
+  note(image, "macs_on_grid", report.macsOnGrid);
+  note(image, "host_ops", report.hostCalls);
+  note(image, "compile_seconds", elapsed);
+  note(image, "bursts", report.bursts);
+  note(image, "integer_input_bounds", bounds);
+  json kernels = json::array();
+  for (const grid::KernelReport &k : report.kernels)
+    kernels.push_back({{"name", k.name}, {"first_cycle", k.firstCycle}, {"last_cycle", k.lastCycle}, {"macs", k.macs},
+                       {"mxm_vectors", k.mxmVectors}, {"mxm_tiles_installed", k.mxmInstalls},
+                       {"vxm_vectors", k.vxmVectors}});
+  note(image, "kernels", kernels);
+}
+
+} // namespace
+
+std::variant<Built, Failure> build(const ModelOptions &options) {
+  const double start = seconds();
+  Expected<Machine> machine = loadMachine(options.machine, options.settings);
+  if (!machine)
+    return Failure{BadInput, machine.error()};
+  ImportOptions import;
+  for (const std::string &dim : options.dims) {
+    const size_t equals = dim.find('=');
+    char *end = nullptr;
+    const long value = equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
+    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1)
+      return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
+    import.dims[dim.substr(0, equals)] = value;
+  }
+  mlir::MLIRContext context;
+  loadImportDialects(context);
+  std::string diagnostics;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &d) {
+    if (d.getSeverity() == mlir::DiagnosticSeverity::Error)
+      diagnostics += (diagnostics.empty() ? "" : "; ") + d.str();
+    return mlir::success();
+  });
+  auto module = importOnnx(options.model, import, context);
+  if (!module)
+    return Failure{BadInput, module.error()};
+  forms::PrecisionOptions precision;
+  precision.precision = options.precision == "bf16"   ? forms::Precision::Bf16
+                        : options.precision == "int8" ? forms::Precision::Int8
+                                                      : forms::Precision::Fp16;
+  precision.exactQdq = options.exactQdq;
+  precision.lanes = machine->lanes();
+  precision.chain = machine->vxm.alus;
+  mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
+  if (mlir::failed(graph))
+    return Failure{BadInput, options.model + ": " + diagnostics};
+  forms::splitWindows(*graph);
+  grid::CompileReport report;
+  grid::CompileOptions compileOptions;
+  compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };
+  Expected<Image> image = grid::compile(*graph, *machine, compileOptions, report);
+  if (!image)
+    return Failure{TooLarge, options.model + " on " + machine->name + ": " + image.error()};
+  image->machineYaml = toYaml(*machine);
+  addNotes(*image, options, *graph, report, integerBounds(**module), seconds() - start);
+  return Built{std::move(*machine), std::move(*image)};
+}
+
+} // namespace millrace::driver

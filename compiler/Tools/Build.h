@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From an ONNX file to a program image: the one place where the order of the stages is written.
+#pragma once
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Tools/Commands.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace millrace::driver {
+
+struct ModelOptions {
+  std::string model, machine = "tsp-v1", precision = "fp16";
+  std::vector<std::string> dims;     ///< name=n
+  std::vector<std::string> settings; ///< machine overrides, path=value
+  bool exactQdq = false;
+  /// Adds --machine, --precision, --dim, --set and the model itself to a subcommand.
+  void addTo(CLI::App &command);
+};
+
+struct Built {
+  Machine machine;
+  Image image; ///< notes hold what the compiler knows, as JSON
+};
+
+/// Errors carry the exit code that they mean.
+struct Failure {
+  Exit code = BadInput;
+  std::string message;
+};
+
+/// Runs import, kernel forming, window splitting and grid code generation, with progress on stderr.
+std::variant<Built, Failure> build(const ModelOptions &options);
+
+/// A note of the image, or `otherwise`.
+std::string noteOf(const Image &image, const std::string &key, const std::string &otherwise);
+
+} // namespace millrace::driver

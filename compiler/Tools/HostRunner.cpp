@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/HostRunner.h"
+
+#include "arch/program/HostData.h"
+#include "compiler/Import/Onnx/Import.h"
+#include "compiler/Reference/Reference.h"
+
+#include <mlir/IR/MLIRContext.h>
+#include <mlir/Parser/Parser.h>
+
+#include <chrono>
+
+namespace millrace::driver {
+
+struct HostRunner::Compiler {
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::map<std::string, Reference> functions;
+};
+
+HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs)
+    : inputs(inputs), outputs(outputs) {}
+HostRunner::~HostRunner() = default;
+
+Expected<HostTensor> tensorFor(const Binding &binding) {
+  std::optional<HostType> type = hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
+  if (!type)
+    return Error{"'" + binding.name + "' has element type '" + binding.hostType + "', which the host does not know"};
+  return HostTensor::zeros(*type, binding.shape);
+}
+
+Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) {
+  const auto start = std::chrono::steady_clock::now();
+  if (!compiler) {
+    compiler = std::make_unique<Compiler>();
+    loadImportDialects(compiler->context);
+    registerReferenceDialects(compiler->context);
+    compiler->module = mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, &compiler->context);
+    if (!compiler->module)
+      return Error{"the image's host functions are not valid MLIR"};
+  }
+  auto function = compiler->functions.find(step.function);
+  if (function == compiler->functions.end()) {
+    Expected<Reference> compiled = Reference::create(*compiler->module, step.function);
+    if (!compiled)
+      return Error{"host function '" + step.function + "': " + compiled.error()};
+    function = compiler->functions.emplace(step.function, std::move(*compiled)).first;
+  }
+  std::vector<HostTensor> arguments;
+  for (uint32_t b : step.inputs) {
+    const Binding &binding = image.bindings[b];
+    if (auto given = inputs.find(binding.name); binding.role == Binding::Role::Input && given != inputs.end()) {
+      arguments.push_back(given->second);
+      continue;
+    }
+    Expected<HostTensor> tensor = tensorFor(binding);
+    if (!tensor)
+      return tensor.takeError();
+    if (Status s = readTensor(binding, tensor->data.data(), memory); !s)
+      return s;
+    arguments.push_back(std::move(*tensor));
+  }
+  Expected<std::vector<HostTensor>> results = function->second.run(arguments);
+  if (!results)
+    return Error{"host function '" + step.function + "': " + results.error()};
+  for (size_t r = 0; r < step.outputs.size(); ++r) {
+    const Binding &binding = image.bindings[step.outputs[r]];
+    if (!binding.placements.empty())
+      if (Status s = writeTensor(binding, (*results)[r].data.data(), memory); !s)
+        return s;
+    if (binding.role == Binding::Role::Output)
+      outputs[binding.name] = std::move((*results)[r]);
+  }
+  elapsed += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return Success{};
+}
+
+} // namespace millrace::driver

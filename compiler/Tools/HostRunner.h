@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Host steps on the CPU: the image's MLIR text through the Reference. MLIR is not touched before a step needs it.
+#pragma once
+
+#include "arch/program/HostStep.h"
+#include "compiler/Support/HostTensor.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace millrace::driver {
+
+class HostRunner : public HostStepRunner {
+public:
+  /// `inputs`: the program's inputs, by name. Outputs that a host step makes land in `outputs`.
+  HostRunner(const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs);
+  ~HostRunner() override;
+  Status run(const Image &image, const Step &step, RowAccess &memory) override;
+  double seconds() const { return elapsed; } ///< time spent in host steps, compilation included
+
+private:
+  struct Compiler;
+  const std::map<std::string, HostTensor> &inputs;
+  std::map<std::string, HostTensor> &outputs;
+  std::unique_ptr<Compiler> compiler;
+  double elapsed = 0;
+};
+
+/// A zero tensor of a binding's host type and shape.
+Expected<HostTensor> tensorFor(const Binding &binding);
+
+} // namespace millrace::driver

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Host tensors for a program's inputs: files, or seeded random values.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "arch/spec/Expected.h"
+#include "compiler/Support/HostTensor.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace millrace::driver {
+
+/// For integer arguments of @main that index a tensor: the least extent indexed, by ONNX name.
+std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module);
+
+/// One tensor per Input binding, by name: `files` as name=path.npy, the rest drawn with `seed` (floats standard normal;
+/// integers below their bound, or 0 or 1 without one). Errors name the input, and what the file holds instead.
+Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const std::vector<std::string> &files,
+                                                       uint64_t seed);
+
+} // namespace millrace::driver

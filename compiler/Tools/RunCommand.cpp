@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/Execute.h"
+
+namespace millrace::driver {
+
+void addRun(CLI::App &app, Action &action) {
+  auto model = std::make_shared<ModelOptions>();
+  auto execution = std::make_shared<ExecuteOptions>();
+  CLI::App *command = app.add_subcommand(
+      "run", "Compiles a model, executes it on the simulated machine, writes outputs and a report.\n\n"
+             "Example: millrace run model.onnx --machine mesh-4x4 --dim batch=1 --input x=x.npy --output-dir out --json r.json");
+  model->addTo(*command);
+  execution->addTo(*command);
+  command->callback([=, &action] {
+    action = [=]() -> int {
+      std::variant<Built, Failure> built = build(*model);
+      if (auto *failure = std::get_if<Failure>(&built))
+        return fail(failure->code, failure->message);
+      const Built &b = std::get<Built>(built);
+      return execute(b.image, b.machine, *execution);
+    };
+  });
+}
+
+} // namespace millrace::driver
