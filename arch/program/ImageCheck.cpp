@@ -2,10 +2,10 @@
 #include "arch/program/ImageCheck.h"
 
 #include "arch/isa/AluOp.h"
+#include "arch/program/PlacementWalk.h"
 
-#include <cmath>
 #include <algorithm>
-#include <cstdlib>
+#include <cmath>
 
 namespace millrace {
 namespace {
@@ -152,55 +152,6 @@ private:
   Findings found;
 };
 
-/// More elements than this in one placement are taken for damage: no machine holds them. With them
-/// and the reach of loops bounded, no sum or product of a walk over the elements overflows 64 bits.
-constexpr uint64_t kMostElements = uint64_t(1) << 32;
-constexpr int64_t kMostReach = int64_t(1) << 28;
-
-/// How far all loops together move a row, lane or index.
-struct Reach {
-  int64_t sum = 0;
-  void add(uint32_t count, int32_t step) {
-    sum = std::min(sum + std::abs(int64_t(count - 1) * step), kMostReach + 1);
-  }
-};
-
-void checkPlacement(const Binding &b, const Placement &p, size_t k, uint64_t pes, Findings &found) {
-  const auto at = [&] { return "'" + b.name + "': " + numbered("placement", k); };
-  found.below(at, "its pe", p.pe, pes);
-  found.below(at, "its hemisphere", unsigned(p.hemisphere), kHemispheres);
-  found.holds(at, p.start.size() == b.shape.size(), "it does not start each dimension");
-  found.holds(at, !p.slices.empty(), "it names no slice");
-  const unsigned width = byteWidth(b.gridType);
-  if (p.bytesInLanes)
-    found.holds(at, p.slices.size() == 1 && !p.firstByte,
-                "bytes in lanes lie in one slice, from byte 0 on");
-  else
-    found.below(at, "the end of its bytes", p.firstByte + p.slices.size(), width + 1);
-  uint64_t elements = 1;
-  Reach row, lane;
-  std::vector<Reach> index(b.shape.size());
-  for (const BindingLoop &l : p.loops) {
-    found.holds(at, l.count > 0, "a loop runs no time");
-    if (l.dim != kNoDim)
-      found.below(at, "the dimension of a loop", l.dim, b.shape.size());
-    if (!found.none())
-      return;
-    row.add(l.count, l.rowStep);
-    lane.add(l.count, l.laneStep);
-    if (l.dim != kNoDim)
-      index[l.dim].add(l.count, l.step);
-    elements = std::min(elements * l.count, kMostElements + 1);
-  }
-  found.below(at, "its number of elements", elements, kMostElements + 1);
-  found.holds(at, row.sum <= kMostReach && lane.sum <= kMostReach,
-              "its loops move its rows or lanes beyond any memory");
-  for (size_t d = 0; d < index.size() && found.none(); ++d)
-    found.holds(at,
-                index[d].sum <= kMostReach && p.start[d] <= kMostReach && p.start[d] >= -kMostReach,
-                "its loops move an index beyond any tensor");
-}
-
 } // namespace
 
 Status checkBinding(const Binding &binding, uint64_t pes) {
@@ -209,18 +160,28 @@ Status checkBinding(const Binding &binding, uint64_t pes) {
   found.below(at, "its role", unsigned(binding.role), unsigned(Binding::Role::HostOutput) + 1);
   found.below(at, "its grid type", unsigned(binding.gridType), kElementTypes);
   if (binding.scale != 0)
-    found.holds(at, binding.scale > 0 && std::isfinite(binding.scale) &&
-                        binding.gridType == ElementType::Int8 && binding.zero >= -128 && binding.zero <= 127,
+    found.holds(at,
+                binding.scale > 0 && std::isfinite(binding.scale) &&
+                    binding.gridType == ElementType::Int8 && binding.zero >= -128 &&
+                    binding.zero <= 127,
                 "its scale is for int8 only and positive, its zero point an int8");
-  uint64_t elements = 1;
-  for (int64_t extent : binding.shape) {
-    found.holds(at, extent >= 0, "an extent of its shape is negative");
-    const uint64_t e = uint64_t(std::max<int64_t>(extent, 1)); // 0 would hide the others
-    elements = e > kMostElements ? kMostElements + 1 : std::min(elements * e, kMostElements + 1);
+  if (!found.none())
+    return found.status();
+  const auto wrong = [&](const std::string &what) {
+    return Error{"'" + binding.name + "': " + what};
+  };
+  if (Expected<uint64_t> elements = elementCount(binding); !elements)
+    return wrong(elements.error());
+  for (size_t k = 0; k < binding.placements.size(); ++k) {
+    const Placement &p = binding.placements[k];
+    const auto place = [&] { return at() + ": " + numbered("placement", k); };
+    found.below(place, "its pe", p.pe, pes);
+    found.below(place, "its hemisphere", unsigned(p.hemisphere), kHemispheres);
+    if (!found.none())
+      return found.status();
+    if (Expected<PlacementExtent> extent = extentOf(binding, p); !extent)
+      return wrong(numbered("placement", k) + ": " + extent.error());
   }
-  found.below(at, "its number of elements", elements, kMostElements + 1);
-  for (size_t k = 0; k < binding.placements.size() && found.none(); ++k)
-    checkPlacement(binding, binding.placements[k], k, pes, found);
   return found.status();
 }
 

@@ -22,6 +22,9 @@ Status checkBinding(const Binding &binding, uint64_t pes);
 
 struct VerifyOptions {
   bool anyMachine = false; ///< accept an image made for a machine of another hash
+  /// Also refuse what a simulation reports as a violation: instructions out of order (S1), rounds
+  /// of a burst that overlap (S2), addresses that do not exist (S10).
+  bool schedule = true;
 };
 
 /// checkImage, and: the image was made for this machine; every instruction can be executed by the

@@ -4,6 +4,7 @@
 #include "arch/isa/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/isa/Print.h"
+#include "arch/program/PlacementWalk.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -29,7 +30,8 @@ struct Extent {
 
 class InstructionVerifier {
 public:
-  InstructionVerifier(const Instruction &i, const Machine &m) : i(i), m(m) {}
+  InstructionVerifier(const Instruction &i, const Machine &m, bool schedule)
+      : i(i), m(m), schedule(schedule) {}
 
   Problem run() {
     if (i.queue >= m.queues())
@@ -61,7 +63,7 @@ private:
   Problem loops() const {
     if (!i.n0 || !i.n1 || !i.c0 || !i.c1)
       return "a loop count or cycle stride is 0";
-    if (fields.has(Field::Loops) && i.n1 > 1 && i.c1 < uint64_t(i.n0 - 1) * i.c0 + 1)
+    if (schedule && fields.has(Field::Loops) && i.n1 > 1 && i.c1 < uint64_t(i.n0 - 1) * i.c0 + 1)
       return "c1 = " + std::to_string(i.c1) + " begins the next round before " +
              std::to_string(i.n0) + " elements " + std::to_string(i.c0) +
              " cycles apart have ended (R2)";
@@ -116,7 +118,7 @@ private:
   }
 
   Problem addresses() const {
-    if (!fields.has(Field::Address))
+    if (!schedule || !fields.has(Field::Address))
       return {};
     Extent extent{i.address, i.address};
     if (fields.has(Field::Strides)) {
@@ -222,13 +224,15 @@ private:
 
   const Instruction &i;
   const Machine &m;
+  bool schedule;
   Unit unit{};
   FieldSet fields{};
 };
 
 class ImageVerifier {
 public:
-  ImageVerifier(const Image &image, const Machine &m) : image(image), m(m) {}
+  ImageVerifier(const Image &image, const Machine &m, bool schedule)
+      : image(image), m(m), schedule(schedule) {}
 
   Problem run() {
     for (auto check :
@@ -248,7 +252,8 @@ private:
              " has " + std::to_string(m.pes());
     for (size_t pe = 0; pe < image.instructions.size(); ++pe)
       for (size_t k = 0; k < image.instructions[pe].size(); ++k)
-        if (Problem p = InstructionVerifier(image.instructions[pe][k], m).run(); !p.empty())
+        if (Problem p = InstructionVerifier(image.instructions[pe][k], m, schedule).run();
+            !p.empty())
           return "instruction " + std::to_string(k) + " of pe " + std::to_string(pe) + " (" +
                  print(m, image.instructions[pe][k]) + "): " + p;
     return {};
@@ -277,7 +282,7 @@ private:
   }
   Problem sorted(size_t pe, PeRange r) {
     const std::vector<Instruction> &list = image.instructions[pe];
-    for (uint32_t k = r.begin + 1; k < r.end; ++k)
+    for (uint32_t k = r.begin + 1; schedule && k < r.end; ++k)
       if (std::pair(list[k].cycle, list[k].queue) < std::pair(list[k - 1].cycle, list[k - 1].queue))
         return "instruction " + std::to_string(k) + " of pe " + std::to_string(pe) +
                " stands behind a later one; they are sorted by cycle and queue";
@@ -320,6 +325,7 @@ private:
 
   const Image &image;
   const Machine &m;
+  bool schedule;
 };
 
 std::string hex(uint64_t value) {
@@ -331,7 +337,7 @@ std::string hex(uint64_t value) {
 } // namespace
 
 Status verifyInstruction(const Instruction &instruction, const Machine &machine) {
-  if (Problem p = InstructionVerifier(instruction, machine).run(); !p.empty())
+  if (Problem p = InstructionVerifier(instruction, machine, true).run(); !p.empty())
     return Error{p};
   return Success{};
 }
@@ -340,27 +346,22 @@ Status verifyBinding(const Binding &b, const Machine &m) {
   for (size_t k = 0; k < b.placements.size(); ++k) {
     const Placement &p = b.placements[k];
     const std::string at = "'" + b.name + "': placement " + std::to_string(k) + ": ";
-    Extent row{p.row, p.row}, lane{p.lane, p.lane};
-    if (p.bytesInLanes)
-      lane.greatest += byteWidth(b.gridType) - 1;
-    uint64_t elements = 1;
-    for (const BindingLoop &l : p.loops) {
-      row.add(l.count, l.rowStep);
-      lane.add(l.count, l.laneStep);
-      elements *= l.count;
-    }
+    const Expected<PlacementExtent> extent = extentOf(b, p);
+    if (!extent)
+      return Error{at + extent.error()};
     for (uint16_t slice : p.slices)
       if (slice >= m.memory.slices)
         return Error{at + "slice " + std::to_string(slice) + " does not exist; a hemisphere has " +
                      std::to_string(m.memory.slices)};
-    if (row.least < 0 || row.greatest >= int64_t(m.rowsPerSlice()))
-      return Error{at + "rows " + range(row.least, row.greatest) + " lie outside " +
+    if (extent->lastRow >= int64_t(m.rowsPerSlice()))
+      return Error{at + "rows " + range(extent->firstRow, extent->lastRow) + " lie outside " +
                    range(0, int64_t(m.rowsPerSlice()) - 1)};
-    if (lane.least < 0 || lane.greatest >= int64_t(m.lanes()))
-      return Error{at + "lanes " + range(lane.least, lane.greatest) + " lie outside " +
+    if (extent->lastLane >= int64_t(m.lanes()))
+      return Error{at + "lanes " + range(extent->firstLane, extent->lastLane) + " lie outside " +
                    range(0, int64_t(m.lanes()) - 1)};
-    if (elements > uint64_t(m.rowsPerSlice()) * m.lanes())
-      return Error{at + "it puts " + std::to_string(elements) + " elements into a slice of " +
+    if (extent->elements > uint64_t(m.rowsPerSlice()) * m.lanes())
+      return Error{at + "it puts " + std::to_string(extent->elements) +
+                   " elements into a slice of " +
                    std::to_string(uint64_t(m.rowsPerSlice()) * m.lanes()) + " bytes"};
   }
   return Success{};
@@ -373,7 +374,7 @@ Status verifyImage(const Image &image, const Machine &machine, const VerifyOptio
     return Error{"the image was made for a machine '" + image.machineName + "' of hash " +
                  hex(image.machineHash) + "; '" + machine.name + "' has " + hex(machine.hash()) +
                  "; compile again for this machine"};
-  if (Problem p = ImageVerifier(image, machine).run(); !p.empty())
+  if (Problem p = ImageVerifier(image, machine, options.schedule).run(); !p.empty())
     return Error{p};
   return Success{};
 }

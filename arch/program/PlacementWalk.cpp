@@ -86,11 +86,11 @@ Expected<PlacementExtent> extentOf(const Binding &binding, const Placement &p) {
   if (p.bytesInLanes)
     e.lastLane += bytesPlaced(binding, p) - 1;
   if (e.firstRow < 0 || e.lastRow > int64_t(UINT32_MAX))
-    return Error{"rows " + std::to_string(e.firstRow) + " to " + std::to_string(e.lastRow) +
-                 " do not exist"};
+    return Error{"rows [" + std::to_string(e.firstRow) + ", " + std::to_string(e.lastRow) +
+                 "] lie outside [0, 2^32)"};
   if (e.firstLane < 0 || e.lastLane >= kMostLanes)
-    return Error{"lanes " + std::to_string(e.firstLane) + " to " + std::to_string(e.lastLane) +
-                 " do not exist"};
+    return Error{"lanes [" + std::to_string(e.firstLane) + ", " + std::to_string(e.lastLane) +
+                 "] lie outside [0, " + std::to_string(kMostLanes) + ")"};
   return e;
 }
 

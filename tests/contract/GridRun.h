@@ -3,6 +3,8 @@
 // Compiles a kernel graph, simulates the image, and holds the outputs against the graph's own evaluation.
 #pragma once
 
+#include "arch/program/ImageCheck.h"
+#include "arch/program/ImageFile.h"
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
@@ -106,7 +108,7 @@ inline GridRun simulateImage(const Image &program, const forms::KernelGraph &gra
   return run;
 }
 
-/// Compiles and simulates.
+/// Compiles, verifies, and simulates what the image's file holds.
 inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine,
                          const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true) {
   grid::CompileReport report;
@@ -116,7 +118,14 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
     run.error = image.error();
     return run;
   }
-  GridRun run = simulateImage(*image, graph, machine, inputs, values);
+  Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
+  const Status verified = read ? verifyImage(*read, machine) : Status(Error{read.error()});
+  if (!verified) {
+    GridRun run;
+    run.error = verified.error();
+    return run;
+  }
+  GridRun run = simulateImage(*read, graph, machine, inputs, values);
   run.report = report;
   return run;
 }

@@ -292,9 +292,9 @@ TEST(HostData, APlacementThatCannotBeIsAnErrorThatNamesTheNumber) {
   EXPECT_EQ(errorAfter([](Binding &, Placement &) {}), "");
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.lane = 5; }), HasSubstr("reaches lane 8"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].laneStep = -1; }),
-              HasSubstr("lanes -3 to 0"));
+              HasSubstr("lanes [-3, 0]"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].rowStep = -1; }),
-              HasSubstr("rows -3 to 0"));
+              HasSubstr("rows [-3, 0]"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].dim = 1; }),
               HasSubstr("names dimension 1"));
   EXPECT_THAT(errorAfter([](Binding &, Placement &p) { p.loops[0].count = 0; }),

@@ -81,7 +81,9 @@ public:
   Instruction &add(Cycle cycle, Unit unit, Opcode opcode, Loops l = {}) {
     Instruction i;
     i.cycle = uint64_t(cycle), i.queue = uint16_t(machine.queue(unit)), i.opcode = opcode;
-    i.n0 = l.n0, i.n1 = l.n1, i.c0 = l.c0, i.c1 = l.c1, i.s0 = l.s0, i.s1 = l.s1;
+    i.n0 = l.n0, i.n1 = l.n1, i.c0 = l.c0, i.c1 = l.c1;
+    if (info(opcode).fields.has(Field::Strides))
+      i.s0 = l.s0, i.s1 = l.s1;
     image.instructions[pe].push_back(i);
     return image.instructions[pe].back();
   }
