@@ -149,12 +149,12 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) 
     HostElement from = checked->host;
     if (binding.scale != 0) {
       if (from != HostElement::Float32)
-        return inBinding(binding, "only float32 can be quantised by the host, not " + binding.hostType);
+        return inBinding(binding,
+                         "only float32 can be quantised by the host, not " + binding.hostType);
       quantized = quantize(binding, static_cast<const float *>(host), checked->elements);
       host = quantized.data(), from = HostElement::Int8;
     }
-    if (Status s = toGrid(from, host, binding.gridType, grid.data(), checked->elements);
-        !s)
+    if (Status s = toGrid(from, host, binding.gridType, grid.data(), checked->elements); !s)
       return inBinding(binding, s.error());
     planes.split(grid.data());
   }

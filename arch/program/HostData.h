@@ -13,10 +13,10 @@
 namespace millrace {
 
 /// Writes every placement of the binding, in order. `host`: the tensor in binding.hostType, row
-/// major in binding.shape, aligned to its elements; bool is one byte each. A place whose index lies
-/// outside the shape gets the placement's fill bits. The binding's PEs, slices and rows exist in
-/// the machine (Verify.h). Errors name the binding and the element or placement; rows may then be
-/// half written.
+/// major in binding.shape, aligned to its elements; bool is one byte each. A binding with a scale
+/// quantises float32 to int8. A place whose index lies outside the shape gets the placement's fill
+/// bits. The binding's PEs, slices and rows exist in the machine (ImageCheck.h). Errors name the
+/// binding and the element or placement; a wrong element is found before anything is written.
 Status writeTensor(const Binding &binding, const void *host, RowAccess &memory);
 
 /// Reads the placements in order, later ones win, into `host` (as above, of hostBytes). An element

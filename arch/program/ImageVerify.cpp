@@ -4,6 +4,7 @@
 #include "arch/isa/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/isa/Print.h"
+#include "arch/program/HostData.h"
 #include "arch/program/PlacementWalk.h"
 
 #include <algorithm>
@@ -364,6 +365,14 @@ Status verifyBinding(const Binding &b, const Machine &m) {
                    " elements into a slice of " +
                    std::to_string(uint64_t(m.rowsPerSlice()) * m.lanes()) + " bytes"};
   }
+  // What a tensor read from memory needs on the host is thereby bounded by the machine's memory.
+  const bool isRead = b.role == Binding::Role::Output || b.role == Binding::Role::HostInput;
+  const Expected<uint64_t> elements = elementCount(b);
+  if (!elements)
+    return Error{"'" + b.name + "': " + elements.error()};
+  if (isRead && elementsWritten(b) < *elements)
+    return Error{"'" + b.name + "': its placements hold " + std::to_string(elementsWritten(b)) +
+                 " of " + std::to_string(*elements) + " elements"};
   return Success{};
 }
 

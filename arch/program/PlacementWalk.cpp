@@ -8,7 +8,7 @@ namespace millrace {
 
 namespace {
 constexpr int64_t kFar = int64_t(1) << 48; ///< beyond any index; sums of a few stay in 64 bits
-constexpr uint64_t kMostElements = uint64_t(1) << 40;
+constexpr uint64_t kMostElements = uint64_t(1) << 32;
 constexpr int64_t kMostLanes = 1 << 16; ///< lane numbers are 16 bits wide
 constexpr size_t kMostLoops = 64;
 
@@ -32,7 +32,7 @@ Expected<uint64_t> elementCount(const Binding &binding) {
     if (extent < 0)
       return Error{"its shape has a negative dimension, " + std::to_string(extent)};
     if (uint64_t(extent) > kMostElements || (count *= uint64_t(extent)) > kMostElements)
-      return Error{"its shape has more than 2^40 elements"};
+      return Error{"its shape has more than 2^32 elements"};
   }
   return count;
 }

@@ -18,7 +18,7 @@ struct PlacementExtent {
   uint64_t elements = 0; ///< product of the loop counts: places, at most 2^48
 };
 
-/// Elements of the binding's host tensor; an error if the shape is negative or beyond 2^40
+/// Elements of the binding's host tensor; an error if the shape is negative or beyond 2^32
 /// elements.
 Expected<uint64_t> elementCount(const Binding &binding);
 

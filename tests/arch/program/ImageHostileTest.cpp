@@ -162,7 +162,7 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
   EXPECT_THAT(damaged([](Image &i) {
                 i.bindings[0].shape = {INT64_MAX, INT64_MAX};
               }),
-              HasSubstr("its shape has more than 2^40 elements"));
+              HasSubstr("its shape has more than 2^32 elements"));
   EXPECT_THAT(damaged([](Image &i) { i.bindings[0].placements[0].slices.clear(); }),
               HasSubstr("placement 0: 0 slices from byte 0 do not hold elements of 1 bytes"));
   EXPECT_THAT(damaged([](Image &i) { i.bindings[0].gridType = ElementType(8); }),

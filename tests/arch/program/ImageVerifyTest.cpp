@@ -157,6 +157,17 @@ TEST_F(VerifyTspSmall, bindings_must_lie_in_memory) {
   EXPECT_THAT(error(), HasSubstr("placement 0: rows [4294967295, "));
 }
 
+TEST_F(VerifyTspSmall, what_is_read_from_memory_must_lie_in_placements) {
+  // 2^31 elements would be 8 GiB on the host, and no machine holds them.
+  Binding &b = image.bindings[0];
+  b.role = Binding::Role::Output;
+  b.shape.back() = int64_t(1) << 28;
+  EXPECT_THAT(error(), HasSubstr("its placements hold "));
+  b.role =
+      Binding::Role::Input; // the host's own tensor may be larger than what the grid takes of it
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST_F(VerifyTspSmall, lane_maps_must_be_as_long_as_a_vector) {
   image.laneMaps[1].pop_back();
   EXPECT_THAT(error(), HasSubstr("lane map 1 has 31 lanes; a vector has 32"));
