@@ -30,4 +30,8 @@ mlir::FailureOr<KernelGraph> buildKernelGraph(mlir::ModuleOp module,
 /// that write what they read (at most `chain` operations each), and drops what nothing needs.
 void simplify(KernelGraph &graph, unsigned chain);
 
+/// Lets the host write the windows of images with few channels into the lanes (`lanes`: bytes of a
+/// vector), so that a stem convolution needs a few passes instead of one per tap.
+void windowInputs(KernelGraph &graph, int64_t lanes);
+
 } // namespace millrace::forms

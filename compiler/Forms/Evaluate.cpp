@@ -259,6 +259,38 @@ void evaluateKernel(const KernelGraph &graph, unsigned kernel, std::vector<Tenso
   KernelRun(graph, kernel, tensors, options).run();
 }
 
+TensorBytes layOut(const Tensor &tensor, const TensorBytes &host) {
+  if (tensor.hostLoops.empty())
+    return host;
+  unsigned bytes = byteWidth(tensor.type);
+  TensorBytes out(size_t(elementCount(tensor)) * bytes);
+  std::vector<int64_t> step(tensor.hostLoops.size(), 0);
+  for (;;) {
+    std::vector<int64_t> from = tensor.hostStart, to(tensor.shape.size(), 0);
+    for (size_t i = 0; i < step.size(); ++i) {
+      from[tensor.hostLoops[i].hostDim] += step[i] * tensor.hostLoops[i].hostStep;
+      to[tensor.hostLoops[i].dim] += step[i] * tensor.hostLoops[i].step;
+    }
+    int64_t source = 0, target = 0;
+    bool inside = true;
+    for (size_t dim = 0; dim < from.size(); ++dim) {
+      inside &= from[dim] >= 0 && from[dim] < tensor.hostShape[dim];
+      source = source * tensor.hostShape[dim] + from[dim];
+    }
+    for (size_t dim = 0; dim < to.size(); ++dim)
+      target = target * tensor.shape[dim] + to[dim];
+    std::memcpy(&out[size_t(target) * bytes],
+                inside ? &host[size_t(source) * bytes]
+                       : reinterpret_cast<const uint8_t *>(&tensor.hostFill),
+                bytes);
+    size_t i = step.size();
+    while (i > 0 && ++step[i - 1] == tensor.hostLoops[i - 1].extent)
+      step[--i] = 0;
+    if (i == 0)
+      return out;
+  }
+}
+
 Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
                                             const std::map<unsigned, TensorBytes> &inputs,
                                             const EvaluateOptions &options) {
@@ -266,6 +298,11 @@ Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
   for (unsigned i = 0; i < graph.tensors.size(); ++i) {
     const Tensor &tensor = graph.tensors[i];
     size_t bytes = size_t(elementCount(tensor)) * byteWidth(tensor.type);
+    if (!tensor.hostLoops.empty()) {
+      bytes = byteWidth(tensor.type);
+      for (int64_t extent : tensor.hostShape)
+        bytes *= size_t(extent);
+    }
     if (tensor.role == TensorRole::Constant)
       tensors[i] = tensor.data;
     else if (tensor.role != TensorRole::Input)
@@ -274,7 +311,7 @@ Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
       return Error{"input '" + tensor.name + "' needs " + std::to_string(bytes) + " bytes, got " +
                    std::to_string(input == inputs.end() ? 0 : input->second.size())};
     else
-      tensors[i] = input->second;
+      tensors[i] = layOut(tensor, input->second);
   }
   for (auto [isHost, index] : graph.order) {
     if (!isHost) {

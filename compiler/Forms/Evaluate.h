@@ -32,8 +32,13 @@ struct EvaluateOptions {
   std::function<Status(const HostCall &, std::vector<TensorBytes> &)> host;
 };
 
-/// Runs the graph. `inputs` holds the bytes of every Input by tensor number. Returns the bytes of
-/// all tensors. Errors: a missing input or one of the wrong size, a host call that fails.
+/// The input as its tensor lies on the grid, from elements of the tensor's type in the host's order
+/// (`hostLoops`).
+TensorBytes layOut(const Tensor &tensor, const TensorBytes &host);
+
+/// Runs the graph. `inputs` holds every Input by tensor number: elements of the tensor's type in
+/// the host's order. Returns the bytes of all tensors. Errors: a missing input or one of the wrong
+/// size, a host call that fails.
 Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
                                             const std::map<unsigned, TensorBytes> &inputs,
                                             const EvaluateOptions &options = {});

@@ -10,8 +10,8 @@ namespace millrace::forms {
 using namespace mlir;
 
 /// The lanes `stride * p + rest` of `tensor` for p < extent as a tensor of their own. Its
-/// dimensions: the others of `tensor`, one per loop of `rest`, the lanes. Lanes outside are zero,
-/// or `pad`.
+/// dimensions: one per loop of `rest`, the others of `tensor` (neighbouring rows stay neighbours),
+/// the lanes. Lanes outside are zero, or `pad`.
 std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
                                             int64_t extent, const Linear &rest,
                                             std::optional<float> pad) {
@@ -24,13 +24,13 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
     return std::nullopt;
   std::vector<int64_t> shape,
       key = {tensor, stride, extent, rest.offset, pad ? int64_t(bitsOf(*pad)) : -1};
-  for (unsigned dim = 0; dim < from.shape.size(); ++dim)
-    if (dim != lane)
-      shape.push_back(from.shape[dim]);
   for (auto [loop, coefficient] : rest.terms) {
     shape.push_back(space.loop(loop).extent);
     key.insert(key.end(), {coefficient, space.loop(loop).extent});
   }
+  for (unsigned dim = 0; dim < from.shape.size(); ++dim)
+    if (dim != lane)
+      shape.push_back(from.shape[dim]);
   shape.push_back(extent);
   auto [entry, isNew] = selections.try_emplace(key, 0);
   if (!isNew)
@@ -44,18 +44,18 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
       addTensor(graph, from.name + ".lanes", shape, from.type, unsigned(shape.size() - 1));
   KernelBuilder build(graph);
   Access x{tensor, {}, 0}, to{result, {}, 0};
-  for (unsigned dim = 0; dim < from.shape.size(); ++dim) {
-    if (dim == lane) {
-      x.index.push_back(fixed(leaves ? 0 : rest.offset));
-      continue;
-    }
-    unsigned loop = build.loop(from.shape[dim]);
-    x.index.push_back(at(loop));
-    to.index.push_back(at(loop));
-  }
+  x.index.resize(from.shape.size());
+  x.index[lane] = fixed(leaves ? 0 : rest.offset);
   for (auto [outer, coefficient] : rest.terms) {
     unsigned loop = build.loop(space.loop(outer).extent);
     x.index[lane].terms.push_back({loop, coefficient});
+    to.index.push_back(at(loop));
+  }
+  for (unsigned dim = 0; dim < from.shape.size(); ++dim) {
+    if (dim == lane)
+      continue;
+    unsigned loop = build.loop(from.shape[dim]);
+    x.index[dim] = at(loop);
     to.index.push_back(at(loop));
   }
   unsigned p = build.loop(extent), k = build.loop(span, LoopKind::Contracted);
@@ -104,8 +104,10 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
     return failure();
   Resolved here = at;
   here.index.erase(here.index.begin() + lane);
+  Point outer;
   for (auto [loop, coefficient] : rest.terms)
-    here.index.push_back(Linear{0, {{loop, 1}}});
+    outer.push_back(Linear{0, {{loop, 1}}});
+  here.index.insert(here.index.begin(), outer.begin(), outer.end());
   here.index.push_back(Linear{0, {{unsigned(attempt.lane), 1}}});
   return load(attempt, Stored{*copy, 0}, here);
 }
@@ -156,8 +158,10 @@ void Former::alignOperand(Attempt &attempt, Access &access) {
     return;
   access.tensor = *copy;
   access.index.erase(access.index.begin() + lane);
+  std::vector<AffineIndex> outer;
   for (auto [loop, coefficient] : rest.terms)
-    access.index.push_back(at(loop));
+    outer.push_back(at(loop));
+  access.index.insert(access.index.begin(), outer.begin(), outer.end());
   access.index.push_back(at(*contracted));
 }
 
