@@ -37,7 +37,8 @@ Status verifyImage(const Image &image, const Machine &machine, const VerifyOptio
 /// A binding lies within the machine's memory: rows, lanes, slices, for every element of its loops.
 Status verifyBinding(const Binding &binding, const Machine &machine);
 
-/// One instruction of PE `pe`, for verifyImage and for the assembler.
-Status verifyInstruction(const Instruction &instruction, const Machine &machine);
+/// One instruction, for verifyImage and for the assembler. Its enumerators are known to exist.
+Status verifyInstruction(const Instruction &instruction, const Machine &machine,
+                         const VerifyOptions &options = {});
 
 } // namespace millrace

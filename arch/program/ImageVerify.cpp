@@ -337,8 +337,9 @@ std::string hex(uint64_t value) {
 
 } // namespace
 
-Status verifyInstruction(const Instruction &instruction, const Machine &machine) {
-  if (Problem p = InstructionVerifier(instruction, machine, true).run(); !p.empty())
+Status verifyInstruction(const Instruction &instruction, const Machine &machine,
+                         const VerifyOptions &options) {
+  if (Problem p = InstructionVerifier(instruction, machine, options.schedule).run(); !p.empty())
     return Error{p};
   return Success{};
 }
