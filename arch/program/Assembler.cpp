@@ -260,7 +260,7 @@ private:
     return std::nullopt;
   }
 
-  /// `binding input "x" host=float grid=fp16 shape=1,3`
+  /// `binding input "x" host=float grid=fp16 shape=1,3 [scale=0.5 zero=3]`
   void binding(Words &words) {
     Binding b;
     b.role = Binding::Role(words.choice("role", kRoles));
@@ -273,6 +273,8 @@ private:
       b.gridType = *type;
     }
     b.shape = words.numbers("shape", INT64_MIN, INT64_MAX);
+    b.scale = words.real("scale", 0);
+    b.zero = words.number("zero", INT64_MIN, INT64_MAX, 0);
     image.bindings.push_back(b);
   }
   /// `place west slices=1,2 [pe=0] [first=0] [inlanes=1] row=4 lane=0 start=0,0 [fill=0x0]`

@@ -111,7 +111,13 @@ private:
     constexpr const char *roles[] = {"input", "output", "hostinput", "hostoutput"};
     out += std::string("binding ") + roles[unsigned(b.role)] + " " + quoted(b.name) +
            " host=" + quoted(b.hostType) + " grid=" + nameOf(b.gridType) +
-           " shape=" + list(b.shape) + "\n";
+           " shape=" + list(b.shape);
+    if (b.scale != 0) {
+      char text[32];
+      std::snprintf(text, sizeof(text), " scale=%.17g", b.scale);
+      out += text;
+    }
+    out += unless(b.zero, 0, "zero") + "\n";
     for (const Placement &p : b.placements) {
       out += std::string("  place ") + sideOf(p.hemisphere) + " slices=" + list(p.slices) +
              unless(p.pe, 0, "pe") + unless(p.bytesInLanes, 0, "inlanes") +

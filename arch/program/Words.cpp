@@ -3,6 +3,8 @@
 
 #include "arch/isa/Print.h"
 
+#include <charconv>
+
 namespace millrace {
 
 static const Token kNoToken{};
@@ -79,6 +81,18 @@ int64_t Words::number(const char *key, int64_t least, int64_t most) {
 int64_t Words::number(const char *key, int64_t least, int64_t most, int64_t otherwise) {
   const Token *token = find(key);
   return token ? numberIn(*token, token->valueColumn, token->value, least, most) : otherwise;
+}
+
+double Words::real(const char *key, double otherwise) {
+  const Token *token = find(key);
+  if (!token)
+    return otherwise;
+  double value = otherwise;
+  const char *end = token->value.data() + token->value.size();
+  const auto [stop, error] = std::from_chars(token->value.data(), end, value);
+  if (stop != end || error != std::errc())
+    fail(token->valueColumn, "'" + token->value + "' is not a number");
+  return value;
 }
 
 std::optional<Stretch> Words::stretchOf(const std::string &text) {

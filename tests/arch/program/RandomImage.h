@@ -226,6 +226,8 @@ private:
       Binding b;
       b.role = role, b.name = text(), b.hostType = "float", b.shape = {3, 1 + int64_t(below(9))};
       b.gridType = ElementType(below(kElementTypes));
+      if (b.gridType == ElementType::Int8)
+        b.scale = double(1 + below(1000)) / 7, b.zero = int64_t(below(256)) - 128;
       Placement p;
       p.pe = uint16_t(below(m.pes())), p.hemisphere = Hemisphere(below(2));
       for (unsigned k = 0; k < byteWidth(b.gridType); ++k)
