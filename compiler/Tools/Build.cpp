@@ -3,6 +3,7 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
+#include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitWindows.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Inputs.h"
@@ -112,6 +113,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
+  const std::vector<std::string> packed = forms::packWindows(*graph, *machine);
   forms::splitWindows(*graph);
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
@@ -121,6 +123,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + image.error()};
   image->machineYaml = toYaml(*machine);
   addNotes(*image, options, *graph, report, integerBounds(**module), seconds() - start);
+  note(*image, "packed", packed);
+  note(*image, "model_inputs", inputNames(**module));
   return Built{std::move(*machine), std::move(*image)};
 }
 

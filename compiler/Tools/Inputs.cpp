@@ -54,6 +54,15 @@ std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module) {
   return bounds;
 }
 
+std::vector<std::string> inputNames(mlir::ModuleOp module) {
+  std::vector<std::string> names;
+  if (auto main = module.lookupSymbol<mlir::func::FuncOp>("main"))
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto name = main.getArgAttrOfType<mlir::StringAttr>(i, "onnx.name"))
+        names.push_back(name.str());
+  return names;
+}
+
 namespace {
 
 HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::mt19937_64 &random, int64_t bound) {
@@ -112,8 +121,9 @@ Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const
     inputs[b.name] = std::move(*tensor);
     given.erase(file);
   }
+  const auto all = nlohmann::json::parse(noteOf(image, "model_inputs", "[]"));
   for (const auto &[name, file] : given)
-    if (!inputs.count(name))
+    if (!inputs.count(name) && std::find(all.begin(), all.end(), name) == all.end())
       return Error{"the program has no input '" + name + "'; its inputs are " + known};
   return inputs;
 }
