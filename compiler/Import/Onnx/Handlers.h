@@ -5,6 +5,8 @@
 
 #include "compiler/Import/Onnx/NodeImporter.h"
 
+#include <initializer_list>
+
 namespace millrace::onnx_import {
 
 void addArithmeticOps(HandlerTable &table);
@@ -24,6 +26,9 @@ void addEmbeddingOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);
+
+/// The handler, after a check that these inputs are given: the ONNX library knows no schemas of com.microsoft.
+Handler needing(std::initializer_list<size_t> inputs, Handler handler);
 
 /// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one
 /// is out of range.

@@ -22,6 +22,16 @@ std::string handlerKey(std::string_view domain, std::string_view type) {
   return std::string(domain) + ":" + std::string(type);
 }
 
+Handler needing(std::initializer_list<size_t> inputs, Handler handler) {
+  std::vector<size_t> wanted(inputs);
+  return [wanted, handler](NodeImporter &node) -> Status {
+    for (size_t i : wanted)
+      if (!node.has(i))
+        return node.error("input " + std::to_string(i) + " is missing");
+    return handler(node);
+  };
+}
+
 std::optional<int64_t> normalAxis(int64_t axis, int64_t rank) {
   int64_t normal = axis < 0 ? axis + rank : axis;
   return normal >= 0 && normal < rank ? std::optional(normal) : std::nullopt;
@@ -162,6 +172,8 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   const Handler &handler = handlers.find(handlerKey(normalDomain(node), node.op_type()))->second;
   if (Status handled = handler(importer); !handled)
     return handled;
+  if (!tensors.failure().empty())
+    return importer.error(tensors.failure());
   for (auto [i, result] : llvm::enumerate(importer.results())) {
     if (importer.wants(i) && !result.value)
       return importer.error("output " + std::to_string(i) + " is not supported");

@@ -100,7 +100,7 @@ Value absolute(Arithmetic &a, Value x, const Parameters &) {
 
 /// Gelu of x, or of x + bias where a second input is given.
 Handler gelu(bool byTanh) {
-  return [byTanh](NodeImporter &node) -> Status {
+  return needing({0}, [byTanh](NodeImporter &node) -> Status {
     bool approximates = byTanh || node.getString("approximate", "none") == "tanh";
     SmallVector<Value> inputs{node.in(0)};
     if (node.has(1))
@@ -110,7 +110,7 @@ Handler gelu(bool byTanh) {
       Value sum = x.size() == 2 ? a.add(x[0], x[1]) : x[0];
       return approximates ? geluTanh(a, sum) : geluExact(a, sum);
     }));
-  };
+  });
 }
 
 /// Bounds are optional scalar inputs.
@@ -218,9 +218,10 @@ void addActivationOps(HandlerTable &table) {
       [](Arithmetic &a, Value x, P) { return a.mul(x, a.call<math::TanhOp>(softplus(a, x))); });
   table[":Swish"] = unary(
       [](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); }, {1});
-  table["com.microsoft:QuickGelu"] =
+  table["com.microsoft:QuickGelu"] = needing(
+      {0},
       unary([](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); },
-            {1.702});
+            {1.702}));
   table[":Gelu"] = table["com.microsoft:Gelu"] = table["com.microsoft:BiasGelu"] = gelu(false);
   table["com.microsoft:FastGelu"] = gelu(true);
   table[":Clip"] = importClip;

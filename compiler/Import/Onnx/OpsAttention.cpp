@@ -116,17 +116,35 @@ Value stack(TensorBuilder &t, Value first, Value second) {
   return t.concat({t.reshape(first, shape), t.reshape(second, shape)}, 0);
 }
 
+/// An error unless the heads divide the widths.
+Status checkHeads(NodeImporter &node, ArrayRef<int64_t> widths) {
+  int64_t count = node.getInt("num_heads", 0);
+  for (int64_t width : widths)
+    if (count < 1 || width < count || width % count != 0)
+      return node.error(std::to_string(count) + " heads do not divide " + std::to_string(width) +
+                        " channels");
+  return Success{};
+}
+
 /// Inputs: x (B x S x I), weights (I x 3 N D), bias, mask, past (2 x B x N x P x D), attention
 /// bias.
 Status importAttention(NodeImporter &node) {
   TensorBuilder &t = node.t;
   if (node.getInt("do_rotary", 0) != 0 || node.has(6))
     return node.error("do_rotary and past_sequence_length are not supported");
+  if (node.rank(0) != 3 || node.rank(1) != 2 || node.shape(0)[2] != node.shape(1)[0])
+    return node.error("its input must be B x S x I and its weights I x 3 N D");
   Heads heads;
   heads.count = node.getInt("num_heads", 1);
   Shape widths = node.getInts("qkv_hidden_sizes");
   if (widths.empty())
     widths.assign(3, node.shape(1)[1] / 3);
+  if (widths.size() != 3 || widths[0] != widths[1] ||
+      widths[0] + widths[1] + widths[2] != node.shape(1)[1])
+    return node.error("its qkv_hidden_sizes do not fit weights of " +
+                      std::to_string(node.shape(1)[1]) + " columns");
+  if (Status checked = checkHeads(node, widths); !checked)
+    return checked;
   heads.batch = node.shape(0)[0];
   heads.queries = node.shape(0)[1];
   heads.size = widths[0] / heads.count;
@@ -167,6 +185,8 @@ Status importMultiHeadAttention(NodeImporter &node) {
   heads.batch = node.shape(0)[0];
   heads.queries = node.shape(0)[1];
   int64_t width = node.shape(0)[2], valueWidth = node.shape(2)[2];
+  if (Status checked = checkHeads(node, {width, valueWidth}); !checked)
+    return checked;
   heads.size = width / heads.count;
   heads.valueSize = valueWidth / heads.count;
   heads.past = node.has(6) ? node.shape(6)[2] : 0;
@@ -204,8 +224,8 @@ Status importMultiHeadAttention(NodeImporter &node) {
 } // namespace
 
 void addAttentionOps(HandlerTable &table) {
-  table["com.microsoft:Attention"] = importAttention;
-  table["com.microsoft:MultiHeadAttention"] = importMultiHeadAttention;
+  table["com.microsoft:Attention"] = needing({0, 1}, importAttention);
+  table["com.microsoft:MultiHeadAttention"] = needing({0}, importMultiHeadAttention);
 }
 
 } // namespace millrace::onnx_import

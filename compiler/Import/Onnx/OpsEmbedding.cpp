@@ -49,7 +49,7 @@ Status importEmbedLayerNorm(NodeImporter &node) {
 } // namespace
 
 void addEmbeddingOps(HandlerTable &table) {
-  table["com.microsoft:EmbedLayerNormalization"] = importEmbedLayerNorm;
+  table["com.microsoft:EmbedLayerNormalization"] = needing({0, 2, 3, 5, 6}, importEmbedLayerNorm);
 }
 
 } // namespace millrace::onnx_import

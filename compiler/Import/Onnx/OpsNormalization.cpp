@@ -251,8 +251,8 @@ void addNormalizationOps(HandlerTable &table) {
   table[":InstanceNormalization"] = importInstanceNorm;
   table[":LayerNormalization"] = importLayerNorm;
   table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] = importRmsNorm;
-  table["com.microsoft:SkipLayerNormalization"] = skipLayerNorm(false);
-  table["com.microsoft:SkipSimplifiedLayerNormalization"] = skipLayerNorm(true);
+  table["com.microsoft:SkipLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(false));
+  table["com.microsoft:SkipSimplifiedLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(true));
   table[":LRN"] = importLrn;
 }
 

@@ -121,7 +121,7 @@ Status importQLinearMatMul(NodeImporter &node) {
 
 /// com.microsoft: a, a scale, a zero, b, b scale, b zero, c scale, c zero; elementwise.
 Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
-  return [body](NodeImporter &node) -> Status {
+  return needing({0, 1, 3, 4, 6}, [body](NodeImporter &node) -> Status {
     TensorBuilder &t = node.t;
     if (!broadcastShapes(node.shape(0), node.shape(3)))
       return node.error("the shapes of its inputs do not broadcast");
@@ -132,7 +132,7 @@ Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
       return body(arithmetic, x[0], x[1]);
     });
     return node.done(quantize(t, result, readScheme(node, 6, node.inType(0))), node.inType(0));
-  };
+  });
 }
 
 /// com.microsoft: a, a scale, a zero, b, b scale, b zero, bias (int32, may be absent), y scale, y
@@ -220,18 +220,20 @@ Status importDynamicQuantizeLinear(NodeImporter &node) {
 } // namespace
 
 void addQuantizationOps(HandlerTable &table) {
-  table[":QuantizeLinear"] = table["com.microsoft:QuantizeLinear"] = importQuantizeLinear;
-  table[":DequantizeLinear"] = table["com.microsoft:DequantizeLinear"] = importDequantizeLinear;
+  table[":QuantizeLinear"] = table["com.microsoft:QuantizeLinear"] =
+      needing({0, 1}, importQuantizeLinear);
+  table[":DequantizeLinear"] = table["com.microsoft:DequantizeLinear"] =
+      needing({0, 1}, importDequantizeLinear);
   table[":DynamicQuantizeLinear"] = importDynamicQuantizeLinear;
   table[":QLinearConv"] = importQLinearConv;
   table[":QLinearMatMul"] = importQLinearMatMul;
-  table["com.microsoft:QGemm"] = importQGemm;
+  table["com.microsoft:QGemm"] = needing({0, 1, 3, 4}, importQGemm);
   table["com.microsoft:QLinearAdd"] =
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.add(x, y); });
   table["com.microsoft:QLinearMul"] =
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
-  table["com.microsoft:QLinearGlobalAveragePool"] = qlinearUnary(globalAverage);
-  table["com.microsoft:QLinearConcat"] = importQLinearConcat;
+  table["com.microsoft:QLinearGlobalAveragePool"] = needing({0, 1, 3}, qlinearUnary(globalAverage));
+  table["com.microsoft:QLinearConcat"] = needing({0, 1, 2, 3}, importQLinearConcat);
 }
 
 } // namespace millrace::onnx_import

@@ -2,6 +2,7 @@
 #include "compiler/Import/Onnx/TensorBuilder.h"
 
 #include "compiler/Import/Onnx/Arithmetic.h"
+#include "compiler/Support/HostTensor.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -83,6 +84,8 @@ std::optional<ReshapeGroups> groupShapes(ArrayRef<int64_t> source, ArrayRef<int6
   return groups;
 }
 
+std::string textOf(ArrayRef<int64_t> shape) { return shapeText({shape.begin(), shape.end()}); }
+
 /// The same elements in another shape; null where `value` is no constant.
 TypedAttr reshapeConstant(Value value, RankedTensorType type) {
   auto constant = value.getDefiningOp<arith::ConstantOp>();
@@ -102,6 +105,15 @@ SmallVector<OpFoldResult> indexAttributes(OpBuilder &builder, ArrayRef<int64_t> 
 }
 
 } // namespace
+
+Value TensorBuilder::fail(const std::string &text, ArrayRef<int64_t> shape, Type type) {
+  if (firstFailure.empty())
+    firstFailure = text;
+  Shape valid;
+  for (int64_t extent : shape)
+    valid.push_back(std::max<int64_t>(extent, 0));
+  return splat(valid, type, 0);
+}
 
 Value TensorBuilder::scalar(Type type, double value) {
   return arith::ConstantOp::create(b, scalarAttribute(type, value));
@@ -157,6 +169,10 @@ AffineMap TensorBuilder::select(unsigned rank, ArrayRef<unsigned> loops) {
 
 AffineMap TensorBuilder::broadcastMap(ArrayRef<int64_t> shape, ArrayRef<int64_t> result) {
   SmallVector<AffineExpr> exprs;
+  if (shape.size() > result.size()) {
+    fail("shape " + textOf(shape) + " does not broadcast to " + textOf(result), {}, b.getF32Type());
+    shape = shape.take_back(result.size());
+  }
   size_t shift = result.size() - shape.size();
   for (size_t i = 0; i < shape.size(); ++i) {
     bool repeats = shape[i] == 1 && result[shift + i] != 1;
@@ -178,7 +194,10 @@ Value TensorBuilder::map(ArrayRef<Value> inputs, Type elementType, MapBody body)
   Shape shape(shapeOf(inputs.front()));
   for (Value input : inputs.drop_front()) {
     std::optional<Shape> merged = broadcastShapes(shape, shapeOf(input));
-    assert(merged && "shape inference accepts only shapes that broadcast");
+    if (!merged)
+      return fail("shapes " + textOf(shape) + " and " + textOf(shapeOf(input)) +
+                      " do not broadcast",
+                  shape, elementType);
     shape = *merged;
   }
   SmallVector<AffineMap> maps;
@@ -276,6 +295,10 @@ Value TensorBuilder::contract(Value a, Value w, ArrayRef<int64_t> resultShape,
 Value TensorBuilder::reshape(Value input, ArrayRef<int64_t> shape) {
   if (shapeOf(input) == shape)
     return input;
+  auto isNegative = [](int64_t extent) { return extent < 0; };
+  if (llvm::any_of(shape, isNegative) || productOf(shape) != productOf(shapeOf(input)))
+    return fail("cannot reshape " + textOf(shapeOf(input)) + " to " + textOf(shape), shape,
+                elementTypeOf(input));
   if (productOf(shape) == 0)
     return splat(shape, elementTypeOf(input), 0);
   auto target = RankedTensorType::get(shape, elementTypeOf(input));
@@ -286,7 +309,6 @@ Value TensorBuilder::reshape(Value input, ArrayRef<int64_t> shape) {
   if (shapeOf(input).empty())
     return tensor::ExpandShapeOp::create(b, target, input, ArrayRef<ReassociationIndices>());
   std::optional<ReshapeGroups> groups = groupShapes(shapeOf(input), shape);
-  assert(groups && "a reshape keeps the number of elements");
   if (groups->common.size() != shapeOf(input).size())
     input = tensor::CollapseShapeOp::create(
         b, RankedTensorType::get(groups->common, elementTypeOf(input)), input, groups->source);
@@ -331,6 +353,11 @@ Value TensorBuilder::slice(Value input, ArrayRef<int64_t> offsets, ArrayRef<int6
   Shape steps(strides);
   if (steps.empty())
     steps.assign(sizes.size(), 1);
+  for (auto [offset, size, step, extent] : llvm::zip_equal(offsets, sizes, steps, shapeOf(input)))
+    if (offset < 0 || size < 0 || (size > 0 && offset + (size - 1) * step >= extent))
+      return fail("a slice of " + std::to_string(size) + " elements from " +
+                      std::to_string(offset) + " leaves extent " + std::to_string(extent),
+                  sizes, elementTypeOf(input));
   if (shapeOf(input) == sizes)
     return input;
   if (productOf(sizes) == 0)

@@ -25,12 +25,17 @@ std::optional<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<i
 int64_t productOf(llvm::ArrayRef<int64_t> shape);
 
 /// Builds operations at one location. All tensors are static and ranked; all indices row major.
+/// Shapes that do not fit are remembered in `failure` and give a value of no meaning: a handler
+/// goes on, its caller asks once. (The ONNX library has checked the shapes of its own operations,
+/// not of com.microsoft's.)
 class TensorBuilder {
 public:
   TensorBuilder(mlir::Location location, mlir::OpBuilder &builder) : b(location, builder) {}
 
   Scalars &ops() { return b; }
   void setLocation(mlir::Location location) { b.setLoc(location); }
+  /// What did not fit first; empty if all did.
+  const std::string &failure() const { return firstFailure; }
 
   /// A scalar constant (not a tensor) of `type`.
   mlir::Value scalar(mlir::Type type, double value);
@@ -79,7 +84,11 @@ public:
   mlir::AffineMap withoutAxes(unsigned rank, llvm::ArrayRef<int64_t> axes);
 
 private:
+  /// Remembers `text` and returns a tensor of zeros.
+  mlir::Value fail(const std::string &text, llvm::ArrayRef<int64_t> shape, mlir::Type type);
+
   Scalars b;
+  std::string firstFailure;
 };
 
 } // namespace millrace::onnx_import
