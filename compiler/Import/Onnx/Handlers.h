@@ -23,11 +23,14 @@ void addConstantOps(HandlerTable &table);
 void addQuantizationOps(HandlerTable &table);
 void addAttentionOps(HandlerTable &table);
 void addEmbeddingOps(HandlerTable &table);
+void addEinsumOps(HandlerTable &table);
+void addResizeOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);
 
-/// The handler, after a check that these inputs are given: the ONNX library knows no schemas of com.microsoft.
+/// The handler, after a check that these inputs are given: the ONNX library knows no schemas of
+/// com.microsoft.
 Handler needing(std::initializer_list<size_t> inputs, Handler handler);
 
 /// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one

@@ -60,10 +60,10 @@ namespace {
 
 HandlerTable makeHandlers() {
   HandlerTable table;
-  for (auto add :
-       {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps, addMatMulOps,
-        addReductionOps, addNormalizationOps, addShapeOps, addSliceOps, addGatherOps,
-        addConstantOps, addQuantizationOps, addAttentionOps, addEmbeddingOps})
+  for (auto add : {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps,
+                   addMatMulOps, addReductionOps, addNormalizationOps, addShapeOps, addSliceOps,
+                   addGatherOps, addConstantOps, addQuantizationOps, addAttentionOps,
+                   addEmbeddingOps, addEinsumOps, addResizeOps})
     add(table);
   return table;
 }

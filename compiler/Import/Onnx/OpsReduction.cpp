@@ -175,6 +175,39 @@ Handler bestIndex(bool largest) {
   };
 }
 
+/// result[i] = sum of x[j] for j <= i (exclusive: j < i; reverse: j >= i). The last loop is j.
+Status importCumSum(NodeImporter &node) {
+  std::optional<double> given = node.constantReal(1);
+  std::optional<int64_t> axis =
+      given ? normalAxis(static_cast<int64_t>(*given), node.rank(0)) : std::nullopt;
+  if (!axis)
+    return node.error("its axis is not constant or lies outside of rank " +
+                      std::to_string(node.rank(0)));
+  TensorBuilder &t = node.t;
+  bool exclusive = node.getInt("exclusive", 0) != 0, reverse = node.getInt("reverse", 0) != 0;
+  auto rank = static_cast<unsigned>(node.rank(0));
+  SmallVector<unsigned> source, result;
+  for (unsigned i = 0; i < rank; ++i) {
+    source.push_back(i == *axis ? rank : i);
+    result.push_back(i);
+  }
+  SmallVector<utils::IteratorType> iterators(rank + 1, utils::IteratorType::parallel);
+  iterators[rank] = utils::IteratorType::reduction;
+  Value init = t.filled(node.shape(0), t.scalar(elementTypeOf(node.in(0)), 0));
+  auto generic = linalg::GenericOp::create(
+      t.ops(), TypeRange(init.getType()), ValueRange(node.in(0)), ValueRange(init),
+      {t.select(rank + 1, source), t.select(rank + 1, result)}, iterators,
+      [&](OpBuilder &builder, Location loc, ValueRange x) {
+        Scalars s(loc, builder);
+        Arithmetic a(s);
+        Value to = linalg::IndexOp::create(s, *axis), from = linalg::IndexOp::create(s, rank);
+        auto order = exclusive ? Arithmetic::Order::Less : Arithmetic::Order::LessOrEqual;
+        Value counts = reverse ? a.compare(order, to, from) : a.compare(order, from, to);
+        linalg::YieldOp::create(s, a.choose(counts, a.add(x[1], x[0]), x[1]));
+      });
+  return node.done(generic.getResult(0));
+}
+
 } // namespace
 
 void addReductionOps(HandlerTable &table) {
@@ -191,6 +224,7 @@ void addReductionOps(HandlerTable &table) {
   table[":ReduceSumSquare"] = reduction({Kind::Sum, Before::Square});
   table[":ReduceLogSum"] = reduction({Kind::Sum, Before::Nothing, After::Log});
   table[":ReduceLogSumExp"] = importLogSumExp;
+  table[":CumSum"] = importCumSum;
   table[":ArgMax"] = bestIndex(true);
   table[":ArgMin"] = bestIndex(false);
 }

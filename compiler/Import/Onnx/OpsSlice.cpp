@@ -163,6 +163,24 @@ Status importPad(NodeImporter &node) {
   return node.done(input);
 }
 
+/// Keeps the upper (or lower) triangle from diagonal k on; zeros elsewhere.
+Status importTrilu(NodeImporter &node) {
+  std::optional<double> k = node.has(1) ? node.constantReal(1) : 0.0;
+  if (!k || node.rank(0) < 2)
+    return node.error("its diagonal is not constant, or its input has rank below 2");
+  bool upper = node.getInt("upper", 1) != 0;
+  return node.done(
+      node.t.map({node.in(0)}, elementTypeOf(node.in(0)), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        Value row = linalg::IndexOp::create(s, node.rank(0) - 2);
+        Value column = linalg::IndexOp::create(s, node.rank(0) - 1);
+        Value edge = a.add(row, arith::ConstantIndexOp::create(s, static_cast<int64_t>(*k)));
+        Value keeps = upper ? a.compare(Arithmetic::Order::LessOrEqual, edge, column)
+                            : a.compare(Arithmetic::Order::LessOrEqual, column, edge);
+        return a.choose(keeps, x[0], a.like(x[0], 0));
+      }));
+}
+
 } // namespace
 
 void addSliceOps(HandlerTable &table) {
@@ -170,6 +188,7 @@ void addSliceOps(HandlerTable &table) {
   table[":Split"] = importSplit;
   table[":Slice"] = importSlice;
   table[":Pad"] = importPad;
+  table[":Trilu"] = importTrilu;
 }
 
 } // namespace millrace::onnx_import
