@@ -24,6 +24,8 @@ Producer defaultProducer(const Instruction &consumer, ProducerOf of) {
 }
 
 uint32_t AssemblerProgram::nameNumber(const std::string &text) {
+  if (image.strings.empty())
+    image.strings.emplace_back(); // number 0, which instructions without a node have
   for (size_t k = names.size(); k < image.strings.size(); ++k)
     names.emplace(image.strings[k], uint32_t(k));
   const auto [it, isNew] = names.emplace(text, uint32_t(image.strings.size()));

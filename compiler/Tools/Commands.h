@@ -23,6 +23,8 @@ using Action = std::function<int()>;
 void addRun(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
 void addSimulate(CLI::App &app, Action &action);
+void addDump(CLI::App &app, Action &action);
+void addAssemble(CLI::App &app, Action &action);
 void addMachines(CLI::App &app, Action &action);
 void addDescribe(CLI::App &app, Action &action);
 

@@ -19,6 +19,8 @@ int main(int argc, char **argv) {
   addRun(app, action);
   addCompile(app, action);
   addSimulate(app, action);
+  addDump(app, action);
+  addAssemble(app, action);
   addMachines(app, action);
   addDescribe(app, action);
   int code = Usage;
