@@ -124,6 +124,7 @@ Cycle System::windowOf(unsigned pe, const Pe::Wiring &wiring) const {
 }
 
 void System::loadBlocks(unsigned step) {
+  currentStep = step;
   for (size_t k = 0; k < image.blocks.size(); ++k) {
     const Block &b = image.blocks[k];
     const unsigned from = b.bytes ? 0 : image.tensors[b.tensor].step0;
@@ -209,7 +210,7 @@ void System::read(unsigned pe, Hemisphere h, unsigned s, uint32_t row, std::span
   slice(pe, h, s).readRow(row, bytes.data());
 }
 
-/// The block that holds a row, or the number of blocks when none does.
+/// The block that holds a row in the present step, or the number of blocks when none does.
 uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) const {
   auto after = std::upper_bound(
       blockOrder.begin(), blockOrder.end(), std::tuple(pe, h, s, row),
@@ -218,7 +219,8 @@ uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) co
     const Block &b = image.blocks[*--after];
     if (b.pe != pe || b.hemisphere != h || b.slice != s)
       break;
-    if (row < b.row + b.rows)
+    const Region &tensor = image.tensors[b.tensor]; // rows may belong to another one in another step
+    if (row < b.row + b.rows && tensor.step0 <= currentStep && currentStep <= tensor.step1)
       return *after;
   }
   return uint32_t(image.blocks.size());

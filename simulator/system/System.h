@@ -56,6 +56,7 @@ private:
   std::unique_ptr<UnitModule> make(const std::string &name, PeContext &context, Unit unit,
                                    Arguments &&...arguments);
   Cycle windowOf(unsigned pe, const Pe::Wiring &wiring) const;
+  unsigned currentStep = 0; ///< whose blocks were loaded last
   void checkQueueOrder(unsigned step);
   void checkCount(unsigned step, uint64_t measured);
   MemorySlice &slice(unsigned pe, Hemisphere h, unsigned s) {

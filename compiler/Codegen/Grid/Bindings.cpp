@@ -117,8 +117,9 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
       for (unsigned b = 0; b < byteWidth(t.type); ++b) {
         Segment s;
         s.firstRow = n;
-        s.address = columns.address + b * columns.groups + unsigned(n / width);
-        s.slices = {columns.slices[unsigned(n + int64_t(width / 2) * b) % width]};
+        const int64_t column = layout.columnOf(n);
+        s.address = columns.address + b * columns.groups + unsigned(column / width);
+        s.slices = {columns.slices[unsigned(column + int64_t(width / 2) * b) % width]};
         Placement p = placementOf(t, layout, layout.tiles[k], copy, s, boxes.front());
         p.firstByte = uint8_t(b);
         placements.push_back(p);

@@ -65,33 +65,62 @@ void setRows(Instruction &i, const Cut &cut, const RowPattern &rows) {
   i.s1 = int32_t(rows.step1);
 }
 
-void writeColumns(Context &c, Piece &piece, const Copy &copy, const Columns &columns, const RowPattern &rows,
-                  const Flow &flow, unsigned bytes, Piece::StreamVar stream, Cycle leave,
+/// A run of elements that land in one slice at even cycles and consecutive addresses.
+struct ColumnRun {
+  unsigned place = 0, byte = 0; ///< which of the slices
+  int64_t address = 0;
+  Cycle at = 0, step = 0;
+  unsigned count = 1;
+};
+
+std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &columns, const RowPattern &rows,
+                                  const Flow &flow, unsigned bytes, unsigned width,
+                                  std::optional<unsigned> only) {
+  std::vector<ColumnRun> runs;
+  std::vector<size_t> open(size_t(width) * bytes, SIZE_MAX); // the last run of each slice and byte
+  for (unsigned i1 = 0; i1 < flow.n1; ++i1)
+    for (unsigned i0 = 0; i0 < flow.n0; ++i0) {
+      const int64_t n = layout.columnOf(rows.row + i1 * rows.step1 + i0 * rows.step0);
+      const Cycle at = i1 * flow.c1 + i0 * flow.c0;
+      for (unsigned b = 0; b < bytes; ++b) {
+        if (only && *only != b)
+          continue;
+        const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
+        const int64_t address = columns.address + b * columns.groups + n / width;
+        size_t &last = open[place * bytes + b];
+        if (last != SIZE_MAX) {
+          ColumnRun &run = runs[last];
+          const Cycle step = at - run.at - run.step * (run.count - 1);
+          if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
+            run.step = step;
+            ++run.count;
+            continue;
+          }
+        }
+        last = runs.size();
+        runs.push_back({place, b, address, at, 0, 1});
+      }
+    }
+  return runs;
+}
+
+void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, const Columns &columns,
+                  const RowPattern &rows, const Flow &flow, Piece::StreamVar stream, Cycle leave,
                   uint32_t provenance, std::optional<unsigned> only) {
   const unsigned width = c.machine.mxm.columnsPerInstall;
-  // Rows in the order they flow; those that land in one slice and step evenly become one strided burst.
-  const bool even = flow.n1 == 1 || (rows.step1 == rows.step0 * flow.n0 && flow.c1 == flow.c0 * flow.n0);
-  assert(even && rows.step0 == 1 && "rows of run-time weights are written in order");
-  (void)even;
-  const unsigned total = flow.n0 * flow.n1;
-  for (unsigned k = 0; k < std::min(total, width); ++k)
-    for (unsigned b = 0; b < bytes; ++b) {
-      if (only && *only != b)
-        continue;
-      const int64_t n = rows.row + k - columns.firstRow;
-      const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
-      const unsigned slice = columns.slices[s];
-      Flow strided{(total - k + width - 1) / width, 1, Cycle(width) * flow.c0, 1};
-      Instruction i = instruction(Opcode::Write, strided);
-      i.address = columns.address + b * columns.groups + unsigned(n / width);
-      i.s0 = 1;
-      i.tensor = columns.regions[s];
-      i.provenance = provenance;
-      const unsigned position = c.machine.position(slice);
-      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
-                                       leave + c.program.timing.hops(0, position) + k * flow.c0);
-      piece.tap(burst, ProducerOf::A, stream, only ? 0 : b, 1, position);
-    }
+  // A region holds every byte plane of its slice's groups.
+  const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
+  for (const ColumnRun &run : columnRuns(layout, columns, rows, flow, bytes, width, only)) {
+    const unsigned slice = columns.slices[run.place], position = c.machine.position(slice);
+    Instruction i = instruction(Opcode::Write, Flow{run.count, 1, std::max<Cycle>(run.step, 1), 1});
+    i.address = unsigned(run.address);
+    i.s0 = 1;
+    i.tensor = columns.regions[run.place];
+    i.provenance = provenance;
+    Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                                     leave + c.program.timing.hops(0, position) + run.at);
+    piece.tap(burst, ProducerOf::A, stream, only ? 0 : run.byte, 1, position);
+  }
 }
 
 } // namespace
@@ -127,13 +156,10 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
   }
 }
 
-void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
                Piece::StreamVar stream, Cycle leave, uint32_t provenance, std::optional<unsigned> only) {
   if (copy.columns) {
-    const Columns &columns = copy.columnTiles[tile];
-    // A region holds every byte plane of its slice's groups.
-    const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
-    writeColumns(c, piece, copy, columns, rows, flow, bytes, stream, leave, provenance, only);
+    writeColumns(c, piece, layout, copy, copy.columnTiles[tile], rows, flow, stream, leave, provenance, only);
     return;
   }
   for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))

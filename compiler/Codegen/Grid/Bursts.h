@@ -33,7 +33,7 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
 
 /// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column copy: all bytes, or the
 /// first stream as byte `only`.
-void writeRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
+void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
                Piece::StreamVar stream, Cycle leave, uint32_t provenance,
                std::optional<unsigned> only = std::nullopt);
 

@@ -280,7 +280,15 @@ Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle fro
   return Success{};
 }
 
-/// Weights made at run time: rows of a tensor, column n of the tile is row base + n.
+/// Does each step of the loop lead to the next column of a column copy?
+bool stepsByColumn(const TensorLayout &layout, const Access &w, unsigned loop) {
+  int64_t step = 0;
+  for (size_t d = 0; d < w.index.size(); ++d)
+    step += layout.columnPitch[d] * coefficient(w.index[d], loop);
+  return step == 1;
+}
+
+/// Weights made at run time: rows of a tensor, column n of the tile is column base + n of the copy.
 Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
   const Term &term = kernel.terms[tile.term];
   const Tensor &w = c.tensor(term.w.tensor);
@@ -292,13 +300,13 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                         evaluate(term.a.index[c.tensor(term.a.tensor).laneDim], tile.loops));
   const unsigned wTile = layout.tileOf(lane);
   if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
-      rowCoefficient(layout, term.w, *work.roles.lane) != 1)
+      !stepsByColumn(layout, term.w, *work.roles.lane))
     return Error{"kernel '" + kernel.name + "': '" + w.name +
                  "' does not lie as weights for '" + c.tensor(term.a.tensor).name +
                  "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];
   const unsigned width = m.mxm.columnsPerInstall, planes = m.mxm.format(typeOf(tile))->planes;
-  const int64_t base = rowOf(layout, term.w, tile.loops) - columns.firstRow;
+  const int64_t base = layout.columnOf(rowOf(layout, term.w, tile.loops));
   Piece piece(c.program);
   Piece::StreamVar stream = piece.stream(worker.pe, worker.hemisphere, Direction::Outward, width);
   for (unsigned p = 0; p < planes; ++p)

@@ -393,7 +393,7 @@ Status Mesh::store() {
             stream = piece.stream(d.pe, h, Direction::Outward, width);
             piece.feed(burst, unsigned(h), *stream, 0, width, 0, leave - last - piece.at(burst));
           }
-          writeRows(c, piece, copy, *tile, rowsOf(layout, r->access, d), flow, *stream, leave, d.provenance);
+          writeRows(c, piece, layout, copy, *tile, rowsOf(layout, r->access, d), flow, *stream, leave, d.provenance);
         }
       }
       if (stream)

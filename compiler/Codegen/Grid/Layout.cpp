@@ -46,6 +46,17 @@ std::optional<unsigned> TensorLayout::tileAt(int64_t start) const {
   return std::nullopt;
 }
 
+int64_t TensorLayout::columnOf(int64_t row) const {
+  int64_t column = 0;
+  for (size_t d = 0; d < pitch.size(); ++d) { // outer dimensions first: their pitches are larger
+    if (!pitch[d])
+      continue;
+    column += row / pitch[d] * columnPitch[d];
+    row %= pitch[d];
+  }
+  return column;
+}
+
 unsigned TensorLayout::tileOf(int64_t lane) const {
   unsigned t = 0;
   while (t + 1 < tiles.size() && tiles[t + 1].start <= lane)
@@ -210,6 +221,25 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
 
 } // namespace
 
+namespace {
+/// Makes the dimension that `loop` indexes the innermost one of column copies.
+void orderColumns(const Tensor &tensor, TensorLayout &layout, const Access &w, unsigned loop) {
+  for (size_t inner = 0; inner < tensor.shape.size(); ++inner) {
+    if (inner == tensor.laneDim || !coefficient(w.index[inner], loop))
+      continue;
+    layout.columnPitch.assign(tensor.shape.size(), 0);
+    layout.columnPitch[inner] = 1;
+    int64_t rows = tensor.shape[inner];
+    for (size_t d = tensor.shape.size(); d-- > 0;)
+      if (d != inner && d != tensor.laneDim) {
+        layout.columnPitch[d] = rows;
+        rows *= tensor.shape[d];
+      }
+    return;
+  }
+}
+} // namespace
+
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
   const int64_t lanes = machine.lanes();
   std::vector<TensorLayout> layouts(graph.tensors.size());
@@ -251,12 +281,19 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
         layout.pitch[d] = layout.rows;
         layout.rows *= tensor.shape[d];
       }
+    layout.columnPitch = layout.pitch;
     int64_t from = 0;
     breaks[t].insert(tensor.shape[tensor.laneDim]);
     for (int64_t edge : breaks[t]) {
       layout.tiles.push_back({from, edge - from});
       from = edge;
     }
+  }
+  for (const Kernel &kernel : graph.kernels) {
+    const LoopRoles roles = rolesOf(graph, kernel);
+    for (const forms::Term &t : kernel.terms)
+      if (graph.tensors[t.w.tensor].role != forms::TensorRole::Constant && roles.lane)
+        orderColumns(graph.tensors[t.w.tensor], layouts[t.w.tensor], t.w, *roles.lane);
   }
   return layouts;
 }

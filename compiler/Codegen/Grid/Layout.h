@@ -30,10 +30,10 @@ struct Segment {
   std::vector<uint32_t> regions; ///< per byte
 };
 
-/// One lane tile of a tensor laid out for Install: row n (from firstRow on), byte b lies in
-/// slices[(n - firstRow + byteTurn * b) mod 16] at address + b * groups + (n - firstRow) / 16.
+/// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b lies in
+/// slices[(n + 8 b) mod 16] at address + b * groups + n / 16 (for 16 columns an install cycle).
 struct Columns {
-  int64_t firstRow = 0, rows = 0;
+  int64_t rows = 0;
   unsigned address = 0, groups = 0;
   std::vector<unsigned> slices;
   std::vector<uint32_t> regions; ///< per slice
@@ -50,9 +50,12 @@ struct Copy {
 
 struct TensorLayout {
   std::vector<int64_t> pitch; ///< rows per step of each dimension; 0 for the lane dimension
+  std::vector<int64_t> columnPitch; ///< the same in the order of column copies, whose columns are neighbours
   int64_t rows = 1;
   std::vector<LaneTile> tiles;
   std::vector<Copy> copies;
+  /// Place of a row in the order of column copies.
+  int64_t columnOf(int64_t row) const;
   /// The lane tile that begins at lane `start`, if one does.
   std::optional<unsigned> tileAt(int64_t start) const;
   /// The lane tile that holds `lane`.

@@ -129,7 +129,7 @@ private:
           stream = piece.stream(pe, h, Direction::Outward, 1);
           piece.feed(alu, unsigned(h), *stream, 0, 1, 0, delay);
         }
-        writeRows(c, piece, copy, transfer.tile, rows(), flow, *stream, at + delay, provenance, byte);
+        writeRows(c, piece, c.layouts[tensor], copy, transfer.tile, rows(), flow, *stream, at + delay, provenance, byte);
       }
     }
   }
