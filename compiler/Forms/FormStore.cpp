@@ -153,6 +153,16 @@ static void splitLanes(Tensor &tensor, int64_t size) {
   tensor.shape[++tensor.laneDim] = size;
 }
 
+/// The host sees the parts of a cut lane dimension as one dimension again.
+static void joinLanesOnHost(Tensor &tensor) {
+  for (unsigned dim = 0; dim < tensor.shape.size(); ++dim) {
+    unsigned hostDim = dim < tensor.laneDim ? dim : dim - 1;
+    int64_t step = dim + 1 == tensor.laneDim ? tensor.shape[tensor.laneDim] : 1;
+    tensor.hostLoops.push_back({tensor.shape[dim], dim, 1, hostDim, step});
+  }
+  tensor.hostStart.assign(tensor.shape.size() - 1, 0);
+}
+
 /// Writes the value into `tensor` at `offsets`.
 LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
                            int64_t &laneSplit) {
@@ -174,6 +184,8 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
         if (attempt.laneSplit && !laneSplit && offsets.empty()) {
           laneSplit = attempt.laneSplit;
           splitLanes(graph.tensors[tensor], laneSplit);
+          if (graph.tensors[tensor].role == TensorRole::Output)
+            joinLanesOnHost(graph.tensors[tensor]);
         }
         for (auto [dim, at] : llvm::enumerate(point)) {
           Linear index = at;
@@ -202,6 +214,19 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
       });
 }
 
+/// Whether the value, perhaps through maps, meets a maximum over its lanes.
+bool Former::meetsMaximum(Value value) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    auto form = dyn_cast<linalg::LinalgOp>(user);
+    if (!form || user->getNumResults() != 1)
+      return false;
+    if (!isMap(form))
+      return combinerOf(form) == Combiner::Max && reducesLanes(form) && reducedInput(form) == value;
+    return form.getMatchingIndexingMap(form.getDpsInputOperand(0)).isIdentity() &&
+           user->getOperand(0) == value && meetsMaximum(user->getResult(0));
+  });
+}
+
 FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
   const SmallVector<Stored> known = stored.lookup(base);
   for (Stored value : known) {
@@ -227,11 +252,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
   else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
-    bool takesMaximum = llvm::any_of(base.getUsers(), [&](Operation *user) {
-      auto form = dyn_cast<linalg::LinalgOp>(user);
-      return form && !isMap(form) && combinerOf(form) == Combiner::Max && reducesLanes(form);
-    });
-    if (takesMaximum && shape[wanted] > options.lanes) {
+    if (meetsMaximum(base) && shape[wanted] > options.lanes) {
       int64_t parts = (shape[wanted] + options.lanes - 1) / options.lanes;
       while (shape[wanted] % parts != 0)
         ++parts;

@@ -148,6 +148,7 @@ private:
   mlir::FailureOr<std::array<unsigned, 2>>
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
   bool reducesLanes(mlir::linalg::LinalgOp op);
+  bool meetsMaximum(mlir::Value value);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
 
   // FormQuantized.cpp: integer kernels of quantised graphs (--precision int8).

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A convolution that reads an image of few channels would use a few lanes of every row. The host
-// writes such an input in another order instead: a row holds `rows` image rows of a window wide
-// enough for `pixels` results, all channels. The weights become a band: the same row serves
-// `pixels` results, each with the weights shifted by the stride.
+// writes such an input in another order instead: a row holds some image rows of a window that is
+// wide and high enough for a block of results, all channels. The weights become a band: one row
+// serves every result of the block, each with the weights shifted by the stride.
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 namespace millrace::forms {
 
@@ -25,11 +26,13 @@ struct Stem {
   Window y, x;
 };
 
-/// How the host lays the input out.
+/// How the host lays the input out. All in image rows and columns of the input.
 struct Packing {
-  int64_t rows = 0, pixels = 0; ///< image rows in a row, results served by it
-  int64_t width = 0;            ///< image columns in a row
-  int64_t passes = 0;
+  int64_t unit = 1;            ///< a row of the tensor begins every `unit` image rows
+  int64_t rows = 0, width = 0; ///< image rows and columns that it holds
+  int64_t high = 1, wide = 1;  ///< results of a block: below and beside each other
+  int64_t passes = 0,
+          apart = 1; ///< rows of the tensor that a result needs, each `apart` from the one before
 };
 
 std::optional<Window> windowOf(const Kernel &kernel, const AffineIndex &index) {
@@ -84,52 +87,69 @@ std::optional<Stem> stemOf(const KernelGraph &graph, unsigned tensor) {
 /// The host may write every element three times on average (docs/spec, R15).
 constexpr double kMostRepetition = 3;
 
-/// The packing with the fewest vectors per result: of those, the one that repeats least.
+/// The packing with the fewest vectors per result; of those, the one with
+/// the lowest block, then that which repeats least.
 std::optional<Packing> bestPacking(const Kernel &kernel, const Stem &stem, int64_t channels,
                                    int64_t lanes) {
-  int64_t taps = kernel.loops[stem.y.tap].extent, tapsX = kernel.loops[stem.x.tap].extent;
-  int64_t columns = kernel.loops[stem.x.result].extent, stride = stem.y.stride;
+  auto extent = [&](unsigned loop) { return kernel.loops[loop].extent; };
   std::optional<Packing> best;
   double least = 0;
-  for (int64_t rows = 1; rows < taps + stride;
-       rows += rows == 1 && stride > 1 ? stride - 1 : stride)
-    for (int64_t pixels = 1; pixels <= columns; ++pixels) {
-      int64_t width = stem.x.stride * (pixels - 1) + tapsX;
-      double repetition = std::max(1.0, double(rows) / double(stride)) * double(width) /
-                          double(stem.x.stride * pixels);
-      if (columns % pixels != 0 || rows * width * channels > lanes || repetition > kMostRepetition)
-        continue;
-      int64_t passes = (taps + rows - 1) / rows;
-      if (best && (passes > best->passes || (passes == best->passes && repetition >= least)))
-        continue;
-      best = Packing{rows, pixels, width, passes};
-      least = repetition;
+  auto consider = [&](Packing p) {
+    int64_t needed = stem.y.stride * (p.high - 1) + extent(stem.y.tap);
+    p.width = stem.x.stride * (p.wide - 1) + extent(stem.x.tap);
+    p.apart = p.rows / p.unit;
+    p.passes =
+        1 + std::max<int64_t>(0, needed - p.rows + p.unit * p.apart - 1) / (p.unit * p.apart);
+    double repetition =
+        double(p.rows) / double(p.unit) * double(p.width) / double(stem.x.stride * p.wide);
+    if (p.rows * p.width * channels > lanes || repetition > kMostRepetition)
+      return;
+    auto cost = [](const Packing &q, double repeats) {
+      return std::tuple(q.passes, q.high, repeats); // rows in order: the next layer begins early
+    };
+    if (best && cost(p, repetition) >= cost(*best, least))
+      return;
+    best = p;
+    least = repetition;
+  };
+  for (int64_t wide = 1; wide <= extent(stem.x.result); ++wide) {
+    if (extent(stem.x.result) % wide != 0)
+      continue;
+    consider({1, 1, 0, 1, wide, 0, 1}); // one image row at a time
+    for (int64_t high = 1; high <= extent(stem.y.result); ++high) {
+      int64_t unit = stem.y.stride * high, needed = unit - stem.y.stride + extent(stem.y.tap);
+      for (int64_t rows = unit; rows <= needed && extent(stem.y.result) % high == 0; ++rows)
+        consider({unit, rows, 0, high, wide, 0, 1});
     }
+  }
   return best;
 }
 
-/// Element [filter, channel, ky, kx] of the weights at lane l = (row, column, channel) of pass
-/// `pass` for result `pixel`.
-std::vector<uint8_t> band(const Tensor &weights, const Packing &packing, int64_t stride) {
-  int64_t filters = weights.shape[0], channels = weights.shape[1], taps = weights.shape[2],
-          tapsX = weights.shape[3];
+/// The weights [filter, channel, ky, kx] as [below, beside, pass, filter, lane], lane = (row,
+/// column, channel): zero where a result does not see the lane. Rows that two passes hold count in
+/// the first.
+std::vector<uint8_t> band(const Tensor &weights, const Packing &packing, const Stem &stem) {
+  int64_t filters = weights.shape[0], channels = weights.shape[1];
+  int64_t taps = weights.shape[2], tapsX = weights.shape[3], step = packing.unit * packing.apart;
   unsigned bytes = byteWidth(weights.type);
-  std::vector<uint8_t> out(
-      size_t(packing.pixels * filters * packing.passes * packing.rows * packing.width * channels) *
-      bytes);
+  int64_t lanes = packing.rows * packing.width * channels;
+  std::vector<uint8_t> out(size_t(packing.high * packing.wide * packing.passes * filters * lanes) *
+                           bytes);
   size_t to = 0;
-  for (int64_t pixel = 0; pixel < packing.pixels; ++pixel)
-    for (int64_t pass = 0; pass < packing.passes; ++pass)
-      for (int64_t f = 0; f < filters; ++f)
-        for (int64_t row = 0; row < packing.rows; ++row)
-          for (int64_t column = 0; column < packing.width; ++column)
-            for (int64_t c = 0; c < channels; ++c, to += bytes) {
-              int64_t ky = pass * packing.rows + row, kx = column - pixel * stride;
-              if (ky < taps && kx >= 0 && kx < tapsX)
-                std::copy_n(
-                    &weights.data[size_t(((f * channels + c) * taps + ky) * tapsX + kx) * bytes],
+  for (int64_t block = 0; block < packing.high * packing.wide * packing.passes * filters; ++block) {
+    int64_t f = block % filters, pass = block / filters % packing.passes;
+    int64_t beside = block / filters / packing.passes % packing.wide;
+    int64_t below = block / filters / packing.passes / packing.wide;
+    for (int64_t lane = 0; lane < lanes; ++lane, to += bytes) {
+      int64_t c = lane % channels, column = lane / channels % packing.width;
+      int64_t row = lane / channels / packing.width;
+      int64_t ky = step * pass + row - stem.y.stride * below, kx = column - stem.x.stride * beside;
+      bool isNew = pass == 0 || row >= packing.rows - step;
+      if (isNew && ky >= 0 && ky < taps && kx >= 0 && kx < tapsX)
+        std::copy_n(&weights.data[size_t(((f * channels + c) * taps + ky) * tapsX + kx) * bytes],
                     bytes, &out[to]);
-            }
+    }
+  }
   return out;
 }
 
@@ -141,7 +161,8 @@ public:
   void run();
 
 private:
-  void layOutInput(const Access &a);
+  void layOutInput(uint32_t pad);
+  unsigned addLoop(int64_t extent, LoopKind kind);
   AffineIndex renumber(const AffineIndex &index) const;
 
   KernelGraph &graph;
@@ -149,78 +170,76 @@ private:
   Stem stem;
   Packing packing;
   Kernel &kernel;
+  std::vector<Loop> loops;
   std::vector<unsigned> number; ///< old loop to new
-  unsigned pixel = 0;           ///< the new loop over results of one row
+  unsigned below = 0,
+           beside = 0; ///< new loops over the results of a block, where there are several
 };
 
-void Rewriter::layOutInput(const Access &a) {
+void Rewriter::layOutInput(uint32_t pad) {
   Tensor &tensor = graph.tensors[input];
-  int64_t channels = tensor.shape[1], perBlock = std::max<int64_t>(1, packing.rows / stem.y.stride);
-  int64_t results = kernel.loops[stem.y.result].extent,
-          columns = kernel.loops[stem.x.result].extent / packing.pixels;
-  bool byRow =
-      packing.rows < stem.y.stride; // a tensor row per image row, else per block of `stride`
-  int64_t blocks = byRow ? (results - 1) * stem.y.stride + packing.passes
-                         : results + perBlock * (packing.passes - 1);
+  int64_t channels = tensor.shape[1], perBlock = stem.y.stride * packing.high / packing.unit;
+  int64_t blocks = kernel.loops[stem.y.result].extent / packing.high;
+  int64_t rows = (blocks - 1) * perBlock + packing.apart * (packing.passes - 1) + 1;
+  int64_t columns = kernel.loops[stem.x.result].extent / packing.wide;
   tensor.hostShape = tensor.shape;
-  tensor.shape = {blocks, columns, packing.rows * packing.width * channels};
+  tensor.shape = {rows, columns, packing.rows * packing.width * channels};
   tensor.laneDim = 2;
-  tensor.hostLoops = {{blocks, 0, 1, 2, byRow ? 1 : stem.y.stride},
-                      {columns, 1, 1, 3, stem.x.stride * packing.pixels},
+  tensor.hostLoops = {{rows, 0, 1, 2, packing.unit},
+                      {columns, 1, 1, 3, stem.x.stride * packing.wide},
                       {packing.rows, 2, packing.width * channels, 2, 1},
                       {packing.width, 2, channels, 3, 1},
                       {channels, 2, 1, 1, 1}};
   tensor.hostStart = {0, 0, stem.y.offset, stem.x.offset};
-  tensor.hostFill = a.pad;
+  tensor.hostFill = pad;
+}
+
+unsigned Rewriter::addLoop(int64_t extent, LoopKind kind) {
+  loops.push_back({extent, kind});
+  return unsigned(loops.size() - 1);
 }
 
 AffineIndex Rewriter::renumber(const AffineIndex &index) const {
   AffineIndex out{index.offset, {}};
   for (auto [loop, coefficient] : index.terms) {
-    if (loop != stem.x.result) {
-      out.terms.push_back({number[loop], coefficient});
-      continue;
-    }
-    out.terms.push_back({number[loop], coefficient * packing.pixels});
-    if (packing.pixels > 1)
-      out.terms.push_back({pixel, coefficient});
+    bool isY = loop == stem.y.result, isX = loop == stem.x.result;
+    int64_t size = isY ? packing.high : isX ? packing.wide : 1;
+    out.terms.push_back({number[loop], coefficient * size});
+    if (size > 1)
+      out.terms.push_back({isY ? below : beside, coefficient});
   }
   return out;
 }
 
 void Rewriter::run() {
   Term &term = kernel.terms[0];
-  layOutInput(term.a);
-  std::vector<Loop> loops;
+  layOutInput(term.a.pad);
   number.resize(kernel.loops.size());
-  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop) {
-    if (kernel.loops[loop].kind == LoopKind::Contracted)
-      continue;
-    number[loop] = unsigned(loops.size());
-    loops.push_back(kernel.loops[loop]);
-  }
-  loops[number[stem.x.result]].extent /= packing.pixels;
-  if (packing.pixels > 1) {
-    pixel = unsigned(loops.size());
-    loops.push_back({packing.pixels, LoopKind::Parallel});
-  }
-  unsigned pass = unsigned(loops.size()), lane = pass + 1;
+  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
+    if (kernel.loops[loop].kind != LoopKind::Contracted)
+      number[loop] = addLoop(kernel.loops[loop].extent, kernel.loops[loop].kind);
+  unsigned y = number[stem.y.result], x = number[stem.x.result];
+  loops[y].extent /= packing.high;
+  loops[x].extent /= packing.wide;
+  if (packing.high > 1)
+    below = addLoop(packing.high, LoopKind::Parallel);
+  if (packing.wide > 1)
+    beside = addLoop(packing.wide, LoopKind::Parallel);
   int64_t width = graph.tensors[input].shape[2];
-  loops.push_back({packing.passes, LoopKind::Contracted});
-  loops.push_back({width, LoopKind::Contracted});
+  unsigned pass = addLoop(packing.passes, LoopKind::Contracted);
+  unsigned lane = addLoop(width, LoopKind::Contracted);
 
   const Tensor weights = graph.tensors[term.w.tensor];
   unsigned banded = addTensor(graph, weights.name + ".band",
-                              {packing.pixels, packing.passes, weights.shape[0], width},
-                              weights.type, 3, TensorRole::Constant);
-  graph.tensors[banded].data = band(weights, packing, stem.x.stride);
-  AffineIndex filter = renumber(term.w.index[0]);
-  bool byRow = packing.rows < stem.y.stride;
-  AffineIndex block{0,
-                    {{number[stem.y.result], byRow ? stem.y.stride : 1},
-                     {pass, byRow ? 1 : std::max<int64_t>(1, packing.rows / stem.y.stride)}}};
-  term.w = {banded, {packing.pixels > 1 ? at(pixel) : fixed(0), at(pass), filter, at(lane)}, 0};
-  term.a = {input, {block, at(number[stem.x.result]), at(lane)}, 0};
+                              {packing.high, packing.wide, packing.passes, weights.shape[0], width},
+                              weights.type, 4, TensorRole::Constant);
+  graph.tensors[banded].data = band(weights, packing, stem);
+  AffineIndex block{0, {{y, stem.y.stride * packing.high / packing.unit}, {pass, packing.apart}}};
+  term.w = {banded,
+            {packing.high > 1 ? at(below) : fixed(0), packing.wide > 1 ? at(beside) : fixed(0),
+             at(pass), renumber(term.w.index[0]), at(lane)},
+            0};
+  term.a = {input, {block, at(x), at(lane)}, 0};
   for (Access &access : kernel.operands)
     for (AffineIndex &index : access.index)
       index = renumber(index);
