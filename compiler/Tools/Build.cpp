@@ -3,6 +3,7 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
+#include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitWindows.h"
 #include "compiler/Import/Onnx/Import.h"
@@ -115,6 +116,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
     return Failure{BadInput, options.model + ": " + diagnostics};
   const std::vector<std::string> packed = forms::packWindows(*graph, *machine);
   forms::splitWindows(*graph);
+  forms::clipRunning(*graph);
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
   compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };
