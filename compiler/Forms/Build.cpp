@@ -36,7 +36,6 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   if (failed(Former(function, options, graph).run()))
     return failure();
   simplify(graph, options.chain);
-  windowInputs(graph, options.lanes);
   if (std::string wrong = graph.verify(); !wrong.empty())
     return function.emitError("the kernel graph is wrong: ") << wrong;
   return graph;

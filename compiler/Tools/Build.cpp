@@ -110,11 +110,12 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
                                                       : forms::Precision::Fp16;
   precision.exactQdq = options.exactQdq;
   precision.lanes = machine->lanes();
-  precision.chain = machine->vxm.alus;
+  precision.chain = std::max(2u, machine->vxm.alus * 3 / 4); // the others hold values back until their use
   mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
   const std::vector<std::string> packed = forms::packWindows(*graph, *machine);
+  forms::windowInputs(*graph, precision.lanes); // stems that feed no pooling
   forms::splitWindows(*graph);
   forms::clipRunning(*graph);
   grid::CompileReport report;

@@ -310,12 +310,20 @@ void Context::loadFromHost(unsigned id) {
 }
 
 Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
-                                           unsigned width) {
-  std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + std::to_string(width) + ":" +
-                    std::string(bytes.begin(), bytes.end());
-  if (auto it = constantRows.find(key); it != constantRows.end())
-    return it->second;
-  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, {}, HemisphereAllocator::kForbidden, true);
+                                           unsigned width, const std::function<bool(unsigned)> &taken) {
+  const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + std::to_string(width) + ":" +
+                          std::string(bytes.begin(), bytes.end());
+  for (const ConstantRow &row : constantRows[key])
+    if (std::none_of(row.slices.begin(), row.slices.end(), taken))
+      return row;
+  const MemorySpec &spec = machine.memory;
+  std::vector<unsigned> cost(size_t(spec.slices) * spec.banks, 0);
+  for (unsigned slice = 0; slice < spec.slices; ++slice)
+    for (unsigned b = 0; b < spec.banks; ++b)
+      cost[slice * spec.banks + b] = taken(slice) ? HemisphereAllocator::kForbidden : 0;
+  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, cost, HemisphereAllocator::kForbidden, true);
+  if (span.slices.empty())
+    span = allocator(pe, h).take(width, 1, weightSlices, spec.slices, cost, HemisphereAllocator::kForbidden, true);
   if (span.slices.empty())
     return outOfMemory("constant row", pe, h, width, 0, weightSlices);
   ConstantRow row;
@@ -329,7 +337,7 @@ Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std:
       data.push_back(bytes[l * width + b]);
     addBlock(pe, h, span.slices[b], span.address, 1, unsigned(lanes), row.regions[b], offset);
   }
-  constantRows.emplace(std::move(key), row);
+  constantRows[key].push_back(row);
   return row;
 }
 

@@ -89,9 +89,10 @@ struct Context {
   /// The host fills the tensor's rows: before the program starts, or in the present (host) step.
   void loadFromHost(unsigned tensor);
 
-  /// A per-lane constant of `width` bytes per lane, little endian, made once per PE and hemisphere.
-  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
-                                    unsigned width);
+  /// A per-lane constant of `width` bytes per lane, little endian, in slices that are not `taken` (what else a piece
+  /// reads meanwhile). Copies are made as needed and found again.
+  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes, unsigned width,
+                                    const std::function<bool(unsigned)> &taken);
   /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes: [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h, unsigned groups,
                                   unsigned planes, unsigned lanes,
@@ -102,7 +103,7 @@ struct Context {
 
 private:
   std::map<std::string, uint32_t> stringIds;
-  std::unordered_map<std::string, ConstantRow> constantRows;
+  std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
   std::unordered_map<std::string, uint64_t> tileData; ///< key to offset: hemispheres share the bytes
   std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>> spans; ///< per tensor, allocator
