@@ -4,6 +4,7 @@
 #include "compiler/Forms/Former.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 
 namespace millrace::forms {
 
@@ -58,6 +59,73 @@ static FailureOr<Point> evaluateMap(LoopSpace &space, AffineMap map, const Point
   return result;
 }
 
+/// The values of a reduced loop that meet the input and not only its padding, which changes neither
+/// a sum (zero) nor a maximum (lowest): where the window does not move, the loop is cut down to
+/// them.
+static std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, linalg::LinalgOp op,
+                                                 const Point &dims, unsigned loop) {
+  std::pair<int64_t, int64_t> all = {0, op.getStaticLoopRanges()[loop]};
+  auto pad = op->getOperand(0).getDefiningOp<tensor::PadOp>();
+  AffineMap map = op.getIndexingMapsArray()[0];
+  if (!pad)
+    return all;
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    if (!expr.isFunctionOfDim(loop))
+      continue;
+    Point point = dims;
+    point[loop] = Linear::constant(0);
+    std::optional<Linear> first = space.evaluate(expr, point);
+    point[loop] = Linear::constant(1);
+    std::optional<Linear> second = space.evaluate(expr, point);
+    if (!first || !second || !first->terms.empty() || second->offset != first->offset + 1)
+      return all;
+    int64_t shift = pad.getStaticLow()[dim] - first->offset;
+    int64_t from = std::max<int64_t>(0, shift);
+    int64_t to = std::min(all.second, shift + shapeOf(pad.getSource())[dim]);
+    return from < to ? std::pair(from, to - from) : all;
+  }
+  return all;
+}
+
+/// A rectified value, or what keeps it so: quantisation around zero, maxima, concatenation.
+bool Former::isNonNegative(Value value) const {
+  Value base = baseOf(value);
+  if (auto concat = base.getDefiningOp<tensor::ConcatOp>())
+    return llvm::all_of(concat.getInputs(), [&](Value part) { return isNonNegative(part); });
+  linalg::LinalgOp op = formOf(base);
+  if (!op || op.getNumDpsInputs() == 0)
+    return false;
+  if (!isMap(op))
+    return combinerOf(op) == Combiner::Max && isNonNegative(reducedInput(op));
+  if (quantKind(op) == "quantize") // inputs: value, scale; a zero point would be a third
+    return op.getNumDpsInputs() == 2 && isNonNegative(op->getOperand(0));
+  Operation *yielded = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  FloatAttr bound;
+  return yielded && isa<arith::MaximumFOp>(yielded) &&
+         matchPattern(yielded->getOperand(1), m_Constant(&bound)) && !bound.getValue().isNegative();
+}
+
+/// The stored bits of a value that is not negative; zero outside of it.
+FailureOr<unsigned> Former::pullBits(Attempt &attempt, Value value, const Point &index) {
+  FailureOr<Resolved> at = resolve(attempt, value, index);
+  if (failed(at))
+    return failure();
+  std::optional<unsigned> lane;
+  for (auto [dim, linear] : llvm::enumerate(at->index))
+    if (attempt.lane >= 0 && linear.uses(unsigned(attempt.lane)))
+      lane = unsigned(dim);
+  if (!lane || at->index[*lane].terms != attempt.resultLane.terms || at->index[*lane].offset != 0)
+    return failure();
+  FailureOr<Stored> source = store(at->base, lane);
+  if (failed(source) || byteWidth(graph.tensors[source->tensor].type) > 2)
+    return failure();
+  FailureOr<Access> where = access(attempt, *source, *at);
+  if (failed(where))
+    return failure();
+  where->pad = 0;
+  return attempt.build.operand(*where);
+}
+
 FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op,
                                            const Point &index) {
   Combiner combiner = combinerOf(op);
@@ -99,8 +167,11 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   if (points > kLargestTree || reducesLanes(op)) {
     if (attempt.runs)
       return failure();
-    for (unsigned dim : reduced)
-      dims[dim] = attempt.space.dimension({op, dim}, extents[dim], LoopKind::Running);
+    for (unsigned dim : reduced) {
+      auto [from, count] = insidePadding(attempt.space, op, dims, dim);
+      dims[dim] = attempt.space.dimension({op, dim}, count, LoopKind::Running);
+      dims[dim].offset += from;
+    }
     bool recomputes = attempt.recomputes;
     attempt.recomputes = combiner == Combiner::Max && reducesLanes(op);
     FailureOr<Scalar> value = pullPoint();
@@ -115,6 +186,9 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
         value->kind};
   }
   SmallVector<Scalar> taps;
+  // Numbers that are not negative compare like their bits.
+  bool comparesBits = combiner == Combiner::Max && attempt.root == op->getResult(0) &&
+                      combinedValue(op) == body.getArgument(0) && isNonNegative(reducedInput(op));
   bool loads = attempt.loads;
   attempt.loads |= points > 1;
   for (int64_t point = 0; point < points; ++point) {
@@ -122,6 +196,18 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     for (unsigned dim : llvm::reverse(reduced)) {
       dims[dim] = Linear::constant(rest % extents[dim]);
       rest /= extents[dim];
+    }
+    if (comparesBits) {
+      FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[0], dims);
+      FailureOr<unsigned> bits =
+          failed(at) ? FailureOr<unsigned>(failure()) : pullBits(attempt, reducedInput(op), *at);
+      if (failed(bits) && (attempt.space.wanted || point > 0))
+        return failure();
+      comparesBits = succeeded(bits);
+      if (comparesBits) {
+        taps.push_back({*bits, Scalar::Kind::Raw});
+        continue;
+      }
     }
     FailureOr<Scalar> value = pullPoint();
     if (failed(value))
@@ -133,10 +219,15 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   attempt.loads = loads;
   while (taps.size() > 1) { // a balanced tree
     SmallVector<Scalar> next;
-    for (size_t i = 0; i + 1 < taps.size(); i += 2)
+    for (size_t i = 0; i + 1 < taps.size(); i += 2) {
+      // One stream group may not enter an ALU from both sides: of two operands, one goes through an
+      // ALU first.
+      if (taps[i].kind == Scalar::Kind::Raw && taps.size() == size_t(points))
+        taps[i].node = attempt.build.op(AluOp::Pass, {taps[i].node});
       next.push_back({attempt.build.op(aluOf(combiner, taps[i].kind == Scalar::Kind::F32),
                                        {taps[i].node, taps[i + 1].node}),
                       taps[i].kind});
+    }
     if (taps.size() % 2)
       next.push_back(taps.back());
     taps = next;

@@ -176,6 +176,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
       [&](Attempt &attempt, const Point &point) {
         // What is stored already is written once more with other lanes.
         attempt.recomputes = stored.count(root) && !stored[root].empty();
+        attempt.root = root;
         attempt.shifts = !offsets.empty() && offsets[lane] != 0;
         return compute(attempt, root, isScalar ? Point() : point);
       },
@@ -201,7 +202,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
           attempt.build.store(value.node, to);
           return;
         }
-        if (value.kind == Scalar::Kind::I8) {
+        if (value.kind == Scalar::Kind::I8 || value.kind == Scalar::Kind::Raw) {
           attempt.build.storeBits(value.node, to);
           return;
         }

@@ -22,7 +22,8 @@ using Point = llvm::SmallVector<Linear>;
 
 /// A node of the epilogue and how its 32 bits are read.
 struct Scalar {
-  enum class Kind { F32, I32, I8, FlagF32, FlagI32 };
+  /// Raw: the bits of the stored type, of a value that is not negative.
+  enum class Kind { F32, I32, I8, FlagF32, FlagI32, Raw };
   unsigned node = 0;
   Kind kind = Kind::F32;
 };
@@ -38,6 +39,7 @@ struct Attempt {
   bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
+  mlir::Value root;        ///< what the kernel stores as it is computed
   bool shifts = false;   ///< the result's lanes do not begin at 0
   Linear resultLane;     ///< the index along the result's lane dimension
   llvm::SmallVector<std::string> names;
@@ -147,6 +149,8 @@ private:
                                        const Point &index);
   mlir::FailureOr<std::array<unsigned, 2>>
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
+  mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
+  bool isNonNegative(mlir::Value value) const;
   bool reducesLanes(mlir::linalg::LinalgOp op);
   bool meetsMaximum(mlir::Value value);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
