@@ -5,6 +5,7 @@
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitWindows.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Inputs.h"
@@ -118,6 +119,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   forms::windowInputs(*graph, precision.lanes); // stems that feed no pooling
   forms::splitWindows(*graph);
   forms::clipRunning(*graph);
+  forms::splitRunning(*graph);
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
   compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/SplitRunning.h"
+
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace millrace::forms {
+namespace {
+
+/// Rows from one step of the loop to the next.
+int64_t rowStep(const KernelGraph &graph, const Access &access, unsigned loop) {
+  const Tensor &t = graph.tensors[access.tensor];
+  int64_t step = 0, pitch = 1;
+  for (size_t d = t.shape.size(); d-- > 0;) {
+    if (d == t.laneDim)
+      continue;
+    for (auto [l, c] : access.index[d].terms)
+      if (l == loop)
+        step += c * pitch;
+    pitch *= t.shape[d];
+  }
+  return step;
+}
+
+bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
+  for (size_t d = 0; d < access.index.size(); ++d) {
+    int64_t low = access.index[d].offset, high = low;
+    for (auto [l, c] : access.index[d].terms) {
+      low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
+      high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
+    }
+    if (low < 0 || high >= graph.tensors[access.tensor].shape[d])
+      return false;
+  }
+  return true;
+}
+
+/// The one reduction of a map over exactly two running loops that cannot be walked as one.
+std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &kernel,
+                                        std::vector<unsigned> &running) {
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
+      running.push_back(l);
+  if (!kernel.terms.empty() || running.size() != 2)
+    return std::nullopt;
+  bool even = true;
+  for (const Access &a : kernel.operands)
+    even &= rowStep(graph, a, running[0]) == rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
+            staysInside(graph, kernel, a);
+  std::optional<unsigned> reduction;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    if (kernel.nodes[n].kind == Node::Kind::Reduce) {
+      if (reduction)
+        return std::nullopt;
+      reduction = n;
+    }
+  return even ? std::nullopt : reduction;
+}
+
+/// Where the partial results of the inner loop lie: [outer, parallel loops but the lanes, lanes].
+struct Partial {
+  unsigned tensor = 0;
+  std::vector<unsigned> loops; ///< of the kernel, one per dimension
+  Access access() const {
+    Access a{tensor, {}, 0};
+    for (unsigned l : loops)
+      a.index.push_back(at(l));
+    return a;
+  }
+};
+
+Partial makePartial(KernelGraph &graph, const Kernel &kernel, unsigned outer) {
+  const Access &result = kernel.results.front().access;
+  const Tensor &out = graph.tensors[result.tensor];
+  std::optional<unsigned> lane;
+  for (auto [l, c] : result.index[out.laneDim].terms)
+    if (c == 1 && (!lane || kernel.loops[l].extent > kernel.loops[*lane].extent))
+      lane = l;
+  Partial partial;
+  partial.loops.push_back(outer);
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Parallel && lane != l)
+      partial.loops.push_back(l);
+  if (lane)
+    partial.loops.push_back(*lane);
+  std::vector<int64_t> shape;
+  for (unsigned l : partial.loops)
+    shape.push_back(kernel.loops[l].extent);
+  if (!lane) // a single lane
+    shape.push_back(1);
+  partial.tensor = addTensor(graph, kernel.name + ".inner", shape, ElementType::Fp32, unsigned(shape.size()) - 1);
+  return partial;
+}
+
+Node node(Node::Kind kind) {
+  Node n;
+  n.kind = kind;
+  return n;
+}
+
+} // namespace
+
+unsigned splitRunning(KernelGraph &graph) {
+  unsigned split = 0;
+  const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
+  std::vector<std::pair<bool, unsigned>> order;
+  for (auto [host, index] : oldOrder) {
+    std::vector<unsigned> running;
+    std::optional<unsigned> reduction =
+        host ? std::nullopt : unevenReduction(graph, graph.kernels[index], running);
+    if (!reduction) {
+      order.push_back({host, index});
+      continue;
+    }
+    const Kernel kernel = graph.kernels[index];
+    const Partial partial = makePartial(graph, kernel, running[0]);
+    Access access = partial.access();
+    if (access.index.size() < graph.tensors[partial.tensor].shape.size())
+      access.index.push_back(fixed(0));
+
+    Kernel inner = kernel;
+    inner.name += ".inner";
+    inner.loops[running[0]].kind = LoopKind::Parallel;
+    inner.results = {{*reduction, access}};
+    inner.nodes.resize(*reduction + 1);
+
+    Kernel outer = kernel;
+    outer.loops[running[1]] = {1, LoopKind::Parallel};
+    outer.nodes.clear();
+    outer.operands.clear();
+    std::map<unsigned, unsigned> placed;
+    auto place = [&](unsigned old, Node n) {
+      outer.nodes.push_back(std::move(n));
+      placed[old] = unsigned(outer.nodes.size() - 1);
+    };
+    outer.operands.push_back(access);
+    Node operand = node(Node::Kind::Operand), reduce = node(Node::Kind::Reduce);
+    outer.nodes.push_back(operand);
+    reduce.op = kernel.nodes[*reduction].op;
+    reduce.args = {0};
+    place(*reduction, reduce);
+    // What only the reduction needs stays in the inner kernel.
+    std::vector<bool> after(kernel.nodes.size(), false);
+    for (const Result &r : kernel.results)
+      after[r.node] = true;
+    for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
+      if (after[n] && n != *reduction)
+        for (unsigned a : kernel.nodes[n].args)
+          after[a] = true;
+    for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+      if (!after[n] || n == *reduction)
+        continue;
+      Node copy = kernel.nodes[n];
+      if (copy.kind == Node::Kind::Operand) {
+        outer.operands.push_back(kernel.operands[copy.index]);
+        copy.index = unsigned(outer.operands.size() - 1);
+      }
+      for (unsigned &a : copy.args)
+        a = placed.at(a);
+      place(n, copy);
+    }
+    for (Result &r : outer.results)
+      r.node = placed.at(r.node);
+
+    graph.kernels.push_back(std::move(inner));
+    order.push_back({false, unsigned(graph.kernels.size() - 1)});
+    graph.kernels[index] = std::move(outer);
+    order.push_back({false, index});
+    ++split;
+  }
+  graph.order = std::move(order);
+  return split;
+}
+
+} // namespace millrace::forms
