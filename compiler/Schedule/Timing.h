@@ -8,6 +8,8 @@
 #include "arch/isa/Instruction.h"
 #include "arch/spec/Machine.h"
 
+#include <cassert>
+
 namespace millrace::schedule {
 
 /// Distances in cycles on one machine. Positions are stream registers: 0 at the VXM, lastPosition() at the MXM.
@@ -27,6 +29,22 @@ public:
   }
   /// Injection at a slice's own position, for any opcode that puts MEM data on a stream.
   Cycle readInjects() const { return l.memRead; }
+  /// Gather dispatch to sampling its data at a position.
+  Cycle gatherTo(unsigned slice, unsigned position) const {
+    return l.memGather + hops(m.position(slice), position);
+  }
+  /// SXM dispatch (which samples) to its result at the last position.
+  Cycle switchToStream(UnitKind kind) const {
+    switch (kind) {
+    case UnitKind::Transposer: return l.sxmEntry + l.transposer + l.transposerExit;
+    case UnitKind::Permutor: return l.sxmEntry + l.permutor;
+    case UnitKind::Distributor: return l.sxmEntry + l.distributor;
+    case UnitKind::Shifter: return l.sxmEntry + l.shifter;
+    case UnitKind::Selector: return l.sxmEntry + l.selector;
+    case UnitKind::Rotator: return l.sxmEntry + l.rotator;
+    default: assert(false && "not a unit of the SXM"); return 0;
+    }
+  }
   /// Write dispatch (which samples) to its bank slot.
   Cycle writeSlot() const { return l.memWrite; }
   /// Bank slot of a write to the earliest dispatch of a Read of that row.

@@ -60,7 +60,8 @@ void addDistances(const std::vector<Instruction> &list, const Machine &m, Facts 
     auto &rows = i.opcode == Opcode::Write ? writes : reads;
     forEachBurstElement(i, [&](int64_t at, int64_t address) {
       if (stored)
-        rows[{i.queue, address}].push_back(at + (i.opcode == Opcode::Write ? m.latency.memWrite : 0));
+        rows[{i.queue, address}].push_back(at +
+                                           (i.opcode == Opcode::Write ? m.latency.memWrite : 0));
       else if (i.opcode == Opcode::Accumulate)
         accumulates[{i.queue, address}].push_back(at);
       else if (i.opcode == Opcode::Install)
@@ -112,7 +113,8 @@ Facts factsOf(const Image &image, const Machine &m) {
         continue;
       const auto op = AluOp(i.function);
       facts.operations.insert(op);
-      facts.defaultOperation |= !m.latency.aluOps.count(std::string(aluOpTable[i.function].mnemonic));
+      facts.defaultOperation |=
+          !m.latency.aluOps.count(std::string(aluOpTable[i.function].mnemonic));
       for (const Operand &o : {i.a, i.b, i.c})
         facts.chained |= o.kind == OperandKind::Alu;
     }
@@ -123,7 +125,8 @@ Facts factsOf(const Image &image, const Machine &m) {
 
 /// What uses the distance at `path`: both ways for exact distances. Bounds (at least so many cycles
 /// between) can only be broken by an increase, and only where a program keeps no more than asked.
-std::optional<std::pair<bool, bool>> useOf(const std::string &path, const Facts &f, const Machine &m) {
+std::optional<std::pair<bool, bool>> useOf(const std::string &path, const Facts &f,
+                                           const Machine &m) {
   using enum Opcode;
   auto exact = [](bool used) { return std::pair(used, used); };
   const bool switched = f.has({Transpose, Permute, Distribute, Shift, Select, Rotate});
@@ -153,8 +156,10 @@ std::optional<std::pair<bool, bool>> useOf(const std::string &path, const Facts 
       {"latency.mxm_multiply", exact(f.has({Accumulate}))},
       {"latency.mxm_accumulate", exact(f.emits)},
       {"latency.mxm_exit", exact(f.emits)},
-      {"latency.install_to_activate", {f.installToUse == int64_t(m.latency.installToActivate), false}},
-      {"latency.accumulate_interval", {f.accumulates == int64_t(m.latency.accumulateInterval), false}},
+      {"latency.install_to_activate",
+       {f.installToUse == int64_t(m.latency.installToActivate), false}},
+      {"latency.accumulate_interval",
+       {f.accumulates == int64_t(m.latency.accumulateInterval), false}},
       {"latency.start_barrier", exact(true)},
       {"latency.superlane_stagger", exact(true)},
   };
@@ -258,9 +263,9 @@ protected:
 
 TEST_F(Perturbation, Contractions) {
   examine(forms::buildMatmul({.m = 20, .k = 100, .n = 70}), "tsp-small");
-  examine(forms::buildConv(
-              {.channels = 40, .height = 9, .width = 9, .filters = 50, .residual = true}),
-          "tsp-small");
+  examine(
+      forms::buildConv({.channels = 40, .height = 9, .width = 9, .filters = 50, .residual = true}),
+      "tsp-small");
   examine(forms::buildConv(
               {.channels = 40, .height = 9, .width = 9, .filters = 64, .type = ElementType::Int8}),
           "tsp-small");
