@@ -44,6 +44,14 @@ bool Former::reducesLanes(linalg::LinalgOp op) {
   unsigned lane = base == input || shapeOf(base).size() == shape.size()
                       ? preferredLane(base)
                       : unsigned(shape.size()) - 1;
+  if (isa<BlockArgument>(base) &&
+      !stored.count(base)) { // an input lies as its first reader wants it
+    AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+    unsigned wanted = preferredLane(op->getResult(0));
+    for (auto [dim, expr] : llvm::enumerate(op.getIndexingMapsArray()[0].getResults()))
+      if (wanted < result.getNumResults() && expr == result.getResult(wanted) && shape[dim] > 1)
+        lane = unsigned(dim);
+  }
   return llvm::any_of(reducedDims(op), [&](unsigned dim) { return dim == lane && shape[dim] > 1; });
 }
 

@@ -225,6 +225,17 @@ unsigned Former::preferredLane(Value base) {
         best = shape[dim], last = unsigned(dim);
     return last;
   }
+  AffineMap first = op.getIndexingMapsArray()[0];
+  if (isa<BlockArgument>(baseOf(op->getOperand(0))) &&
+      llvm::any_of(first.getResults(),
+                   [](AffineExpr expr) { return isa<AffineBinaryOpExpr>(expr); })) {
+    int64_t best = 1; // a window moves over the other dimensions
+    for (auto [dim, expr] : llvm::enumerate(result.getResults()))
+      if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)
+        best = shape[dim], last = unsigned(dim);
+    if (best > 1)
+      return last;
+  }
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
     Value input = baseOf(operand);
     if (operand != input || isa_and_nonnull<arith::ConstantOp>(input.getDefiningOp()) ||

@@ -69,8 +69,8 @@ std::optional<Stem> stemOf(const KernelGraph &graph, unsigned tensor) {
   const Tensor &weights = graph.tensors[term.w.tensor];
   auto y = windowOf(kernel, term.a.index[2]), x = windowOf(kernel, term.a.index[3]);
   const AffineIndex &channel = term.a.index[1];
-  if (!y || !x || weights.role != TensorRole::Constant || weights.splat ||
-      weights.shape.size() != 4 || channel.terms.size() != 1 || channel.offset != 0 ||
+  if (!y || !x || weights.role != TensorRole::Constant || weights.shape.size() != 4 ||
+      channel.terms.size() != 1 || channel.offset != 0 ||
       kernel.loops[channel.terms[0].first].kind != LoopKind::Contracted)
     return std::nullopt;
   // Weights [filter, channel, ky, kx], read at exactly these loops.
@@ -145,9 +145,10 @@ std::vector<uint8_t> band(const Tensor &weights, const Packing &packing, const S
       int64_t row = lane / channels / packing.width;
       int64_t ky = step * pass + row - stem.y.stride * below, kx = column - stem.x.stride * beside;
       bool isNew = pass == 0 || row >= packing.rows - step;
-      if (isNew && ky >= 0 && ky < taps && kx >= 0 && kx < tapsX)
-        std::copy_n(&weights.data[size_t(((f * channels + c) * taps + ky) * tapsX + kx) * bytes],
-                    bytes, &out[to]);
+      if (isNew && ky >= 0 && ky < taps && kx >= 0 && kx < tapsX) {
+        int64_t from = weights.splat ? 0 : ((f * channels + c) * taps + ky) * tapsX + kx;
+        std::copy_n(&weights.data[size_t(from) * bytes], bytes, &out[to]);
+      }
     }
   }
   return out;
