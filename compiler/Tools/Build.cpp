@@ -5,6 +5,7 @@
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitWindows.h"
 #include "compiler/Import/Onnx/Import.h"
@@ -120,6 +121,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   forms::splitWindows(*graph);
   forms::clipRunning(*graph);
   forms::splitRunning(*graph);
+  forms::splitEpilogues(*graph, precision.chain);
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
   compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+namespace millrace::forms {
+
+/// Cuts epilogues of more than `most` operations where a single value crosses: the first part stores it in fp32, a map
+/// does the rest. Returns how many kernels it cut; an epilogue with no such place stays whole.
+unsigned splitEpilogues(KernelGraph &graph, unsigned most);
+
+} // namespace millrace::forms
