@@ -117,9 +117,11 @@ LogicalResult
 Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Splits splits,
                    Compute compute,
                    llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
+  bool frugal = false;
   constexpr int kTries = 12;
   for (int i = 0; i < kTries; ++i) {
     Attempt attempt(graph, splits);
+    attempt.loads = frugal;
     Point point;
     for (unsigned dim = 0; dim < shape.size(); ++dim) {
       point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
@@ -129,6 +131,11 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
         attempt.resultLane = point.back();
     }
     FailureOr<Scalar> value = compute(attempt, point);
+    bool isTooLong = succeeded(value) && opCount(attempt) >= options.chain && !frugal;
+    if (isTooLong) { // what the kernel computes on its way is stored instead
+      frugal = true;
+      continue;
+    }
     if (succeeded(value)) {
       finish(attempt, point, *value);
       std::string provenance;

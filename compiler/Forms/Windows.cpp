@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former.h"
 #include "compiler/Forms/Rewrite.h"
+#include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -79,11 +80,18 @@ void split(Pool op) {
   op->erase();
 }
 
+bool isSameConstant(Value x, Value y) {
+  if (x == y)
+    return true;
+  std::optional<ConstantView> a = viewConstant(x), b = viewConstant(y);
+  return a && b && a->type == b->type && a->splat == b->splat && a->bytes == b->bytes;
+}
+
 bool haveOneScheme(linalg::GenericOp x, linalg::GenericOp y) {
   if (x.getNumDpsInputs() != y.getNumDpsInputs())
     return false;
   for (unsigned i = 1; i < x.getNumDpsInputs(); ++i)
-    if (x->getOperand(i) != y->getOperand(i))
+    if (!isSameConstant(x->getOperand(i), y->getOperand(i)))
       return false;
   for (Operation &inner : y.getBody()->without_terminator())
     if (isa<arith::FPToUIOp>(inner))
