@@ -259,6 +259,12 @@ FailureOr<Scalar> Former::computeMap(Attempt &attempt, linalg::LinalgOp op, cons
     if (FailureOr<Scalar> quantized = computeQuantize(attempt, op, index);
         succeeded(quantized) || attempt.space.wanted)
       return quantized;
+  if (op == attempt.unscaled) {
+    FailureOr<Scalar> integer = pull(attempt, op->getOperand(0), index);
+    if (failed(integer) || integer->kind != Scalar::Kind::I8)
+      return failure();
+    return Scalar{attempt.build.op(AluOp::CvtI8F32, {integer->node}), Scalar::Kind::F32};
+  }
   Values known;
   Block &body = *op.getBlock();
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {

@@ -170,6 +170,23 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
       attempt.names.push_back(nameOf(at->base));
       return computeIntegerContraction(attempt, op, at->index, factor, {});
     }
+    // A sum of dequantised values is scaled once.
+    linalg::LinalgOp terms = formOf(baseOf(op->getOperand(0)));
+    std::optional<Scheme> inner =
+        terms && quantKind(terms) == "dequantize" ? schemeOf(terms) : std::nullopt;
+    if (!isMap(op) && !isContraction(op) && combinerOf(op) == Combiner::Sum && !reducesLanes(op) &&
+        combinedValue(op) == op.getBlock()->getArgument(0) && inner && inner->isPerTensor() &&
+        inner->zero == 0 && isSigned(terms) && !attempt.unscaled) {
+      attempt.names.push_back(nameOf(at->base));
+      attempt.unscaled = terms;
+      FailureOr<Scalar> sum = computeReduction(attempt, op, at->index);
+      attempt.unscaled = nullptr;
+      if (failed(sum))
+        return failure();
+      double scale = inner->scale[0] * factor;
+      return Scalar{build.op(AluOp::MulF32, {sum->node, build.constant(float(scale))}),
+                    Scalar::Kind::F32};
+    }
     if (isMap(op)) {
       attempt.names.push_back(nameOf(at->base));
       return bodyScaled(attempt, op, op.getBlock()->getTerminator()->getOperand(0), at->index,
