@@ -5,6 +5,9 @@
 
 namespace millrace::sim {
 
+/// Last Accumulate of a row that had none in this step; far enough from INT64_MIN to add to.
+static constexpr Cycle kNeverUsed = INT64_MIN / 2;
+
 static constexpr size_t kLongRun = 8192; ///< elements kept before results are computed unasked
 
 MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere)
@@ -18,7 +21,7 @@ MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, 
     plane->buffers.resize(context.machine.mxm.buffers);
     for (Buffer &buffer : plane->buffers)
       buffer.groups.resize(groupCount);
-    plane->rowBusyFrom.assign(context.machine.mxm.accumulatorRows, INT64_MIN / 2);
+    plane->rowBusyFrom.assign(context.machine.mxm.accumulatorRows, kNeverUsed);
     plane->accumulators.resize(context.machine.mxm.accumulatorRows);
     planes.push_back(std::move(plane));
   }
@@ -221,6 +224,10 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
       });
   }
   Cycle &busy = plane.rowBusyFrom[size_t(row)];
+  if ((i.function & AccumulateMode::Add) && busy == kNeverUsed)
+    context.report(Invariant::S4, now, burst, [&] {
+      return "adds to accumulator row " + std::to_string(row) + ", which nothing has written";
+    });
   if (busy + Cycle(context.machine.latency.accumulateInterval) > now)
     context.report(Invariant::S8, now, burst, [&] {
       return "accumulator row " + std::to_string(row) + " was used in cycle " +
@@ -403,7 +410,7 @@ void MatrixUnit::endStep() {
     plane->runs.clear();
     for (Buffer &buffer : plane->buffers)
       buffer.groups.assign(groupCount, Group());
-    plane->rowBusyFrom.assign(plane->rowBusyFrom.size(), INT64_MIN / 2);
+    plane->rowBusyFrom.assign(plane->rowBusyFrom.size(), kNeverUsed);
     for (std::vector<uint32_t> &row : plane->accumulators)
       row.clear();
   }
