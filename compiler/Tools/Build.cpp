@@ -4,6 +4,7 @@
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/ClipRunning.h"
+#include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
@@ -116,7 +117,9 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
-  const std::vector<std::string> packed = forms::packWindows(*graph, *machine);
+  std::vector<std::string> packed = forms::packWindows(*graph, *machine);
+  for (std::string &line : forms::packPixels(*graph, *machine))
+    packed.push_back(std::move(line));
   forms::windowInputs(*graph, precision.lanes); // stems that feed no pooling
   forms::splitWindows(*graph);
   forms::clipRunning(*graph);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Partition.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 
 namespace millrace::grid {
@@ -108,6 +110,8 @@ void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Sh
           lanes += (kernel.loops[l].extent - 1) * coefficient(a->index[t.laneDim], l);
           continue;
         }
+        if (!forms::usesLoop(*a, l)) // another term's
+          continue;
         std::vector<std::vector<int64_t>> next;
         for (const auto &point : points)
           for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
