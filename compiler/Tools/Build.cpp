@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Build.h"
 
+#include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/ClipRunning.h"
@@ -58,6 +59,33 @@ void showProgress(const char *stage, size_t done, size_t total) {
                std::string(kWidth - filled, '.').c_str(), done, total);
   if (done == total)
     std::fprintf(stderr, "\n");
+}
+
+/// A constant of one repeated element can be kept smaller than its shape; it counts nothing here.
+uint64_t bytesOf(const forms::Tensor &tensor) {
+  uint64_t bytes = tensor.splat ? 0 : byteWidth(tensor.type);
+  for (int64_t extent : tensor.shape)
+    bytes *= uint64_t(extent);
+  return bytes;
+}
+
+/// A model whose constants alone, without any padding, are larger than the memory of all PEs is refused before it is
+/// planned, by how much it is larger.
+Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine) {
+  uint64_t needed = 0;
+  for (const forms::Tensor &tensor : graph.tensors)
+    if (tensor.role == forms::TensorRole::Constant)
+      needed += bytesOf(tensor);
+  const uint64_t present = factsOf(machine).capacityBytes * machine.pes();
+  if (needed <= present)
+    return Success{};
+  const auto mebibytes = [](uint64_t bytes) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f MiB", double(bytes) / (1 << 20));
+    return std::string(text);
+  };
+  return Error{"its constants take " + mebibytes(needed) + ", the memory of all PEs has " + mebibytes(present) +
+               ": " + mebibytes(needed - present) + " too little; use a machine with more memory or more PEs"};
 }
 
 void note(Image &image, const char *key, const json &value) { image.notes.push_back({key, value.dump()}); }
@@ -125,6 +153,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   forms::clipRunning(*graph);
   forms::splitRunning(*graph);
   forms::splitEpilogues(*graph, precision.chain);
+  if (Status s = checkConstantsFit(*graph, *machine); !s)
+    return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
   compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };

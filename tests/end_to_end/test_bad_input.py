@@ -28,7 +28,8 @@ def check_refusal(millrace: Path, folder: Path, arguments: list, code: int, *mes
 
 def one_matrix_model(path: Path, rows: int, columns: int, external: bool = False) -> Path:
     """y [1, columns] = x [1, rows] W."""
-    weights = numpy_helper.from_array(np.ones((rows, columns), np.float32), "W")
+    weights = numpy_helper.from_array(
+        np.arange(rows * columns, dtype=np.float32).reshape(rows, columns) % 31, "W")
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "W"], ["y"], name="product")], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, rows])],
@@ -85,6 +86,13 @@ def test_a_broken_machine_file_is_refused_by_line(millrace, tmp_path, text, mess
     machine.write_text(text)
     check_refusal(millrace, tmp_path, ["run", MNIST, "--machine", machine], 3, "machine.yaml:",
                   message)
+
+
+def test_a_model_larger_than_memory_says_by_how_much(millrace, tmp_path):
+    model = one_matrix_model(tmp_path / "model.onnx", 4096, 4096)
+    check_refusal(millrace, tmp_path, ["compile", model, "--machine", "tsp-small", "-o",
+                                       tmp_path / "m.mrp"], 4,
+                  "32.00 MiB", "22.00 MiB", "10.00 MiB too little")
 
 
 def test_an_image_for_another_machine_is_refused(millrace, tmp_path):
