@@ -72,10 +72,17 @@ uint64_t bytesOf(const forms::Tensor &tensor) {
 /// A model whose constants alone, without any padding, are larger than the memory of all PEs is refused before it is
 /// planned, by how much it is larger.
 Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine) {
+  std::vector<bool> used(graph.tensors.size(), false); // rewritings leave tensors behind that nothing reads
+  for (const forms::Kernel &kernel : graph.kernels) {
+    for (const forms::Access &operand : kernel.operands)
+      used[operand.tensor] = true;
+    for (const forms::Term &term : kernel.terms)
+      used[term.a.tensor] = used[term.w.tensor] = true;
+  }
   uint64_t needed = 0;
-  for (const forms::Tensor &tensor : graph.tensors)
-    if (tensor.role == forms::TensorRole::Constant)
-      needed += bytesOf(tensor);
+  for (size_t t = 0; t < graph.tensors.size(); ++t)
+    if (used[t] && graph.tensors[t].role == forms::TensorRole::Constant)
+      needed += bytesOf(graph.tensors[t]);
   const uint64_t present = factsOf(machine).capacityBytes * machine.pes();
   if (needed <= present)
     return Success{};

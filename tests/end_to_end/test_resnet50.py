@@ -47,5 +47,5 @@ def test_int8_runs_in_72_000_cycles_and_picks_the_class_of_onnx_runtime(millrace
     (output,) = got.outputs.values()
     assert got.report["predicted_cycles"] == got.report["measured_cycles"] <= INT8_CYCLES
     assert got.report["macs_on_grid"] == count_macs(quantised)["macs_total"]
-    assert relative_l2(output, expected) <= 0.1
+    assert relative_l2(output, expected) <= 0.05  # roundings of residual additions are fused
     assert same_top1(output, expected)
