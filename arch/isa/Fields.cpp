@@ -30,10 +30,13 @@ namespace {
         [](Instruction &i, int64_t v) { i.out[INDEX] = StreamId(v); }, 0, kNoStream                \
   }
 #define OPERAND_SLOT(FIELD, NAME, MEMBER)                                                          \
-  Slot {                                                                                           \
-    Field::FIELD, NAME, SlotKind::Operand, [](const Instruction &i) { return valueOf(i.MEMBER); }, \
-        [](Instruction &i, int64_t v) { i.MEMBER = operandFrom(v); }, 0, 0xffffffff                \
-  }
+  Slot{Field::FIELD,                                                                               \
+       NAME,                                                                                       \
+       SlotKind::Operand,                                                                          \
+       [](const Instruction &i) { return valueOf(i.MEMBER); },                                     \
+       [](Instruction &i, int64_t v) { i.MEMBER = operandFrom(v); },                               \
+       0,                                                                                          \
+       0xffffffff}
 
 const Slot kSlots[] = {
     SLOT(Function, "function", Function, function),

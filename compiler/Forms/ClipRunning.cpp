@@ -10,8 +10,10 @@
 namespace millrace::forms {
 namespace {
 
-/// Is the pad of the operand below `node` the neutral element of `op`? Only a widening may lie between.
-bool padsNeutrally(const KernelGraph &graph, const Kernel &kernel, AluOp op, unsigned node, unsigned &operand) {
+/// Is the pad of the operand below `node` the neutral element of `op`? Only a widening may lie
+/// between.
+bool padsNeutrally(const KernelGraph &graph, const Kernel &kernel, AluOp op, unsigned node,
+                   unsigned &operand) {
   const Node *leaf = &kernel.nodes[node];
   if (leaf->kind == Node::Kind::Op && leaf->args.size() == 1)
     leaf = &kernel.nodes[leaf->args[0]];
@@ -25,19 +27,21 @@ bool padsNeutrally(const KernelGraph &graph, const Kernel &kernel, AluOp op, uns
   case AluOp::AddI32:
     return access.pad == 0;
   case AluOp::MaxF32:
-    return byteWidth(type) > 1 && std::isinf(decode(type, access.pad)) && decode(type, access.pad) < 0;
+    return byteWidth(type) > 1 && std::isinf(decode(type, access.pad)) &&
+           decode(type, access.pad) < 0;
   default:
     return false;
   }
 }
 
 /// The loop's range [from, to) inside the tensor, if only this loop moves the dimension.
-std::optional<std::pair<int64_t, int64_t>> rangeInside(const KernelGraph &graph, const Kernel &kernel,
-                                                       const Access &access, unsigned loop) {
+std::optional<std::pair<int64_t, int64_t>>
+rangeInside(const KernelGraph &graph, const Kernel &kernel, const Access &access, unsigned loop) {
   int64_t from = 0, to = kernel.loops[loop].extent;
   for (size_t d = 0; d < access.index.size(); ++d) {
     const AffineIndex &index = access.index[d];
-    const bool moves = std::any_of(index.terms.begin(), index.terms.end(), [&](auto &t) { return t.first == loop; });
+    const bool moves = std::any_of(index.terms.begin(), index.terms.end(),
+                                   [&](auto &t) { return t.first == loop; });
     if (!moves)
       continue;
     if (index.terms.size() != 1 || index.terms[0].second != 1)
@@ -81,8 +85,10 @@ unsigned clipRunning(KernelGraph &graph) {
           to = std::min(to, range->second);
         }
       }
-      // All operands of one loop must leave the tensor together, or a cut would drop points of another.
-      if (!known || from >= to || (from == 0 && to == kernel.loops[l].extent) || reduced.size() != 1)
+      // All operands of one loop must leave the tensor together, or a cut would drop points of
+      // another.
+      if (!known || from >= to || (from == 0 && to == kernel.loops[l].extent) ||
+          reduced.size() != 1)
         continue;
       kernel.loops[l].extent = to - from;
       for (Access &access : kernel.operands)

@@ -5,8 +5,9 @@
 
 namespace millrace::forms {
 
-/// Cuts running loops down to what lies inside the tensors where the rest only adds the reduction's neutral element (the
-/// padding of an average, say): fewer rows, and rows that step evenly. Returns how many loops it cut.
+/// Cuts running loops down to what lies inside the tensors where the rest only adds the reduction's
+/// neutral element (the padding of an average, say): fewer rows, and rows that step evenly. Returns
+/// how many loops it cut.
 unsigned clipRunning(KernelGraph &graph);
 
 } // namespace millrace::forms

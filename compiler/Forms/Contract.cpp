@@ -167,9 +167,8 @@ void Contraction::packWeights(const std::vector<int64_t> &point, unsigned thread
 #if defined(__x86_64__)
 __attribute__((target_clones("avx2", "default")))
 #endif
-static void
-multiplyPanel(const double *a, int64_t pitch, const double *w, int64_t count,
-              double (*sums)[kPanel]) {
+static void multiplyPanel(const double *a, int64_t pitch, const double *w, int64_t count,
+                          double (*sums)[kPanel]) {
   double s[4][kPanel] = {};
   for (int64_t k = 0; k < count; ++k)
     for (int row = 0; row < 4; ++row)

@@ -40,9 +40,9 @@ struct Attempt {
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
   mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
-  mlir::Value root;        ///< what the kernel stores as it is computed
-  bool shifts = false;   ///< the result's lanes do not begin at 0
-  Linear resultLane;     ///< the index along the result's lane dimension
+  mlir::Value root;                    ///< what the kernel stores as it is computed
+  bool shifts = false;                 ///< the result's lanes do not begin at 0
+  Linear resultLane;                   ///< the index along the result's lane dimension
   llvm::SmallVector<std::string> names;
   int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
 };

@@ -4,9 +4,9 @@
 //
 //   for all parallel loops:  result = E( sum over contraction loops of a * w,  operands... )
 //
-// optionally reduced over running loops. Convolution, matmul, pooling, softmax parts, normalisation parts, residual
-// chains are all this one form; layouts, tiles and cycles are not decided here. Plain C++: the planner and scheduler
-// need no MLIR. compiler/Dialect/Spatial is its textual form.
+// optionally reduced over running loops. Convolution, matmul, pooling, softmax parts, normalisation
+// parts, residual chains are all this one form; layouts, tiles and cycles are not decided here.
+// Plain C++: the planner and scheduler need no MLIR. compiler/Dialect/Spatial is its textual form.
 #pragma once
 
 #include "arch/isa/AluOp.h"
@@ -21,8 +21,9 @@ namespace millrace::forms {
 
 enum class TensorRole : uint8_t { Input, Constant, Intermediate, Output };
 
-/// How the host fills an input that is not simply its own tensor in another order (R15): one loop adds `step` to index
-/// `dim` of the grid's tensor and `hostStep` to index `hostDim` of the host's. Host indices outside its shape give `hostFill`.
+/// How the host fills an input that is not simply its own tensor in another order (R15): one loop
+/// adds `step` to index `dim` of the grid's tensor and `hostStep` to index `hostDim` of the host's.
+/// Host indices outside its shape give `hostFill`.
 struct HostLoop {
   int64_t extent = 1;
   unsigned dim = 0;
@@ -31,25 +32,29 @@ struct HostLoop {
   int64_t hostStep = 1;
 };
 
-/// A tensor in MEM. One dimension lies along the lanes, the others are rows (row major in their order).
+/// A tensor in MEM. One dimension lies along the lanes, the others are rows (row major in their
+/// order).
 struct Tensor {
   std::string name;
-  std::vector<int64_t> shape; ///< logical; rank 0 is not used (scalars are shape {1})
+  std::vector<int64_t> shape;           ///< logical; rank 0 is not used (scalars are shape {1})
   ElementType type = ElementType::Fp16; ///< as stored
   unsigned laneDim = 0;
   TensorRole role = TensorRole::Intermediate;
   std::vector<uint8_t> data; ///< Constant: row major in `type`; one element if `splat`
   bool splat = false;
   std::string hostName, hostType; ///< Input, Output: ONNX value name and element type
-  std::vector<int64_t> hostShape; ///< Input, Output: ONNX shape; same row-major element order as `shape`
-  std::vector<HostLoop> hostLoops;   ///< empty: same row-major element order as `shape`
-  std::vector<int64_t> hostStart;    ///< with hostLoops: first index of every host dimension
-  double hostScale = 0;   ///< Int8 Input: if not 0, the host stores round(x / hostScale) + hostZero, ties to even, clamped
+  std::vector<int64_t>
+      hostShape; ///< Input, Output: ONNX shape; same row-major element order as `shape`
+  std::vector<HostLoop> hostLoops; ///< empty: same row-major element order as `shape`
+  std::vector<int64_t> hostStart;  ///< with hostLoops: first index of every host dimension
+  double hostScale = 0; ///< Int8 Input: if not 0, the host stores round(x / hostScale) + hostZero,
+                        ///< ties to even, clamped
   int64_t hostZero = 0;
-  uint32_t hostFill = 0;             ///< with hostLoops: raw bits in `type`
+  uint32_t hostFill = 0; ///< with hostLoops: raw bits in `type`
 };
 
-/// One dimension's index as an affine form of the kernel's loops: offset + sum of coefficient * loop.
+/// One dimension's index as an affine form of the kernel's loops: offset + sum of coefficient *
+/// loop.
 struct AffineIndex {
   int64_t offset = 0;
   std::vector<std::pair<unsigned, int64_t>> terms; ///< (loop, coefficient), coefficient != 0
@@ -72,23 +77,26 @@ struct Loop {
   LoopKind kind = LoopKind::Parallel;
 };
 
-/// acc += a * w over the contracted loops that a and w use. a streams through the MXM, w is installed: the lanes of
-/// both are the contracted index, the lanes of the result are a parallel loop that indexes w and not a. Types of a and
-/// w are equal (an MXM format). A loop may index both (a batch).
+/// acc += a * w over the contracted loops that a and w use. a streams through the MXM, w is
+/// installed: the lanes of both are the contracted index, the lanes of the result are a parallel
+/// loop that indexes w and not a. Types of a and w are equal (an MXM format). A loop may index both
+/// (a batch).
 struct Term {
   Access a, w;
-  int64_t macs = 0; ///< MACs of the model that this term does, unpadded; 0 for helpers such as sums by a ones matrix
+  int64_t macs = 0; ///< MACs of the model that this term does, unpadded; 0 for helpers such as sums
+                    ///< by a ones matrix
 };
 
-/// One scalar operation of the epilogue. Values are 32-bit lanes; an operand of a narrow type is first converted by
-/// an explicit node (semantics in arch/isa/AluOp.def).
+/// One scalar operation of the epilogue. Values are 32-bit lanes; an operand of a narrow type is
+/// first converted by an explicit node (semantics in arch/isa/AluOp.def).
 struct Node {
   enum class Kind : uint8_t {
     Accumulator, ///< the contraction's sum: fp32 bits, or int32 for int8 operands
     Operand,     ///< operands[index], raw bits zero-extended
     Immediate,   ///< bits
     Op,          ///< op(args...)
-    Reduce,      ///< op reduced over all running loops of args[0]; nodes that use it run once per parallel point
+    Reduce,      ///< op reduced over all running loops of args[0]; nodes that use it run once per
+                 ///< parallel point
   };
   Kind kind = Kind::Op;
   unsigned index = 0;
@@ -97,8 +105,9 @@ struct Node {
   std::vector<unsigned> args; ///< earlier nodes
 };
 
-/// A stored result: the node's low bytes as the tensor's type. The access uses parallel loops only, each point of the
-/// tensor is written by one kernel; several kernels may write disjoint parts of one tensor (concatenation).
+/// A stored result: the node's low bytes as the tensor's type. The access uses parallel loops only,
+/// each point of the tensor is written by one kernel; several kernels may write disjoint parts of
+/// one tensor (concatenation).
 struct Result {
   unsigned node = 0;
   Access access;
@@ -116,7 +125,7 @@ struct Kernel {
 
 /// A function on the host between kernels (what no form covers). Named in the report.
 struct HostCall {
-  std::string name, function; ///< ONNX node; symbol in KernelGraph::hostModule
+  std::string name, function;            ///< ONNX node; symbol in KernelGraph::hostModule
   std::vector<unsigned> inputs, outputs; ///< tensors
 };
 
@@ -127,8 +136,8 @@ struct KernelGraph {
   std::vector<Kernel> kernels;
   std::vector<HostCall> hostCalls;
   std::vector<std::pair<bool, unsigned>> order; ///< (isHostCall, index)
-  std::string hostModule; ///< MLIR text of the host functions
-  int64_t macs() const;   ///< sum over terms
+  std::string hostModule;                       ///< MLIR text of the host functions
+  int64_t macs() const;                         ///< sum over terms
   /// Empty, or what is wrong: types, ranks, loops, undefined or doubly written points, order.
   std::string verify() const;
 };

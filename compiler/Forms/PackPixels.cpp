@@ -11,11 +11,13 @@
 namespace millrace::forms {
 namespace {
 
-/// A contraction of one tensor with constants, pixel by pixel: what it reads along the image's width and the lanes.
+/// A contraction of one tensor with constants, pixel by pixel: what it reads along the image's
+/// width and the lanes.
 struct Pixelwise {
   unsigned kernel = 0;
-  unsigned lane = 0, x = 0, channel = 0; ///< loops: the result's lanes and columns, the contracted lanes
-  std::optional<unsigned> tap;           ///< contracted loop along the width
+  unsigned lane = 0, x = 0,
+           channel = 0;        ///< loops: the result's lanes and columns, the contracted lanes
+  std::optional<unsigned> tap; ///< contracted loop along the width
   int64_t stride = 1, dilation = 1, offset = 0;
 };
 
@@ -39,12 +41,14 @@ AffineIndex plain(const Kernel &kernel, const AffineIndex &index) {
       out.terms.push_back({l, c});
   return out;
 }
-std::optional<unsigned> singleLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent, LoopKind kind) {
+std::optional<unsigned> singleLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
+                                   LoopKind kind) {
   const AffineIndex i = plain(kernel, index);
   if (i.offset || i.terms.size() != 1 || i.terms[0].second != 1)
     return std::nullopt;
   const Loop &loop = kernel.loops[i.terms[0].first];
-  return loop.extent == extent && loop.kind == kind ? std::optional(i.terms[0].first) : std::nullopt;
+  return loop.extent == extent && loop.kind == kind ? std::optional(i.terms[0].first)
+                                                    : std::nullopt;
 }
 bool uses(const Access &access, unsigned loop) { return usesLoop(access, loop); }
 
@@ -77,7 +81,8 @@ private:
   int64_t vectors(const Chain &chain, int64_t pixels) const;
 
   void reshape(unsigned tensor, const Packing &packing);
-  unsigned repeated(const Kernel &kernel, const Access &access, unsigned lane, const Packing &packing);
+  unsigned repeated(const Kernel &kernel, const Access &access, unsigned lane,
+                    const Packing &packing);
   void rewriteWriter(const Pixelwise &p, Packing in, Packing out);
   void rewriteReader(const Pixelwise &p, Packing in);
 };
@@ -85,7 +90,8 @@ private:
 /// [1, C, H, W] between kernels, channels along the lanes.
 bool PixelPacker::isImage(unsigned tensor) const {
   const Tensor &t = graph.tensors[tensor];
-  if (t.role != TensorRole::Intermediate || t.shape.size() != 4 || t.shape[0] != 1 || t.laneDim != 1)
+  if (t.role != TensorRole::Intermediate || t.shape.size() != 4 || t.shape[0] != 1 ||
+      t.laneDim != 1)
     return false;
   return std::none_of(graph.hostCalls.begin(), graph.hostCalls.end(), [&](const HostCall &call) {
     return std::count(call.inputs.begin(), call.inputs.end(), tensor) ||
@@ -113,7 +119,8 @@ std::vector<unsigned> PixelPacker::kernelsWith(unsigned tensor, bool reading) co
   return list;
 }
 
-/// How `kernel` reads `tensor`, if it is its one contraction with constant weights and all it does with it.
+/// How `kernel` reads `tensor`, if it is its one contraction with constant weights and all it does
+/// with it.
 std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) const {
   const Kernel &kernel = graph.kernels[k];
   if (kernel.terms.size() != 1 || kernel.results.size() != 1)
@@ -122,8 +129,8 @@ std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) cons
   const Tensor &image = graph.tensors[tensor], &weights = graph.tensors[term.w.tensor];
   const Access &result = kernel.results[0].access;
   const Tensor &out = graph.tensors[result.tensor];
-  if (term.a.tensor != tensor || term.a.pad || weights.role != TensorRole::Constant || image.shape.size() != 4 ||
-      image.laneDim != 1 || out.shape.size() != 4 || out.laneDim != 1)
+  if (term.a.tensor != tensor || term.a.pad || weights.role != TensorRole::Constant ||
+      image.shape.size() != 4 || image.laneDim != 1 || out.shape.size() != 4 || out.laneDim != 1)
     return std::nullopt;
   for (const Access &o : kernel.operands)
     if (o.tensor == tensor)
@@ -144,7 +151,8 @@ std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) cons
   }
   // Weights of the lane and of contracted loops; elsewhere the loops of the width do not appear.
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
-    if (kernel.loops[l].extent > 1 && kernel.loops[l].kind == LoopKind::Parallel && l != *lane && uses(term.w, l))
+    if (kernel.loops[l].extent > 1 && kernel.loops[l].kind == LoopKind::Parallel && l != *lane &&
+        uses(term.w, l))
       return std::nullopt;
   for (unsigned d : {0u, 2u})
     for (auto [l, c] : plain(kernel, term.a.index[d]).terms)
@@ -180,10 +188,11 @@ std::optional<PixelPacker::Chain> PixelPacker::chainAt(unsigned k) const {
     return std::nullopt;
   std::optional<Pixelwise> window = readerOf(k, chain.first);
   const std::vector<unsigned> writers = kernelsWith(chain.first, false);
-  if (!window || !window->tap || writers.size() != 1 || graph.kernels[writers[0]].terms.size() != 1 ||
-      !writesPixels(*window))
+  if (!window || !window->tap || writers.size() != 1 ||
+      graph.kernels[writers[0]].terms.size() != 1 || !writesPixels(*window))
     return std::nullopt;
-  std::optional<Pixelwise> producer = readerOf(writers[0], graph.kernels[writers[0]].terms[0].a.tensor);
+  std::optional<Pixelwise> producer =
+      readerOf(writers[0], graph.kernels[writers[0]].terms[0].a.tensor);
   if (!producer || !writesPixels(*producer))
     return std::nullopt;
   chain.producer = *producer;
@@ -221,7 +230,8 @@ std::vector<Block> PixelPacker::blocksOf(const Pixelwise &p, int64_t in, int64_t
   std::map<int64_t, Block> blocks;
   for (int64_t j = 0; j < out; ++j)
     for (int64_t t = 0; t < tapCount; ++t) {
-      const int64_t pixel = p.stride * j + p.dilation * t + p.offset, o = floorDiv(pixel, in), i = pixel - o * in;
+      const int64_t pixel = p.stride * j + p.dilation * t + p.offset, o = floorDiv(pixel, in),
+                    i = pixel - o * in;
       Block &b = blocks.try_emplace(o, Block{o, i, i}).first->second;
       b.first = std::min(b.first, i);
       b.last = std::max(b.last, i);
@@ -248,7 +258,8 @@ int64_t PixelPacker::vectors(const Pixelwise &p, int64_t in, int64_t out) const 
   const unsigned source = kernel.terms[0].a.tensor;
   const Tensor &a = graph.tensors[source], &result = graph.tensors[kernel.results[0].access.tensor];
   const Packing packing = packingOf(source, in);
-  const int64_t lanes = int64_t(machine.lanes()), columns = out > 1 ? 1 : (result.shape[1] + lanes - 1) / lanes;
+  const int64_t lanes = int64_t(machine.lanes()),
+                columns = out > 1 ? 1 : (result.shape[1] + lanes - 1) / lanes;
   int64_t sum = 0;
   for (const Block &b : blocksOf(p, in, out))
     sum += passes(a.type, b.first * packing.pitch, b.last * packing.pitch + a.shape[1]);
@@ -274,11 +285,13 @@ void PixelPacker::reshape(unsigned tensor, const Packing &packing) {
 }
 
 /// A constant per lane, once per pixel of a row; lanes of no pixel are zero.
-unsigned PixelPacker::repeated(const Kernel &kernel, const Access &access, unsigned lane, const Packing &packing) {
+unsigned PixelPacker::repeated(const Kernel &kernel, const Access &access, unsigned lane,
+                               const Packing &packing) {
   const Tensor source = graph.tensors[access.tensor];
   const unsigned bytes = byteWidth(source.type);
-  const unsigned tensor = addTensor(graph, source.name + ".packed", {packing.pixels * packing.pitch}, source.type, 0,
-                                    TensorRole::Constant);
+  const unsigned tensor =
+      addTensor(graph, source.name + ".packed", {packing.pixels * packing.pitch}, source.type, 0,
+                TensorRole::Constant);
   std::vector<uint8_t> data(size_t(packing.pixels * packing.pitch) * bytes, 0);
   std::vector<int64_t> point(kernel.loops.size(), 0);
   for (int64_t n = 0; n < packing.pixels * packing.pitch; ++n) {
@@ -294,7 +307,8 @@ unsigned PixelPacker::repeated(const Kernel &kernel, const Access &access, unsig
   return tensor;
 }
 
-/// A contraction that writes `out` pixels a row: one term per block of input pixels that its window meets.
+/// A contraction that writes `out` pixels a row: one term per block of input pixels that its window
+/// meets.
 void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
   const Kernel old = graph.kernels[p.kernel];
   const Term &term = old.terms[0];
@@ -302,8 +316,8 @@ void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
   const unsigned bytes = byteWidth(weights.type);
   Kernel kernel = old;
   kernel.terms.clear();
-  // The loop of the lanes now runs over pixels and lanes, that of the width over rows of pixels; the contracted loops
-  // of tap and channel give way to one loop per term.
+  // The loop of the lanes now runs over pixels and lanes, that of the width over rows of pixels;
+  // the contracted loops of tap and channel give way to one loop per term.
   const int64_t filters = old.loops[p.lane].extent, channels = old.loops[p.channel].extent;
   kernel.loops[p.lane].extent = out.pixels * out.pitch;
   kernel.loops[p.x].extent /= out.pixels;
@@ -312,14 +326,16 @@ void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
     kernel.loops[*p.tap].extent = 1;
   std::vector<unsigned> kept; // other contracted loops
   for (unsigned l = 0; l < old.loops.size(); ++l)
-    if (old.loops[l].kind == LoopKind::Contracted && old.loops[l].extent > 1 && l != p.channel && l != p.tap)
+    if (old.loops[l].kind == LoopKind::Contracted && old.loops[l].extent > 1 && l != p.channel &&
+        l != p.tap)
       kept.push_back(l);
   int64_t points = 1;
   for (unsigned l : kept)
     points *= old.loops[l].extent;
   const int64_t tapCount = p.tap ? old.loops[*p.tap].extent : 1;
   for (const Block &block : blocksOf(p, in.pixels, out.pixels)) {
-    const int64_t from = block.first * in.pitch, lanes = (block.last - block.first) * in.pitch + channels;
+    const int64_t from = block.first * in.pitch,
+                  lanes = (block.last - block.first) * in.pitch + channels;
     const unsigned loop = unsigned(kernel.loops.size());
     kernel.loops.push_back({lanes, LoopKind::Contracted});
     std::vector<int64_t> shape{out.pixels * out.pitch};
@@ -330,8 +346,8 @@ void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
     }
     shape.push_back(lanes);
     w.index.push_back(at(loop));
-    w.tensor = addTensor(graph, weights.name + ".band" + std::to_string(block.o), shape, weights.type,
-                         unsigned(shape.size() - 1), TensorRole::Constant);
+    w.tensor = addTensor(graph, weights.name + ".band" + std::to_string(block.o), shape,
+                         weights.type, unsigned(shape.size() - 1), TensorRole::Constant);
     std::vector<uint8_t> data(size_t(out.pixels * out.pitch * points * lanes) * bytes, 0);
     std::vector<int64_t> point(old.loops.size(), 0);
     for (int64_t j = 0; j < out.pixels; ++j)
@@ -352,12 +368,14 @@ void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
               point[p.channel] = c;
               const int64_t element = weights.splat ? 0 : linearOffset(weights, term.w, point);
               const int64_t target = ((j * out.pitch + f) * points + k) * lanes + start + c;
-              std::copy_n(&weights.data[size_t(element) * bytes], bytes, &data[size_t(target) * bytes]);
+              std::copy_n(&weights.data[size_t(element) * bytes], bytes,
+                          &data[size_t(target) * bytes]);
             }
           }
       }
     graph.tensors[w.tensor].data = std::move(data);
-    const AffineIndex column = at(p.x, p.stride * out.pixels / in.pixels, block.o), lane = at(loop, 1, from);
+    const AffineIndex column = at(p.x, p.stride * out.pixels / in.pixels, block.o),
+                      lane = at(loop, 1, from);
     const AffineIndex batch = plain(old, term.a.index[0]), y = plain(old, term.a.index[2]);
     Access a = term.a;
     if (in.pixels > 1)
@@ -395,7 +413,10 @@ void PixelPacker::rewriteReader(const Pixelwise &p, Packing in) {
   Access &a = kernel.terms[0].a;
   for (AffineIndex &index : kernel.terms[0].w.index)
     index = plain(kernel, index);
-  a.index = {plain(kernel, a.index[0]), plain(kernel, a.index[2]), at(p.x), {0, {{pixel, in.pitch}, {p.channel, 1}}}};
+  a.index = {plain(kernel, a.index[0]),
+             plain(kernel, a.index[2]),
+             at(p.x),
+             {0, {{pixel, in.pitch}, {p.channel, 1}}}};
 }
 
 std::vector<std::string> PixelPacker::run() {
@@ -414,8 +435,8 @@ std::vector<std::string> PixelPacker::run() {
           least = cost, best = px;
     if (best == 1)
       continue;
-    report.push_back(graph.kernels[k].name + ": " + std::to_string(best) + " pixels a row, " + std::to_string(least) +
-                     " vectors instead of " + std::to_string(before));
+    report.push_back(graph.kernels[k].name + ": " + std::to_string(best) + " pixels a row, " +
+                     std::to_string(least) + " vectors instead of " + std::to_string(before));
     const Packing a = packingOf(chain->first, best), b = packingOf(chain->second, best);
     rewriteWriter(chain->producer, {1, 0}, a);
     rewriteWriter(chain->window, a, b);

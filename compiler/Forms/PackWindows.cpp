@@ -40,18 +40,19 @@ std::optional<WindowIndex> windowIndex(const Kernel &kernel, const AffineIndex &
 /// A map that combines taps of one tensor along one row dimension.
 struct Pooling {
   unsigned kernel = 0, from = 0, to = 0;
-  unsigned dim = 0;               ///< dimension along which the taps differ
+  unsigned dim = 0; ///< dimension along which the taps differ
   int64_t stride = 1;
-  std::vector<int64_t> offsets;   ///< of each operand, in their order
+  std::vector<int64_t> offsets; ///< of each operand, in their order
 };
 
 /// What is packed: convolution, column pooling, row pooling.
 struct Chain {
   unsigned convolution = 0;
   Pooling columns, rows;
-  WindowIndex y, x; ///< of the convolution's input
+  WindowIndex y, x;               ///< of the convolution's input
   unsigned lane = 0, channel = 0; ///< loops
-  int64_t filters = 0, channels = 0, kernelHeight = 1, kernelWidth = 1, height = 0, width = 0; ///< of its result
+  int64_t filters = 0, channels = 0, kernelHeight = 1, kernelWidth = 1, height = 0,
+          width = 0; ///< of its result
 };
 
 /// Kernels that read a tensor.
@@ -78,7 +79,8 @@ bool onHost(const KernelGraph &graph, unsigned tensor) {
 
 std::optional<Pooling> poolingOf(const KernelGraph &graph, unsigned tensor) {
   const std::vector<unsigned> users = readers(graph, tensor);
-  if (users.size() != 1 || graph.tensors[tensor].role != TensorRole::Intermediate || onHost(graph, tensor))
+  if (users.size() != 1 || graph.tensors[tensor].role != TensorRole::Intermediate ||
+      onHost(graph, tensor))
     return std::nullopt;
   Pooling p;
   p.kernel = users[0];
@@ -106,10 +108,13 @@ std::optional<Pooling> poolingOf(const KernelGraph &graph, unsigned tensor) {
     return std::nullopt;
   p.dim = *dim;
   p.stride = first.index[*dim].terms[0].second;
-  for (unsigned d = 0; d < first.index.size(); ++d) // elsewhere the pooling keeps indices as they are
-    if (d != p.dim && (first.index[d].terms != result.index[d].terms || first.index[d].offset != result.index[d].offset))
+  for (unsigned d = 0; d < first.index.size();
+       ++d) // elsewhere the pooling keeps indices as they are
+    if (d != p.dim && (first.index[d].terms != result.index[d].terms ||
+                       first.index[d].offset != result.index[d].offset))
       return std::nullopt;
-  if (result.index[p.dim].terms != std::vector<std::pair<unsigned, int64_t>>{{first.index[p.dim].terms[0].first, 1}} ||
+  if (result.index[p.dim].terms !=
+          std::vector<std::pair<unsigned, int64_t>>{{first.index[p.dim].terms[0].first, 1}} ||
       result.index[p.dim].offset)
     return std::nullopt;
   for (const Access &a : kernel.operands)
@@ -123,17 +128,20 @@ std::optional<Chain> chainOf(const KernelGraph &graph, unsigned k) {
     return std::nullopt;
   const Access &a = kernel.terms[0].a, &w = kernel.terms[0].w;
   const Tensor &input = graph.tensors[a.tensor], &weights = graph.tensors[w.tensor];
-  if (input.role != TensorRole::Input || !input.hostLoops.empty() || input.shape.size() != 4 || input.shape[0] != 1 ||
-      input.laneDim != 1 || weights.role != TensorRole::Constant || readers(graph, a.tensor).size() != 1 ||
-      onHost(graph, a.tensor))
+  if (input.role != TensorRole::Input || !input.hostLoops.empty() || input.shape.size() != 4 ||
+      input.shape[0] != 1 || input.laneDim != 1 || weights.role != TensorRole::Constant ||
+      readers(graph, a.tensor).size() != 1 || onHost(graph, a.tensor))
     return std::nullopt;
   Chain chain;
   chain.convolution = k;
-  std::optional<WindowIndex> y = windowIndex(kernel, a.index[2]), x = windowIndex(kernel, a.index[3]);
+  std::optional<WindowIndex> y = windowIndex(kernel, a.index[2]),
+                             x = windowIndex(kernel, a.index[3]);
   const Access &result = kernel.results[0].access;
-  if (!y || !x || y->loop == x->loop || a.index[1].terms.size() != 1 || a.index[1].terms[0].second != 1 ||
-      kernel.loops[a.index[1].terms[0].first].kind != LoopKind::Contracted || result.index.size() != 4 ||
-      result.index[1].terms.size() != 1 || result.index[1].offset || y->dilation != 1)
+  if (!y || !x || y->loop == x->loop || a.index[1].terms.size() != 1 ||
+      a.index[1].terms[0].second != 1 ||
+      kernel.loops[a.index[1].terms[0].first].kind != LoopKind::Contracted ||
+      result.index.size() != 4 || result.index[1].terms.size() != 1 || result.index[1].offset ||
+      y->dilation != 1)
     return std::nullopt;
   chain.y = *y;
   chain.x = *x;
@@ -181,7 +189,8 @@ public:
 
   /// Input pixels of one packed row, and how far the next one begins.
   int64_t windowPixels() const {
-    return c.x.stride * (c.columns.stride * (px - 1) + last - first) + (c.kernelWidth - 1) * c.x.dilation + 1;
+    return c.x.stride * (c.columns.stride * (px - 1) + last - first) +
+           (c.kernelWidth - 1) * c.x.dilation + 1;
   }
   int64_t blockStep() const { return c.x.stride * c.columns.stride * px; }
   int64_t laneCount() const { return c.y.stride * windowPixels() * c.channels; }
@@ -193,16 +202,25 @@ public:
     std::vector<unsigned> phases, made;
     for (size_t t = 0; t < c.columns.offsets.size(); ++t)
       made.push_back(addPhase(t, phases));
-    const unsigned wide = addTensor(graph, columns.name + ".packed", {c.height, blocks, px * c.filters},
-                                    graph.tensors[c.columns.to].type, 2);
-    made.push_back(addLaneWise(columns, wide, [&](size_t t, unsigned y, unsigned b, unsigned n) {
-      return Access{phases[t], {at(y), at(b), at(n)}, columns.operands[t].pad};
-    }, c.height));
-    const unsigned pooled = addTensor(graph, rows.name + ".packed", {pooledHeight, blocks, px * c.filters},
-                                      graph.tensors[c.rows.to].type, 2);
-    made.push_back(addLaneWise(rows, pooled, [&](size_t t, unsigned y, unsigned b, unsigned n) {
-      return Access{wide, {at(y, c.rows.stride, c.rows.offsets[t]), at(b), at(n)}, rows.operands[t].pad};
-    }, pooledHeight));
+    const unsigned wide =
+        addTensor(graph, columns.name + ".packed", {c.height, blocks, px * c.filters},
+                  graph.tensors[c.columns.to].type, 2);
+    made.push_back(addLaneWise(
+        columns, wide,
+        [&](size_t t, unsigned y, unsigned b, unsigned n) {
+          return Access{phases[t], {at(y), at(b), at(n)}, columns.operands[t].pad};
+        },
+        c.height));
+    const unsigned pooled =
+        addTensor(graph, rows.name + ".packed", {pooledHeight, blocks, px * c.filters},
+                  graph.tensors[c.rows.to].type, 2);
+    made.push_back(addLaneWise(
+        rows, pooled,
+        [&](size_t t, unsigned y, unsigned b, unsigned n) {
+          return Access{
+              wide, {at(y, c.rows.stride, c.rows.offsets[t]), at(b), at(n)}, rows.operands[t].pad};
+        },
+        pooledHeight));
     for (int64_t i = 0; i < px; ++i)
       made.push_back(addUnpack(pooled, i));
     return made;
@@ -222,8 +240,10 @@ private:
     t.hostShape = t.shape;
     t.shape = {groups, blocks, laneCount()};
     t.laneDim = 2;
-    t.hostLoops = {{groups, 0, 1, 2, c.y.stride},          {blocks, 1, 1, 3, blockStep()},
-                   {height, 2, width * c.channels, 2, 1},  {width, 2, c.channels, 3, 1},
+    t.hostLoops = {{groups, 0, 1, 2, c.y.stride},
+                   {blocks, 1, 1, 3, blockStep()},
+                   {height, 2, width * c.channels, 2, 1},
+                   {width, 2, c.channels, 3, 1},
                    {c.channels, 2, 1, 1, 1}};
     t.hostStart = {0, 0, c.y.offset, c.x.stride * first + c.x.offset};
     t.hostFill = a.pad;
@@ -235,8 +255,9 @@ private:
     const Tensor source = graph.tensors[w.tensor];
     const unsigned bytes = byteWidth(source.type);
     const int64_t lanes = laneCount(), width = windowPixels();
-    const unsigned packed = addTensor(graph, source.name + ".packed" + std::to_string(tap),
-                                      {px * c.filters, groupsPerWindow, lanes}, source.type, 2, TensorRole::Constant);
+    const unsigned packed =
+        addTensor(graph, source.name + ".packed" + std::to_string(tap),
+                  {px * c.filters, groupsPerWindow, lanes}, source.type, 2, TensorRole::Constant);
     std::vector<uint8_t> data(size_t(px * c.filters * groupsPerWindow * lanes) * bytes, 0);
     std::vector<int64_t> point(convolution.loops.size(), 0);
     for (int64_t i = 0; i < px; ++i) {
@@ -252,9 +273,12 @@ private:
               if (c.x.tap)
                 point[*c.x.tap] = dx;
               const int64_t element = source.splat ? 0 : linearOffset(source, w, point);
-              const int64_t lane = (dy % c.y.stride * width + start + dx * c.x.dilation) * c.channels + ch;
-              const int64_t target = ((i * c.filters + f) * groupsPerWindow + dy / c.y.stride) * lanes + lane;
-              std::copy_n(&source.data[size_t(element) * bytes], bytes, &data[size_t(target) * bytes]);
+              const int64_t lane =
+                  (dy % c.y.stride * width + start + dx * c.x.dilation) * c.channels + ch;
+              const int64_t target =
+                  ((i * c.filters + f) * groupsPerWindow + dy / c.y.stride) * lanes + lane;
+              std::copy_n(&source.data[size_t(element) * bytes], bytes,
+                          &data[size_t(target) * bytes]);
             }
     }
     graph.tensors[packed].data = std::move(data);
@@ -265,14 +289,15 @@ private:
   unsigned addRepeated(const Access &access) {
     const Tensor source = graph.tensors[access.tensor];
     const unsigned bytes = byteWidth(source.type);
-    const unsigned repeated =
-        addTensor(graph, source.name + ".packed", {px * c.filters}, source.type, 0, TensorRole::Constant);
+    const unsigned repeated = addTensor(graph, source.name + ".packed", {px * c.filters},
+                                        source.type, 0, TensorRole::Constant);
     std::vector<uint8_t> data;
     std::vector<int64_t> point(convolution.loops.size(), 0);
     for (int64_t n = 0; n < px * c.filters; ++n) {
       point[c.lane] = n % c.filters;
       const int64_t element = source.splat ? 0 : linearOffset(source, access, point);
-      data.insert(data.end(), &source.data[size_t(element) * bytes], &source.data[size_t(element) * bytes] + bytes);
+      data.insert(data.end(), &source.data[size_t(element) * bytes],
+                  &source.data[size_t(element) * bytes] + bytes);
     }
     graph.tensors[repeated].data = std::move(data);
     return repeated;
@@ -292,18 +317,25 @@ private:
     const unsigned weights = addWeights(tap, groupsPerWindow);
     KernelBuilder build(graph);
     const unsigned n = build.loop(px * c.filters), y = build.loop(c.height), b = build.loop(blocks),
-                   p = build.loop(groupsPerWindow, LoopKind::Contracted), l = build.loop(laneCount(), LoopKind::Contracted);
+                   p = build.loop(groupsPerWindow, LoopKind::Contracted),
+                   l = build.loop(laneCount(), LoopKind::Contracted);
     const int64_t share = convolution.terms[0].macs / int64_t(c.columns.offsets.size());
-    build.term({convolution.terms[0].a.tensor, {{0, {{y, 1}, {p, 1}}}, at(b), at(l)}}, {weights, {at(n), at(p), at(l)}},
-               tap ? share : convolution.terms[0].macs - share * int64_t(c.columns.offsets.size() - 1));
+    build.term({convolution.terms[0].a.tensor, {{0, {{y, 1}, {p, 1}}}, at(b), at(l)}},
+               {weights, {at(n), at(p), at(l)}},
+               tap ? share
+                   : convolution.terms[0].macs - share * int64_t(c.columns.offsets.size() - 1));
     std::vector<unsigned> placed;
     for (const Node &node : convolution.nodes) {
       switch (node.kind) {
-      case Node::Kind::Accumulator: placed.push_back(build.accumulator()); break;
+      case Node::Kind::Accumulator:
+        placed.push_back(build.accumulator());
+        break;
       case Node::Kind::Operand:
         placed.push_back(build.operand({addRepeated(convolution.operands[node.index]), {at(n)}}));
         break;
-      case Node::Kind::Immediate: placed.push_back(build.immediate(node.bits)); break;
+      case Node::Kind::Immediate:
+        placed.push_back(build.immediate(node.bits));
+        break;
       default: {
         std::vector<unsigned> args;
         for (unsigned a : node.args)
@@ -325,8 +357,9 @@ private:
   }
 
   unsigned addMask(size_t tap) {
-    const unsigned mask = addTensor(graph, convolution.name + ".inside" + std::to_string(tap), {blocks, px * c.filters},
-                                    ElementType::UInt8, 1, TensorRole::Constant);
+    const unsigned mask =
+        addTensor(graph, convolution.name + ".inside" + std::to_string(tap),
+                  {blocks, px * c.filters}, ElementType::UInt8, 1, TensorRole::Constant);
     std::vector<uint8_t> data;
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t n = 0; n < px * c.filters; ++n)
@@ -336,7 +369,8 @@ private:
   }
 
   /// The pooling kernel on packed rows, taps given by `tapAt`.
-  template <class F> unsigned addLaneWise(const Kernel &kernel, unsigned to, F tapAt, int64_t height) {
+  template <class F>
+  unsigned addLaneWise(const Kernel &kernel, unsigned to, F tapAt, int64_t height) {
     KernelBuilder build(graph);
     const unsigned n = build.loop(px * c.filters), y = build.loop(height), b = build.loop(blocks);
     std::vector<unsigned> placed;
@@ -361,7 +395,8 @@ private:
     const Tensor target = graph.tensors[c.rows.to];
     const ElementType type = target.type;
     if (i == 0)
-      unit = addTensor(graph, rows.name + ".unit", {c.filters, c.filters}, type, 1, TensorRole::Constant);
+      unit = addTensor(graph, rows.name + ".unit", {c.filters, c.filters}, type, 1,
+                       TensorRole::Constant);
     if (i == 0) {
       const unsigned bytes = byteWidth(type);
       const uint32_t one = type == ElementType::Int8 ? 1 : encode(type, 1);
@@ -372,11 +407,13 @@ private:
       graph.tensors[unit].data = std::move(data);
     }
     KernelBuilder build(graph);
-    const unsigned f = build.loop(c.filters), y = build.loop(pooledHeight), b = build.loop((pooledWidth - i + px - 1) / px),
+    const unsigned f = build.loop(c.filters), y = build.loop(pooledHeight),
+                   b = build.loop((pooledWidth - i + px - 1) / px),
                    l = build.loop(c.filters, LoopKind::Contracted);
     build.term({pooled, {at(y), at(b), at(l, 1, i * c.filters)}}, {unit, {at(f), at(l)}}, 0);
-    const unsigned value = type == ElementType::Int8 ? build.op(AluOp::CvtI32I8, {build.accumulator()})
-                                                     : build.op(narrowFromF32(type), {build.accumulator()});
+    const unsigned value = type == ElementType::Int8
+                               ? build.op(AluOp::CvtI32I8, {build.accumulator()})
+                               : build.op(narrowFromF32(type), {build.accumulator()});
     build.storeBits(value, {c.rows.to, {fixed(0), at(f), at(y), at(b, px, i)}});
     return build.finish(rows.name + ".unpack" + std::to_string(i), rows.provenance);
   }
@@ -385,7 +422,8 @@ private:
 
 } // namespace
 
-std::vector<std::string> packWindows(KernelGraph &graph, const Machine &machine, const PackOptions &options) {
+std::vector<std::string> packWindows(KernelGraph &graph, const Machine &machine,
+                                     const PackOptions &options) {
   std::vector<std::string> packed;
   const size_t count = graph.kernels.size();
   const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
@@ -394,20 +432,23 @@ std::vector<std::string> packWindows(KernelGraph &graph, const Machine &machine,
   for (unsigned k = 0; k < count; ++k) {
     std::optional<Chain> chain = chainOf(graph, k);
     const MxmFormatSpec *format =
-        chain ? machine.mxm.format(graph.tensors[graph.kernels[k].terms[0].a.tensor].type) : nullptr;
+        chain ? machine.mxm.format(graph.tensors[graph.kernels[k].terms[0].a.tensor].type)
+              : nullptr;
     if (!chain || !format)
       continue;
     int64_t best = 0;
     for (int64_t px = 1; px * chain->filters <= int64_t(machine.lanes()) && px <= 16; ++px) {
       Packer trial(graph, *chain, px);
-      if (trial.laneCount() <= int64_t(format->lanesPerPass) && trial.repeats() <= options.mostRepeats)
+      if (trial.laneCount() <= int64_t(format->lanesPerPass) &&
+          trial.repeats() <= options.mostRepeats)
         best = px;
     }
     if (best < 2)
       continue;
     Packer packer(graph, *chain, best);
-    packed.push_back(graph.kernels[k].name + ": " + std::to_string(best) + " pooled pixels a row, " +
-                     std::to_string(packer.laneCount()) + " lanes of input windows, each input element " +
+    packed.push_back(graph.kernels[k].name + ": " + std::to_string(best) +
+                     " pooled pixels a row, " + std::to_string(packer.laneCount()) +
+                     " lanes of input windows, each input element " +
                      std::to_string(packer.repeats()).substr(0, 4) + " times");
     instead[k] = packer.run();
     gone[k] = gone[chain->columns.kernel] = gone[chain->rows.kernel] = true;

@@ -23,8 +23,10 @@ std::vector<bool> neededNodes(const Kernel &kernel) {
   return needed;
 }
 
-/// The last node after which only its own value goes on, with at most `most` operations up to it, before every result.
-std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed, unsigned most) {
+/// The last node after which only its own value goes on, with at most `most` operations up to it,
+/// before every result.
+std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed,
+                              unsigned most) {
   unsigned operations = 0;
   std::optional<unsigned> cut;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
@@ -40,7 +42,8 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
         continue;
       alone &= kernel.nodes[u].kind != Node::Kind::Accumulator;
       for (unsigned a : kernel.nodes[u].args) // operands and immediates can be had again
-        alone &= a >= n || kernel.nodes[a].kind == Node::Kind::Operand || kernel.nodes[a].kind == Node::Kind::Immediate;
+        alone &= a >= n || kernel.nodes[a].kind == Node::Kind::Operand ||
+                 kernel.nodes[a].kind == Node::Kind::Immediate;
     }
     if (alone)
       cut = n;
@@ -65,19 +68,22 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
       std::optional<unsigned> cut = operations > most ? cutOf(kernel, needed, most) : std::nullopt;
       if (!cut)
         break;
-      // The value between lies as the first result does: one dimension per parallel loop of its access.
+      // The value between lies as the first result does: one dimension per parallel loop of its
+      // access.
       const Access like = kernel.results.front().access;
       const Tensor target = graph.tensors[like.tensor];
-      const bool plain = std::all_of(like.index.begin(), like.index.end(), [](const AffineIndex &i) {
-        return i.terms.size() <= 1 && (i.terms.empty() || i.terms[0].second == 1);
-      });
+      const bool plain =
+          std::all_of(like.index.begin(), like.index.end(), [](const AffineIndex &i) {
+            return i.terms.size() <= 1 && (i.terms.empty() || i.terms[0].second == 1);
+          });
       if (!plain)
         break;
       std::vector<int64_t> shape;
       Access between{0, {}, 0};
       // Before a reduction there is a value for every step of the running loops.
-      const bool reducesLater = std::any_of(kernel.nodes.begin() + *cut + 1, kernel.nodes.end(),
-                                            [](const Node &n) { return n.kind == Node::Kind::Reduce; });
+      const bool reducesLater =
+          std::any_of(kernel.nodes.begin() + *cut + 1, kernel.nodes.end(),
+                      [](const Node &n) { return n.kind == Node::Kind::Reduce; });
       for (unsigned l = 0; reducesLater && l < kernel.loops.size(); ++l)
         if (kernel.loops[l].kind == LoopKind::Running) {
           shape.push_back(kernel.loops[l].extent);

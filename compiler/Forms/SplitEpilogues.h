@@ -5,8 +5,9 @@
 
 namespace millrace::forms {
 
-/// Cuts epilogues of more than `most` operations where a single value crosses: the first part stores it in fp32, a map
-/// does the rest. Returns how many kernels it cut; an epilogue with no such place stays whole.
+/// Cuts epilogues of more than `most` operations where a single value crosses: the first part
+/// stores it in fp32, a map does the rest. Returns how many kernels it cut; an epilogue with no
+/// such place stays whole.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 
 } // namespace millrace::forms

@@ -48,7 +48,8 @@ std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &
     return std::nullopt;
   bool even = true;
   for (const Access &a : kernel.operands)
-    even &= rowStep(graph, a, running[0]) == rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
+    even &= rowStep(graph, a, running[0]) ==
+                rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
             staysInside(graph, kernel, a);
   std::optional<unsigned> reduction;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
@@ -91,7 +92,8 @@ Partial makePartial(KernelGraph &graph, const Kernel &kernel, unsigned outer) {
     shape.push_back(kernel.loops[l].extent);
   if (!lane) // a single lane
     shape.push_back(1);
-  partial.tensor = addTensor(graph, kernel.name + ".inner", shape, ElementType::Fp32, unsigned(shape.size()) - 1);
+  partial.tensor = addTensor(graph, kernel.name + ".inner", shape, ElementType::Fp32,
+                             unsigned(shape.size()) - 1);
   return partial;
 }
 

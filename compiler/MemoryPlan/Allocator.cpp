@@ -12,8 +12,8 @@ HemisphereAllocator::HemisphereAllocator(const Machine &machine) : spec(machine.
       runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4, true});
 }
 
-HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices, unsigned bank,
-                                                     unsigned rows, bool fresh) {
+HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices,
+                                                     unsigned bank, unsigned rows, bool fresh) {
   Run best{0, 0, 0, true};
   // Candidates begin where a free run of some slice begins.
   for (unsigned s : slices)
@@ -25,7 +25,8 @@ HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned>
       for (unsigned o : slices) {
         unsigned reach = 0; // how far from candidate.address slice o is free
         for (const Run &r : runs(o, bank))
-          if ((!fresh || r.fresh) && r.address <= candidate.address + reach && r.address + r.rows > candidate.address + reach) {
+          if ((!fresh || r.fresh) && r.address <= candidate.address + reach &&
+              r.address + r.rows > candidate.address + reach) {
             if (reach < rows)
               notBefore = std::max(notBefore, r.notBefore);
             reach = r.address + r.rows - candidate.address;
@@ -66,9 +67,10 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
     }
     if (candidates.size() < width)
       continue;
-    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &x, const Candidate &y) {
-      return x.cost != y.cost ? x.cost < y.cost : x.room > y.room;
-    });
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate &x, const Candidate &y) {
+                       return x.cost != y.cost ? x.cost < y.cost : x.room > y.room;
+                     });
     std::vector<unsigned> slices;
     unsigned cost = 0;
     for (unsigned k = 0; k < width; ++k) {
@@ -116,7 +118,8 @@ void HemisphereAllocator::give(const Span &span, bool fresh) {
   for (unsigned s : span.slices) {
     auto &list = runs(s, bank);
     list.push_back({span.address, span.rows, span.notBefore, fresh});
-    std::sort(list.begin(), list.end(), [](const Run &x, const Run &y) { return x.address < y.address; });
+    std::sort(list.begin(), list.end(),
+              [](const Run &x, const Run &y) { return x.address < y.address; });
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Free rows of one hemisphere of one PE. Rows come back when their tensor's last reader is scheduled; what then reuses
-// them may not be written before that last use.
+// Free rows of one hemisphere of one PE. Rows come back when their tensor's last reader is
+// scheduled; what then reuses them may not be written before that last use.
 #pragma once
 
 #include "arch/spec/Machine.h"
@@ -22,12 +22,12 @@ class HemisphereAllocator {
 public:
   explicit HemisphereAllocator(const Machine &machine);
 
-  /// `width` different slices with a common run of up to `rows` free rows in one bank (as many as the best bank has, at least
-  /// one), taken from slices [first, last). `avoid[slice]` is a cost that keeps bursts which run at the same time
-  /// apart; slices that cost `most` or more are not used. With `fresh`, only rows that nothing has used before. Empty `slices` if
-  /// nothing is free.
-  Span take(unsigned width, unsigned rows, unsigned first, unsigned last, const std::vector<unsigned> &avoid,
-            unsigned most = kForbidden, bool fresh = false);
+  /// `width` different slices with a common run of up to `rows` free rows in one bank (as many as
+  /// the best bank has, at least one), taken from slices [first, last). `avoid[slice]` is a cost
+  /// that keeps bursts which run at the same time apart; slices that cost `most` or more are not
+  /// used. With `fresh`, only rows that nothing has used before. Empty `slices` if nothing is free.
+  Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
+            const std::vector<unsigned> &avoid, unsigned most = kForbidden, bool fresh = false);
   /// `fresh`: nothing was ever put there.
   void give(const Span &span, bool fresh = false);
   /// A new step begins: whatever was used before is over.

@@ -23,7 +23,8 @@ std::vector<Run> runsOf(const Origin *row, unsigned n0) {
   for (unsigned i = 0; i < n0; ++i) {
     if (row[i].instruction == kNoOrigin)
       continue;
-    if (!runs.empty() && runs.back().from + runs.back().count == i && continues(runs.back(), row[i])) {
+    if (!runs.empty() && runs.back().from + runs.back().count == i &&
+        continues(runs.back(), row[i])) {
       Run &run = runs.back();
       if (run.count == 1)
         run.step = int64_t(row[i].element) - int64_t(run.first.element);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compresses "which element of which burst made this" into the few affine rectangles that an image stores.
+// Compresses "which element of which burst made this" into the few affine rectangles that an image
+// stores.
 #pragma once
 
 #include "compiler/Schedule/Hazards.h"
@@ -10,8 +11,9 @@
 
 namespace millrace::schedule {
 
-/// Appends entries for operand `of`, byte `byte`, of a burst with n0 x n1 elements. `origins` holds one entry per element,
-/// i0 fastest; an element whose origin is absent is `kNoOrigin` and left out.
+/// Appends entries for operand `of`, byte `byte`, of a burst with n0 x n1 elements. `origins` holds
+/// one entry per element, i0 fastest; an element whose origin is absent is `kNoOrigin` and left
+/// out.
 constexpr uint32_t kNoOrigin = 0xfffffffe;
 void annotate(std::vector<Producer> &out, ProducerOf of, uint8_t byte, unsigned pe, unsigned n0,
               unsigned n1, const std::vector<Origin> &origins);

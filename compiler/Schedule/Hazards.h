@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What has been decided so far about the state that values live in: memory rows, weight buffers, accumulator rows. It
-// gives the earliest cycle at which a burst may touch them (S6, S7, S8, S10), and who made what a burst takes.
+// What has been decided so far about the state that values live in: memory rows, weight buffers,
+// accumulator rows. It gives the earliest cycle at which a burst may touch them (S6, S7, S8, S10),
+// and who made what a burst takes.
 #pragma once
 
 #include "arch/isa/Instruction.h"
@@ -35,12 +36,12 @@ struct RegionState {
   Hemisphere hemisphere = Hemisphere::West;
   unsigned slice = 0;
   unsigned row = 0, rows = 0;
-  Cycle notBefore = kNever;       ///< last use of what these rows held before
-  Cycle from = INT64_MAX / 4;     ///< first write slot; 0 if loaded with the program
-  Cycle to = 0;                   ///< last read or write slot
-  unsigned step0 = UINT32_MAX;    ///< step of `from`
-  unsigned step1 = 0;             ///< step of `to`
-  bool untilEnd = false;          ///< an output or constant
+  Cycle notBefore = kNever;    ///< last use of what these rows held before
+  Cycle from = INT64_MAX / 4;  ///< first write slot; 0 if loaded with the program
+  Cycle to = 0;                ///< last read or write slot
+  unsigned step0 = UINT32_MAX; ///< step of `from`
+  unsigned step1 = 0;          ///< step of `to`
+  bool untilEnd = false;       ///< an output or constant
 };
 
 /// One weight buffer of a plane, per column group.
@@ -54,7 +55,8 @@ struct BufferState {
 class PeState {
 public:
   explicit PeState(const Machine &machine);
-  /// A new step begins at cycle 0: memory keeps its values and their origins; weights and sums are gone.
+  /// A new step begins at cycle 0: memory keeps its values and their origins; weights and sums are
+  /// gone.
   void beginStep();
   RowState &row(Hemisphere h, unsigned slice, unsigned address) {
     return rows[(size_t(h) * machine.memory.slices + slice) * machine.rowsPerSlice() + address];
@@ -64,7 +66,8 @@ public:
   }
   /// Last cycle at which an Accumulate was dispatched on this row.
   Cycle &accumulator(Hemisphere h, unsigned plane, unsigned row) {
-    return accumulators[(size_t(h) * machine.mxm.planes + plane) * machine.mxm.accumulatorRows + row];
+    return accumulators[(size_t(h) * machine.mxm.planes + plane) * machine.mxm.accumulatorRows +
+                        row];
   }
 
 private:
@@ -80,7 +83,9 @@ private:
 inline Cycle elementCycle(const Instruction &i, unsigned i0, unsigned i1) {
   return Cycle(i1) * i.c1 + Cycle(i0) * i.c0;
 }
-inline Cycle lastElementCycle(const Instruction &i) { return elementCycle(i, i.n0 - 1u, i.n1 - 1u); }
+inline Cycle lastElementCycle(const Instruction &i) {
+  return elementCycle(i, i.n0 - 1u, i.n1 - 1u);
+}
 /// Address of element (i1, i0): a MEM row, an accumulator row or a column group.
 inline unsigned elementAddress(const Instruction &i, unsigned i0, unsigned i1) {
   return unsigned(int64_t(i.address) + int64_t(i1) * i.s1 + int64_t(i0) * i.s0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Who holds what, when: the two shapes of machine-model section 8. Ports, banks, ALUs and links are held for intervals
-// of cycles; streams for rectangles of diagonals x registers.
+// Who holds what, when: the two shapes of machine-model section 8. Ports, banks, ALUs and links are
+// held for intervals of cycles; streams for rectangles of diagonals x registers.
 #pragma once
 
 #include "arch/spec/Types.h"
@@ -28,7 +28,8 @@ private:
   Cycle busy = 0;
 };
 
-/// Vectors of one stream: diagonals [d0, d1], registers [p0, p1] (p0 <= p1, whatever the direction).
+/// Vectors of one stream: diagonals [d0, d1], registers [p0, p1] (p0 <= p1, whatever the
+/// direction).
 struct Rectangle {
   Cycle d0 = 0, d1 = 0;
   uint16_t p0 = 0, p1 = 0;
@@ -40,7 +41,8 @@ struct Rectangle {
 /// Rectangles of one stream, found again by diagonal.
 class StreamOccupancy {
 public:
-  /// 0 if free, else the least shift to larger diagonals after which this conflict is gone (others may remain).
+  /// 0 if free, else the least shift to larger diagonals after which this conflict is gone (others
+  /// may remain).
   Cycle shiftNeeded(const Rectangle &r) const;
   void reserve(const Rectangle &r);
 

@@ -81,8 +81,8 @@ void Piece::collectHolds(BurstId id) {
             ? m.mxm.format(b.proto.format)
             : nullptr;
     for (unsigned k = 1; format && k < format->planes; ++k)
-      holds.push_back({&o.units[m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k})], b.at, length,
-                       id});
+      holds.push_back({&o.units[m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k})], b.at,
+                       length, id});
     return;
   }
   const size_t slice = size_t(b.unit.hemisphere) * m.memory.slices + b.unit.index;
@@ -195,8 +195,9 @@ Cycle Piece::misfitStreams(Cycle start) {
         shift = std::max(shift, program.occupancy[s.pe].streams[id].shiftNeeded(r));
         for (size_t u = 0; u < v && !shift; ++u) { // streams of this piece already chosen
           const Stream &other = streams[u];
-          if (other.pe == s.pe && other.hemisphere == s.hemisphere && other.direction == s.direction &&
-              base + byte >= other.base && base + byte < other.base + other.width) {
+          if (other.pe == s.pe && other.hemisphere == s.hemisphere &&
+              other.direction == s.direction && base + byte >= other.base &&
+              base + byte < other.base + other.width) {
             Rectangle q = other.needs[base + byte - other.base];
             q.d0 += start;
             q.d1 += start;
@@ -268,7 +269,8 @@ Cycle Piece::misfit(Cycle start) {
 
 bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
   return std::any_of(bursts.begin(), bursts.end(), [&](const Burst &b) {
-    return b.pe == pe && b.proto.opcode == Opcode::Read && b.unit.hemisphere == h && b.unit.index == slice;
+    return b.pe == pe && b.proto.opcode == Opcode::Read && b.unit.hemisphere == h &&
+           b.unit.index == slice;
   });
 }
 
@@ -289,12 +291,16 @@ Status Piece::checkHolds() const {
     return std::pair(x->set, x->at) < std::pair(y->set, y->at);
   });
   for (size_t i = 1; i < sorted.size(); ++i)
-    if (sorted[i]->set == sorted[i - 1]->set && sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
+    if (sorted[i]->set == sorted[i - 1]->set &&
+        sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
       const Burst &b = bursts[sorted[i]->burst], &other = bursts[sorted[i - 1]->burst];
-      return Error{"two bursts that belong together need " + program.machine.queueName(program.machine.queue(b.unit)) +
-                   " at once (" + std::string(info(other.proto.opcode).mnemonic) + " of row " +
-                   std::to_string(other.proto.address) + ", " + std::string(info(b.proto.opcode).mnemonic) + " of row " +
-                   std::to_string(b.proto.address) + "); the machine has too few slices or banks for this kernel"};
+      return Error{"two bursts that belong together need " +
+                   program.machine.queueName(program.machine.queue(b.unit)) + " at once (" +
+                   std::string(info(other.proto.opcode).mnemonic) + " of row " +
+                   std::to_string(other.proto.address) + ", " +
+                   std::string(info(b.proto.opcode).mnemonic) + " of row " +
+                   std::to_string(b.proto.address) +
+                   "); the machine has too few slices or banks for this kernel"};
     }
   if (alus.size() > program.machine.vxm.alus) {
     for (size_t v = 0; v < alus.size(); ++v) {
@@ -302,8 +308,8 @@ Status Piece::checkHolds() const {
       for (const AluNeed &other : alus)
         together += other.at <= alus[v].at && alus[v].at <= other.last;
       if (together > program.machine.vxm.alus)
-        return Error{"a kernel's epilogue needs " + std::to_string(together) + " ALUs at once, the VXM has " +
-                     std::to_string(program.machine.vxm.alus)};
+        return Error{"a kernel's epilogue needs " + std::to_string(together) +
+                     " ALUs at once, the VXM has " + std::to_string(program.machine.vxm.alus)};
     }
   }
   return Success{};
@@ -330,8 +336,9 @@ void Piece::reserve(Cycle start) {
   for (const DispatchNeed &d : dispatchNeeds)
     d.set->insert(start + d.at);
   for (const AluNeed &need : alus)
-    program.occupancy[need.pe].units[m.queue({UnitKind::Alu, Hemisphere::West, need.chosen})].reserve(
-        start + need.at, need.last - need.at + 1);
+    program.occupancy[need.pe]
+        .units[m.queue({UnitKind::Alu, Hemisphere::West, need.chosen})]
+        .reserve(start + need.at, need.last - need.at + 1);
   for (const Stream &s : streams)
     for (unsigned byte = 0; byte < s.width; ++byte) {
       Rectangle r = s.needs[byte];
@@ -339,7 +346,8 @@ void Piece::reserve(Cycle start) {
         continue; // a byte of the group that nothing uses
       r.d0 += start;
       r.d1 += start;
-      program.occupancy[s.pe].streams[m.stream(s.hemisphere, s.direction, s.base + byte)].reserve(r);
+      program.occupancy[s.pe].streams[m.stream(s.hemisphere, s.direction, s.base + byte)].reserve(
+          r);
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A piece: bursts with fixed distances to each other (what flows cannot wait). The scheduler's unit of work: it finds
-// the earliest cycle, the streams and the ALUs at which everything a piece needs is free, and every hazard is kept.
+// A piece: bursts with fixed distances to each other (what flows cannot wait). The scheduler's unit
+// of work: it finds the earliest cycle, the streams and the ALUs at which everything a piece needs
+// is free, and every hazard is kept.
 #pragma once
 
 #include "compiler/Schedule/Program.h"
@@ -24,16 +25,17 @@ public:
   /// An ALU, chosen at placement, held from the first to the last burst on it.
   AluVar alu(unsigned pe);
 
-  /// A burst on a fixed queue, dispatched at `at` from the piece's start. Operand and out fields of `proto` that name
-  /// streams are filled at placement through feed() and tap().
+  /// A burst on a fixed queue, dispatched at `at` from the piece's start. Operand and out fields of
+  /// `proto` that name streams are filled at placement through feed() and tap().
   BurstId add(unsigned pe, Unit unit, Instruction proto, Cycle at);
   BurstId addAlu(AluVar alu, Instruction proto, Cycle at);
 
-  /// The burst's elements enter bytes [byte, byte + width) of the group at `position`, `delay` after each element's
-  /// cycle. `outSlot` 0 or 1 is the out field that names the stream.
+  /// The burst's elements enter bytes [byte, byte + width) of the group at `position`, `delay`
+  /// after each element's cycle. `outSlot` 0 or 1 is the out field that names the stream.
   void feed(BurstId burst, unsigned outSlot, StreamVar stream, unsigned byte, unsigned width,
             unsigned position, Cycle delay);
-  /// The burst samples bytes [byte, byte + width) of the group at `position` at its element cycles, as operand a, b or c.
+  /// The burst samples bytes [byte, byte + width) of the group at `position` at its element cycles,
+  /// as operand a, b or c.
   void tap(BurstId burst, ProducerOf operand, StreamVar stream, unsigned byte, unsigned width,
            unsigned position);
   /// Operand a, b or c of `burst` is what ALU burst `from` leaves.
@@ -48,9 +50,9 @@ public:
   Cycle at(BurstId burst) const { return bursts[burst].at; }
   bool empty() const { return bursts.empty(); }
 
-  /// Earliest start >= `from` that keeps every hazard and finds everything free; reserves it, appends the bursts to
-  /// the program with their producers, and updates the state. Returns the start; an error if the piece needs one
-  /// resource twice at a time, so that no start fits.
+  /// Earliest start >= `from` that keeps every hazard and finds everything free; reserves it,
+  /// appends the bursts to the program with their producers, and updates the state. Returns the
+  /// start; an error if the piece needs one resource twice at a time, so that no start fits.
   Expected<Cycle> place(Cycle from);
   /// Do two of its bursts leave one queue in one cycle? Then no start fits.
   bool clashes() const;

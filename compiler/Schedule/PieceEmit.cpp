@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Writing a placed piece into the program: stream and ALU names, producer annotations, the state left behind.
+// Writing a placed piece into the program: stream and ALU names, producer annotations, the state
+// left behind.
 #include "compiler/Schedule/Annotate.h"
 #include "compiler/Schedule/Piece.h"
 
@@ -121,11 +122,12 @@ void Piece::annotateStreams(const Stream &s) {
       origins.reserve(to.proto.elements());
       forEachElement(to.proto, [&](unsigned i0, unsigned i1) {
         Cycle d = diagonal(s, to.at + elementCycle(to.proto, i0, i1), t.position);
-        assert(onDiagonal[size_t(d - r.d0)].instruction != kNoOrigin && "a tap finds an empty register");
+        assert(onDiagonal[size_t(d - r.d0)].instruction != kNoOrigin &&
+               "a tap finds an empty register");
         origins.push_back(onDiagonal[size_t(d - r.d0)]);
       });
-      annotate(producersOf(to), t.operand, wholeGroup ? kAllBytes : uint8_t(byte - t.byte), producerPe,
-               to.proto.n0, to.proto.n1, origins);
+      annotate(producersOf(to), t.operand, wholeGroup ? kAllBytes : uint8_t(byte - t.byte),
+               producerPe, to.proto.n0, to.proto.n1, origins);
     }
   }
 }

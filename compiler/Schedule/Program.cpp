@@ -43,7 +43,8 @@ void Program::endGridStep() {
   grid.kind = Step::Kind::Grid;
   grid.predictedCycles = uint64_t(timing.countFrom(lastWrite));
   for (size_t pe = 0; pe < pes.size(); ++pe)
-    grid.pes.push_back({steps.empty() ? 0 : steps.back().pes[pe].end, uint32_t(pes[pe].instructions.size())});
+    grid.pes.push_back(
+        {steps.empty() ? 0 : steps.back().pes[pe].end, uint32_t(pes[pe].instructions.size())});
   steps.push_back(std::move(grid));
   beginStep();
 }
@@ -51,7 +52,8 @@ void Program::endGridStep() {
 void Program::addHostStep(Step host) {
   host.kind = Step::Kind::Host;
   for (size_t pe = 0; pe < pes.size(); ++pe) // an empty range: where the next step begins
-    host.pes.push_back({uint32_t(pes[pe].instructions.size()), uint32_t(pes[pe].instructions.size())});
+    host.pes.push_back(
+        {uint32_t(pes[pe].instructions.size()), uint32_t(pes[pe].instructions.size())});
   steps.push_back(std::move(host));
   beginStep();
 }
@@ -76,7 +78,8 @@ void Program::finish(Image &image) const {
     for (const Step &step : steps)
       std::sort(order[pe].begin() + step.pes[pe].begin, order[pe].begin() + step.pes[pe].end,
                 [&](uint32_t x, uint32_t y) {
-                  return std::pair(list[x].cycle, list[x].queue) < std::pair(list[y].cycle, list[y].queue);
+                  return std::pair(list[x].cycle, list[x].queue) <
+                         std::pair(list[y].cycle, list[y].queue);
                 });
     place[pe].resize(list.size());
     for (uint32_t i = 0; i < order[pe].size(); ++i)
@@ -113,7 +116,8 @@ void Program::finish(Image &image) const {
     region.step0 = uint16_t(used ? r.step0 : 0);
     region.from = uint64_t(used ? std::max<Cycle>(0, r.from) : 0);
     region.step1 = uint16_t(r.untilEnd ? lastStep : r.step1);
-    region.to = r.untilEnd ? image.steps.back().predictedCycles : uint64_t(std::max<Cycle>(0, r.to));
+    region.to =
+        r.untilEnd ? image.steps.back().predictedCycles : uint64_t(std::max<Cycle>(0, r.to));
     image.tensors.push_back(region);
   }
 }

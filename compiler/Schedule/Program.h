@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The schedule under construction: what every resource of every PE is held for, and the bursts placed so far.
+// The schedule under construction: what every resource of every PE is held for, and the bursts
+// placed so far.
 #pragma once
 
 #include "arch/program/Image.h"
@@ -16,9 +17,9 @@ namespace millrace::schedule {
 /// Resources of one PE.
 struct PeOccupancy {
   explicit PeOccupancy(const Machine &machine);
-  std::vector<IntervalSet> readPorts, writePorts; ///< per (hemisphere, slice)
-  std::vector<IntervalSet> banks;                 ///< per (hemisphere, slice, bank)
-  std::vector<IntervalSet> units;                 ///< per queue: MXM, ALU, SXM and C2C ports
+  std::vector<IntervalSet> readPorts, writePorts;    ///< per (hemisphere, slice)
+  std::vector<IntervalSet> banks;                    ///< per (hemisphere, slice, bank)
+  std::vector<IntervalSet> units;                    ///< per queue: MXM, ALU, SXM and C2C ports
   std::vector<std::unordered_set<Cycle>> dispatches; ///< per queue; only MEM queues hold two ports
   std::vector<StreamOccupancy> streams;
 };
@@ -54,13 +55,14 @@ public:
     regions[region].from = 0;
   }
   void noteWrite(Cycle slot) { lastWrite = std::max(lastWrite, slot); }
-  /// Ends a grid step (its bursts are those placed since the last end) or adds a host step; time starts anew.
+  /// Ends a grid step (its bursts are those placed since the last end) or adds a host step; time
+  /// starts anew.
   void endGridStep();
   void addHostStep(Step step);
   bool stepIsEmpty() const;
 
-  /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends instructions, producers,
-  /// regions and steps to the image.
+  /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends
+  /// instructions, producers, regions and steps to the image.
   void finish(Image &image) const;
 
 private:

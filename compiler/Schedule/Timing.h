@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The scheduler's distances: when a value put somewhere can be sampled elsewhere. Written from docs/spec/machine.md
-// alone; the simulator has its own formulas, and tests/contract holds the two against each other.
+// The scheduler's distances: when a value put somewhere can be sampled elsewhere. Written from
+// docs/spec/machine.md alone; the simulator has its own formulas, and tests/contract holds the two
+// against each other.
 #pragma once
 
 #include "arch/isa/AluOp.h"
@@ -12,7 +13,8 @@
 
 namespace millrace::schedule {
 
-/// Distances in cycles on one machine. Positions are stream registers: 0 at the VXM, lastPosition() at the MXM.
+/// Distances in cycles on one machine. Positions are stream registers: 0 at the VXM, lastPosition()
+/// at the MXM.
 class Timing {
 public:
   explicit Timing(const Machine &machine) : m(machine), l(machine.latency) {
@@ -36,13 +38,21 @@ public:
   /// SXM dispatch (which samples) to its result at the last position.
   Cycle switchToStream(UnitKind kind) const {
     switch (kind) {
-    case UnitKind::Transposer: return l.sxmEntry + l.transposer + l.transposerExit;
-    case UnitKind::Permutor: return l.sxmEntry + l.permutor;
-    case UnitKind::Distributor: return l.sxmEntry + l.distributor;
-    case UnitKind::Shifter: return l.sxmEntry + l.shifter;
-    case UnitKind::Selector: return l.sxmEntry + l.selector;
-    case UnitKind::Rotator: return l.sxmEntry + l.rotator;
-    default: assert(false && "not a unit of the SXM"); return 0;
+    case UnitKind::Transposer:
+      return l.sxmEntry + l.transposer + l.transposerExit;
+    case UnitKind::Permutor:
+      return l.sxmEntry + l.permutor;
+    case UnitKind::Distributor:
+      return l.sxmEntry + l.distributor;
+    case UnitKind::Shifter:
+      return l.sxmEntry + l.shifter;
+    case UnitKind::Selector:
+      return l.sxmEntry + l.selector;
+    case UnitKind::Rotator:
+      return l.sxmEntry + l.rotator;
+    default:
+      assert(false && "not a unit of the SXM");
+      return 0;
     }
   }
   /// Write dispatch (which samples) to its bank slot.

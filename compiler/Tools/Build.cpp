@@ -26,13 +26,19 @@ using nlohmann::json;
 
 void ModelOptions::addTo(CLI::App &command) {
   command.add_option("model", model, "ONNX file, opset 7 or newer")->required();
-  command.add_option("--machine,-m", machine, "machine: a name that `millrace machines` lists, or a YAML file")
+  command
+      .add_option("--machine,-m", machine,
+                  "machine: a name that `millrace machines` lists, or a YAML file")
       ->capture_default_str();
-  command.add_option("--precision,-p", precision, "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
+  command
+      .add_option("--precision,-p", precision,
+                  "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
       ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
       ->capture_default_str();
   command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more");
-  command.add_option("--set", settings, "change one key of the machine, path=value (memory.slices=16); repeat for more");
+  command.add_option(
+      "--set", settings,
+      "change one key of the machine, path=value (memory.slices=16); repeat for more");
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 
@@ -69,10 +75,11 @@ uint64_t bytesOf(const forms::Tensor &tensor) {
   return bytes;
 }
 
-/// A model whose constants alone, without any padding, are larger than the memory of all PEs is refused before it is
-/// planned, by how much it is larger.
+/// A model whose constants alone, without any padding, are larger than the memory of all PEs is
+/// refused before it is planned, by how much it is larger.
 Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine) {
-  std::vector<bool> used(graph.tensors.size(), false); // rewritings leave tensors behind that nothing reads
+  std::vector<bool> used(graph.tensors.size(),
+                         false); // rewritings leave tensors behind that nothing reads
   for (const forms::Kernel &kernel : graph.kernels) {
     for (const forms::Access &operand : kernel.operands)
       used[operand.tensor] = true;
@@ -91,14 +98,18 @@ Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine
     std::snprintf(text, sizeof text, "%.2f MiB", double(bytes) / (1 << 20));
     return std::string(text);
   };
-  return Error{"its constants take " + mebibytes(needed) + ", the memory of all PEs has " + mebibytes(present) +
-               ": " + mebibytes(needed - present) + " too little; use a machine with more memory or more PEs"};
+  return Error{"its constants take " + mebibytes(needed) + ", the memory of all PEs has " +
+               mebibytes(present) + ": " + mebibytes(needed - present) +
+               " too little; use a machine with more memory or more PEs"};
 }
 
-void note(Image &image, const char *key, const json &value) { image.notes.push_back({key, value.dump()}); }
+void note(Image &image, const char *key, const json &value) {
+  image.notes.push_back({key, value.dump()});
+}
 
 void addNotes(Image &image, const ModelOptions &options, const forms::KernelGraph &graph,
-              const grid::CompileReport &report, const std::map<std::string, int64_t> &bounds, double elapsed) {
+              const grid::CompileReport &report, const std::map<std::string, int64_t> &bounds,
+              double elapsed) {
   note(image, "model", options.model);
   note(image, "precision", options.precision);
   note(image, "macs_total", graph.macs());
@@ -109,8 +120,12 @@ void addNotes(Image &image, const ModelOptions &options, const forms::KernelGrap
   note(image, "integer_input_bounds", bounds);
   json kernels = json::array();
   for (const grid::KernelReport &k : report.kernels)
-    kernels.push_back({{"name", k.name}, {"first_cycle", k.firstCycle}, {"last_cycle", k.lastCycle}, {"macs", k.macs},
-                       {"mxm_vectors", k.mxmVectors}, {"mxm_tiles_installed", k.mxmInstalls},
+    kernels.push_back({{"name", k.name},
+                       {"first_cycle", k.firstCycle},
+                       {"last_cycle", k.lastCycle},
+                       {"macs", k.macs},
+                       {"mxm_vectors", k.mxmVectors},
+                       {"mxm_tiles_installed", k.mxmInstalls},
                        {"vxm_vectors", k.vxmVectors}});
   note(image, "kernels", kernels);
 }
@@ -126,7 +141,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   for (const std::string &dim : options.dims) {
     const size_t equals = dim.find('=');
     char *end = nullptr;
-    const long value = equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
+    const long value =
+        equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
     if (!end || *end || value < 0 || end == dim.c_str() + equals + 1)
       return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
     import.dims[dim.substr(0, equals)] = value;
@@ -148,7 +164,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
                                                       : forms::Precision::Fp16;
   precision.exactQdq = options.exactQdq;
   precision.lanes = machine->lanes();
-  precision.chain = std::max(2u, machine->vxm.alus * 3 / 4); // the others hold values back until their use
+  precision.chain =
+      std::max(2u, machine->vxm.alus * 3 / 4); // the others hold values back until their use
   mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
@@ -164,7 +181,9 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
-  compileOptions.progress = [](size_t done, size_t total) { showProgress("scheduling", done, total); };
+  compileOptions.progress = [](size_t done, size_t total) {
+    showProgress("scheduling", done, total);
+  };
   Expected<Image> image = grid::compile(*graph, *machine, compileOptions, report);
   if (!image)
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + image.error()};

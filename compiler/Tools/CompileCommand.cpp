@@ -7,8 +7,9 @@ namespace millrace::driver {
 void addCompile(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
-  CLI::App *command = app.add_subcommand("compile", "Compiles a model to a program image.\n\n"
-                                                    "Example: millrace compile model.onnx --machine tsp-v1 -o model.mrp");
+  CLI::App *command = app.add_subcommand(
+      "compile", "Compiles a model to a program image.\n\n"
+                 "Example: millrace compile model.onnx --machine tsp-v1 -o model.mrp");
   model->addTo(*command);
   command->add_option("--output,-o", *output, "image file to write")->required();
   command->callback([=, &action] {

@@ -16,12 +16,18 @@
 namespace millrace::driver {
 
 void ExecuteOptions::addTo(CLI::App &command) {
-  command.add_option("--input,-i", inputs, "value of an input, name=file.npy; inputs not given are drawn at random");
+  command.add_option("--input,-i", inputs,
+                     "value of an input, name=file.npy; inputs not given are drawn at random");
   command.add_option("--seed", seed, "seed of inputs that are drawn")->capture_default_str();
-  command.add_flag("--cycles-only", cyclesOnly, "time the program without data: same cycles, no outputs");
-  command.add_option("--window", window, "cycles that a PE simulates at a time (0: as many as its links allow); results are the same")
+  command.add_flag("--cycles-only", cyclesOnly,
+                   "time the program without data: same cycles, no outputs");
+  command
+      .add_option("--window", window,
+                  "cycles that a PE simulates at a time (0: as many as its links allow); results "
+                  "are the same")
       ->capture_default_str();
-  command.add_option("--output-dir,-o", outputDirectory, "folder for one .npy per output, named after it");
+  command.add_option("--output-dir,-o", outputDirectory,
+                     "folder for one .npy per output, named after it");
   command.add_option("--json", json, "file for the result as JSON");
   command.add_option("--trace", trace, "file for a trace that ui.perfetto.dev opens");
 }
@@ -42,7 +48,8 @@ Status writeText(const std::string &path, const std::string &text) {
   if (!out || renamed) {
     std::error_code ignored;
     std::filesystem::remove(fresh, ignored);
-    return Error{"cannot write '" + path + "': " + (renamed ? renamed.message() : std::strerror(errno))};
+    return Error{"cannot write '" + path +
+                 "': " + (renamed ? renamed.message() : std::strerror(errno))};
   }
   return Success{};
 }
@@ -62,8 +69,8 @@ Status checkOutputs(const ExecuteOptions &options) {
     std::error_code error;
     std::filesystem::create_directories(options.outputDirectory, error);
     if (error || access(options.outputDirectory.c_str(), W_OK) != 0)
-      return Error{"cannot write into '" + options.outputDirectory + "': " +
-                   (error ? error.message() : std::strerror(errno))};
+      return Error{"cannot write into '" + options.outputDirectory +
+                   "': " + (error ? error.message() : std::strerror(errno))};
   }
   for (const std::string &file : {options.json, options.trace}) {
     if (file.empty())
@@ -80,7 +87,8 @@ Status checkOutputs(const ExecuteOptions &options) {
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options) {
   if (Status s = checkOutputs(options); !s)
     return fail(BadOutput, s.error());
-  Expected<std::map<std::string, HostTensor>> inputs = makeInputs(image, options.inputs, options.seed);
+  Expected<std::map<std::string, HostTensor>> inputs =
+      makeInputs(image, options.inputs, options.seed);
   if (!inputs)
     return fail(BadInput, inputs.error());
   Execution execution;
@@ -118,7 +126,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   };
   const auto start = std::chrono::steady_clock::now();
   Expected<sim::SimulationResult> result = sim::simulate(image, machine, simulation, &host);
-  execution.simulateSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  execution.simulateSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   execution.hostStepSeconds = host.seconds();
   if (trace) {
     trace.reset();
@@ -133,7 +142,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   execution.result = std::move(*result);
   if (!options.outputDirectory.empty() && !execution.result.violation)
     for (const auto &[name, tensor] : execution.outputs) {
-      const std::string path = (std::filesystem::path(options.outputDirectory) / fileNameOf(name)).string();
+      const std::string path =
+          (std::filesystem::path(options.outputDirectory) / fileNameOf(name)).string();
       if (Status s = writeNpy(path, tensor); !s)
         return fail(BadOutput, s.error());
       execution.files[name] = path;
@@ -147,7 +157,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   for (size_t s = 0; s < execution.result.steps.size(); ++s)
     if (execution.result.steps[s].predictedCycles != execution.result.steps[s].measuredCycles)
       return fail(Wrong, "step " + std::to_string(s) + " was predicted to take " +
-                             std::to_string(execution.result.steps[s].predictedCycles) + " cycles and took " +
+                             std::to_string(execution.result.steps[s].predictedCycles) +
+                             " cycles and took " +
                              std::to_string(execution.result.steps[s].measuredCycles));
   return Ok;
 }

@@ -18,14 +18,17 @@ struct HostRunner::Compiler {
   std::map<std::string, Reference> functions;
 };
 
-HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs)
+HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs,
+                       std::map<std::string, HostTensor> &outputs)
     : inputs(inputs), outputs(outputs) {}
 HostRunner::~HostRunner() = default;
 
 Expected<HostTensor> tensorFor(const Binding &binding) {
-  std::optional<HostType> type = hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
+  std::optional<HostType> type =
+      hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
   if (!type)
-    return Error{"'" + binding.name + "' has element type '" + binding.hostType + "', which the host does not know"};
+    return Error{"'" + binding.name + "' has element type '" + binding.hostType +
+                 "', which the host does not know"};
   return HostTensor::zeros(*type, binding.shape);
 }
 
@@ -35,7 +38,8 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
     compiler = std::make_unique<Compiler>();
     loadImportDialects(compiler->context);
     registerReferenceDialects(compiler->context);
-    compiler->module = mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, &compiler->context);
+    compiler->module =
+        mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, &compiler->context);
     if (!compiler->module)
       return Error{"the image's host functions are not valid MLIR"};
   }
@@ -49,7 +53,8 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
   std::vector<HostTensor> arguments;
   for (uint32_t b : step.inputs) {
     const Binding &binding = image.bindings[b];
-    if (auto given = inputs.find(binding.name); binding.role == Binding::Role::Input && given != inputs.end()) {
+    if (auto given = inputs.find(binding.name);
+        binding.role == Binding::Role::Input && given != inputs.end()) {
       arguments.push_back(given->second);
       continue;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Host steps on the CPU: the image's MLIR text through the Reference. MLIR is not touched before a step needs it.
+// Host steps on the CPU: the image's MLIR text through the Reference. MLIR is not touched before a
+// step needs it.
 #pragma once
 
 #include "arch/program/HostStep.h"
@@ -15,7 +16,8 @@ namespace millrace::driver {
 class HostRunner : public HostStepRunner {
 public:
   /// `inputs`: the program's inputs, by name. Outputs that a host step makes land in `outputs`.
-  HostRunner(const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs);
+  HostRunner(const std::map<std::string, HostTensor> &inputs,
+             std::map<std::string, HostTensor> &outputs);
   ~HostRunner() override;
   Status run(const Image &image, const Step &step, RowAccess &memory) override;
   double seconds() const { return elapsed; } ///< time spent in host steps, compilation included

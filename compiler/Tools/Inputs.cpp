@@ -4,10 +4,10 @@
 #include "compiler/Support/Npy.h"
 #include "compiler/Tools/Build.h"
 
+#include "arch/isa/semantics/Convert.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "arch/isa/semantics/Convert.h"
 
 #include <nlohmann/json.hpp>
 
@@ -46,7 +46,8 @@ std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module) {
         });
         if (!picks)
           for (mlir::Value result : user->getResults())
-            if (auto t = mlir::dyn_cast<mlir::RankedTensorType>(result.getType()); t && t.getElementType().isInteger())
+            if (auto t = mlir::dyn_cast<mlir::RankedTensorType>(result.getType());
+                t && t.getElementType().isInteger())
               work.push_back(result);
       }
     }
@@ -65,27 +66,42 @@ std::vector<std::string> inputNames(mlir::ModuleOp module) {
 
 namespace {
 
-HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::mt19937_64 &random, int64_t bound) {
+HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::mt19937_64 &random,
+                        int64_t bound) {
   HostTensor t = HostTensor::zeros(type, shape);
   std::normal_distribution<float> normal;
   const int64_t count = t.elementCount();
   for (int64_t i = 0; i < count; ++i)
     switch (type) {
-    case HostType::Float32: t.as<float>()[i] = normal(random); break;
-    case HostType::Float64: t.as<double>()[i] = normal(random); break;
-    case HostType::Float16: t.as<uint16_t>()[i] = semantics::fp32ToFp16(normal(random)); break;
-    case HostType::BFloat16: t.as<uint16_t>()[i] = semantics::fp32ToBf16(normal(random)); break;
-    case HostType::Int64: t.as<int64_t>()[i] = int64_t(random() % uint64_t(bound)); break;
-    case HostType::Int32: t.as<int32_t>()[i] = int32_t(random() % uint64_t(bound)); break;
-    default: t.as<uint8_t>()[i] = uint8_t(random() % uint64_t(std::min<int64_t>(bound, 128))); break;
+    case HostType::Float32:
+      t.as<float>()[i] = normal(random);
+      break;
+    case HostType::Float64:
+      t.as<double>()[i] = normal(random);
+      break;
+    case HostType::Float16:
+      t.as<uint16_t>()[i] = semantics::fp32ToFp16(normal(random));
+      break;
+    case HostType::BFloat16:
+      t.as<uint16_t>()[i] = semantics::fp32ToBf16(normal(random));
+      break;
+    case HostType::Int64:
+      t.as<int64_t>()[i] = int64_t(random() % uint64_t(bound));
+      break;
+    case HostType::Int32:
+      t.as<int32_t>()[i] = int32_t(random() % uint64_t(bound));
+      break;
+    default:
+      t.as<uint8_t>()[i] = uint8_t(random() % uint64_t(std::min<int64_t>(bound, 128)));
+      break;
     }
   return t;
 }
 
 } // namespace
 
-Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const std::vector<std::string> &files,
-                                                       uint64_t seed) {
+Expected<std::map<std::string, HostTensor>>
+makeInputs(const Image &image, const std::vector<std::string> &files, uint64_t seed) {
   std::map<std::string, std::string> given;
   for (const std::string &file : files) {
     const size_t equals = file.find('=');
@@ -101,9 +117,11 @@ Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const
     if (b.role != Binding::Role::Input)
       continue;
     known += (known.empty() ? "" : ", ") + b.name;
-    std::optional<HostType> type = hostTypeFromOnnxName(b.hostType == "float32" ? "float" : b.hostType);
+    std::optional<HostType> type =
+        hostTypeFromOnnxName(b.hostType == "float32" ? "float" : b.hostType);
     if (!type)
-      return Error{"input '" + b.name + "' has element type '" + b.hostType + "', which the host does not know"};
+      return Error{"input '" + b.name + "' has element type '" + b.hostType +
+                   "', which the host does not know"};
     auto file = given.find(b.name);
     if (file == given.end()) {
       inputs[b.name] = randomTensor(*type, b.shape, random, bounds.value(b.name, int64_t(2)));
@@ -116,8 +134,9 @@ Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const
     for (int64_t d : b.shape)
       count *= d;
     if (tensor->type != *type || tensor->elementCount() != count)
-      return Error{"input '" + b.name + "' is " + std::string(onnxName(*type)) + " " + shapeText(b.shape) + ", '" +
-                   file->second + "' holds " + std::string(onnxName(tensor->type)) + " " + shapeText(tensor->shape)};
+      return Error{"input '" + b.name + "' is " + std::string(onnxName(*type)) + " " +
+                   shapeText(b.shape) + ", '" + file->second + "' holds " +
+                   std::string(onnxName(tensor->type)) + " " + shapeText(tensor->shape)};
     inputs[b.name] = std::move(*tensor);
     given.erase(file);
   }

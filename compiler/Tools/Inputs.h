@@ -21,9 +21,10 @@ std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module);
 /// ONNX names of the model's inputs, also of those that no result depends on.
 std::vector<std::string> inputNames(mlir::ModuleOp module);
 
-/// One tensor per Input binding, by name: `files` as name=path.npy, the rest drawn with `seed` (floats standard normal;
-/// integers below their bound, or 0 or 1 without one). Errors name the input, and what the file holds instead.
-Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image, const std::vector<std::string> &files,
-                                                       uint64_t seed);
+/// One tensor per Input binding, by name: `files` as name=path.npy, the rest drawn with `seed`
+/// (floats standard normal; integers below their bound, or 0 or 1 without one). Errors name the
+/// input, and what the file holds instead.
+Expected<std::map<std::string, HostTensor>>
+makeInputs(const Image &image, const std::vector<std::string> &files, uint64_t seed);
 
 } // namespace millrace::driver

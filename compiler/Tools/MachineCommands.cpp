@@ -13,7 +13,8 @@ void addMachines(CLI::App &app, Action &action) {
     action = [] {
       for (const std::string &name : machineNames()) {
         Expected<Machine> machine = loadMachine(name, {});
-        std::printf("%-12s %s\n", name.c_str(), machine ? machine->description.c_str() : machine.error().c_str());
+        std::printf("%-12s %s\n", name.c_str(),
+                    machine ? machine->description.c_str() : machine.error().c_str());
       }
       return int(Ok);
     };
@@ -25,8 +26,9 @@ void addDescribe(CLI::App &app, Action &action) {
   auto json = std::make_shared<std::string>();
   auto settings = std::make_shared<std::vector<std::string>>();
   auto yaml = std::make_shared<bool>(false);
-  CLI::App *command = app.add_subcommand("describe", "Prints peak rates, bandwidths, capacity and queues of a machine.\n\n"
-                                                     "Example: millrace describe tsp-v1 --set clock='1 GHz'");
+  CLI::App *command = app.add_subcommand(
+      "describe", "Prints peak rates, bandwidths, capacity and queues of a machine.\n\n"
+                  "Example: millrace describe tsp-v1 --set clock='1 GHz'");
   command->add_option("machine", *name, "machine name or YAML file")->required();
   command->add_option("--set", *settings, "change one key, path=value; repeat for more");
   command->add_option("--json", *json, "file for the facts as JSON");

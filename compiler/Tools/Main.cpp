@@ -7,13 +7,17 @@
 using namespace millrace::driver;
 
 int main(int argc, char **argv) {
-  CLI::App app("Compiles ONNX models to static schedules for spatial dataflow accelerators and executes them on a "
-               "cycle-level SystemC model.\n\n"
-               "Example: millrace run models/fixtures/mnist.onnx --machine tsp-v1 --precision fp16\n\n"
-               "Exit codes: 0 done; 1 the simulator found a violation or another cycle count than predicted; 2 bad\n"
-               "command line; 3 bad input file or unsupported operator; 4 the model does not fit the machine; 5 an\n"
-               "output cannot be written.",
-               "millrace");
+  CLI::App app(
+      "Compiles ONNX models to static schedules for spatial dataflow accelerators and executes "
+      "them on a "
+      "cycle-level SystemC model.\n\n"
+      "Example: millrace run models/fixtures/mnist.onnx --machine tsp-v1 --precision fp16\n\n"
+      "Exit codes: 0 done; 1 the simulator found a violation or another cycle count than "
+      "predicted; 2 bad\n"
+      "command line; 3 bad input file or unsupported operator; 4 the model does not fit the "
+      "machine; 5 an\n"
+      "output cannot be written.",
+      "millrace");
   app.require_subcommand(1);
   Action action;
   addRun(app, action);

@@ -7,8 +7,10 @@ void addRun(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto execution = std::make_shared<ExecuteOptions>();
   CLI::App *command = app.add_subcommand(
-      "run", "Compiles a model, executes it on the simulated machine, writes outputs and a report.\n\n"
-             "Example: millrace run model.onnx --machine mesh-4x4 --dim batch=1 --input x=x.npy --output-dir out --json r.json");
+      "run",
+      "Compiles a model, executes it on the simulated machine, writes outputs and a report.\n\n"
+      "Example: millrace run model.onnx --machine mesh-4x4 --dim batch=1 --input x=x.npy "
+      "--output-dir out --json r.json");
   model->addTo(*command);
   execution->addTo(*command);
   command->callback([=, &action] {

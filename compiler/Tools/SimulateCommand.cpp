@@ -10,11 +10,14 @@ void addSimulate(CLI::App &app, Action &action) {
   auto path = std::make_shared<std::string>();
   auto machineName = std::make_shared<std::string>();
   auto settings = std::make_shared<std::vector<std::string>>();
-  CLI::App *command = app.add_subcommand("simulate", "Executes a program image on the simulated machine.\n\n"
-                                                     "Example: millrace simulate model.mrp --cycles-only --json r.json");
+  CLI::App *command = app.add_subcommand(
+      "simulate", "Executes a program image on the simulated machine.\n\n"
+                  "Example: millrace simulate model.mrp --cycles-only --json r.json");
   command->add_option("image", *path, "image that `millrace compile` wrote")->required();
-  command->add_option("--machine,-m", *machineName, "machine to run on; the one in the image by default");
-  command->add_option("--set", *settings, "change one key of the machine, path=value; needs --ignore-machine-hash");
+  command->add_option("--machine,-m", *machineName,
+                      "machine to run on; the one in the image by default");
+  command->add_option("--set", *settings,
+                      "change one key of the machine, path=value; needs --ignore-machine-hash");
   command->add_flag("--ignore-machine-hash", execution->ignoreMachineHash,
                     "run on a machine that the image was not made for; expect violations");
   execution->addTo(*command);
@@ -23,9 +26,9 @@ void addSimulate(CLI::App &app, Action &action) {
       Expected<Image> image = readImage(*path);
       if (!image)
         return fail(BadInput, image.error());
-      Expected<Machine> machine = machineName->empty()
-                                      ? parseMachine(image->machineYaml, *path + " (machine)", *settings)
-                                      : loadMachine(*machineName, *settings);
+      Expected<Machine> machine =
+          machineName->empty() ? parseMachine(image->machineYaml, *path + " (machine)", *settings)
+                               : loadMachine(*machineName, *settings);
       if (!machine)
         return fail(BadInput, machine.error());
       return execute(*image, *machine, *execution);

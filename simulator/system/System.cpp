@@ -219,7 +219,8 @@ uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) co
     const Block &b = image.blocks[*--after];
     if (b.pe != pe || b.hemisphere != h || b.slice != s)
       break;
-    const Region &tensor = image.tensors[b.tensor]; // rows may belong to another one in another step
+    const Region &tensor =
+        image.tensors[b.tensor]; // rows may belong to another one in another step
     if (row < b.row + b.rows && tensor.step0 <= currentStep && currentStep <= tensor.step1)
       return *after;
   }

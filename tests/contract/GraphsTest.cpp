@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Does the simulator arrive at the compiler's cycles and at the reference's values, on every small graph and machine?
+// Does the simulator arrive at the compiler's cycles and at the reference's values, on every small
+// graph and machine?
 #include "tests/contract/GridRun.h"
 
 #include "arch/spec/MachineFile.h"
@@ -46,14 +47,17 @@ TEST_P(Contract, DepthwiseConvolution) {
   holds(forms::buildConv({.channels = 48, .height = 9, .width = 9, .filters = 48, .groups = 48}));
 }
 TEST_P(Contract, Int8Convolution) {
-  holds(forms::buildConv({.channels = 40, .height = 14, .width = 14, .filters = 64, .type = ElementType::Int8}), 0);
+  holds(forms::buildConv(
+            {.channels = 40, .height = 14, .width = 14, .filters = 64, .type = ElementType::Int8}),
+        0);
 }
 TEST_P(Contract, MaxPool) { holds(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16), 0); }
 TEST_P(Contract, LayerNorm) { holds(forms::buildLayerNorm(20, 100)); }
 TEST_P(Contract, AttentionHead) { holds(forms::buildAttention(20, 32, 16, true)); }
 TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
 
-INSTANTIATE_TEST_SUITE_P(Machines, Contract, testing::Values("tsp-v1", "tsp-small", "lp30", "mesh-4x4"),
+INSTANTIATE_TEST_SUITE_P(Machines, Contract,
+                         testing::Values("tsp-v1", "tsp-small", "lp30", "mesh-4x4"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

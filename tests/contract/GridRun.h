@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiles a kernel graph, simulates the image, and holds the outputs against the graph's own evaluation.
+// Compiles a kernel graph, simulates the image, and holds the outputs against the graph's own
+// evaluation.
 #pragma once
 
 #include "arch/program/ImageCheck.h"
@@ -45,18 +46,21 @@ struct GridRun {
   std::string error;
   grid::CompileReport report;
   sim::SimulationResult simulated;
-  std::map<std::string, std::vector<uint8_t>> outputs; ///< by binding name, raw bytes of the grid type
+  std::map<std::string, std::vector<uint8_t>>
+      outputs; ///< by binding name, raw bytes of the grid type
 };
 
 /// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine.
-inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph, const Machine &machine,
-                             const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true,
-                             bool ignoreMachine = false) {
+inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph,
+                             const Machine &machine,
+                             const std::map<unsigned, forms::TensorBytes> &inputs,
+                             bool values = true, bool ignoreMachine = false) {
   GridRun run;
   const Image *image = &program;
   auto tensorNamed = [&](const std::string &name) {
     for (unsigned t = 0; t < graph.tensors.size(); ++t)
-      if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name : graph.tensors[t].hostName) == name)
+      if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name : graph.tensors[t].hostName) ==
+          name)
         return t;
     return 0u;
   };
@@ -130,7 +134,8 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
   return run;
 }
 
-/// Largest relative L2 distance of an output from the graph's evaluation; -1 if an output is missing.
+/// Largest relative L2 distance of an output from the graph's evaluation; -1 if an output is
+/// missing.
 inline double distanceFromReference(const forms::KernelGraph &graph, const GridRun &run,
                                     const std::map<unsigned, forms::TensorBytes> &inputs) {
   Expected<std::vector<forms::TensorBytes>> reference = forms::evaluate(graph, inputs);
@@ -151,7 +156,8 @@ inline double distanceFromReference(const forms::KernelGraph &graph, const GridR
         uint32_t bits = 0;
         for (unsigned b = 0; b < width; ++b)
           bits |= uint32_t(bytes[e * width + b]) << 8 * b;
-        return tensor.type == ElementType::Int8 ? double(int8_t(bits)) : double(forms::decode(tensor.type, bits));
+        return tensor.type == ElementType::Int8 ? double(int8_t(bits))
+                                                : double(forms::decode(tensor.type, bits));
       };
       const double x = value(it->second), y = value((*reference)[t]);
       difference += (x - y) * (x - y);

@@ -13,8 +13,8 @@ struct RowBox {
 };
 
 /// Rows [from, to) as boxes: whole inner dimensions where possible.
-void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vector<int64_t> start, int64_t from,
-             int64_t to, std::vector<RowBox> &boxes) {
+void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vector<int64_t> start,
+             int64_t from, int64_t to, std::vector<RowBox> &boxes) {
   if (from >= to)
     return;
   while (dim < t.shape.size() && dim == t.laneDim)
@@ -48,9 +48,10 @@ void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vecto
     descend(last, last * pitch, to);
 }
 
-/// The placement of a box of rows of a tensor that the host fills by loops of its own. Every row dimension has one loop.
-Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy, const Segment &segment,
-                        const RowBox &box) {
+/// The placement of a box of rows of a tensor that the host fills by loops of its own. Every row
+/// dimension has one loop.
+Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy,
+                        const Segment &segment, const RowBox &box) {
   Placement p;
   p.pe = uint16_t(copy.pe);
   p.hemisphere = copy.hemisphere;
@@ -65,14 +66,15 @@ Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy 
     const bool lanes = l.dim == t.laneDim;
     if (!lanes)
       p.start[l.hostDim] += box.start[l.dim] * l.hostStep;
-    p.loops.push_back({uint32_t(lanes ? l.extent : box.count[l.dim]), int32_t(layout.pitch[l.dim] * l.step),
-                       lanes ? int32_t(l.step) : 0, l.hostDim, int32_t(l.hostStep)});
+    p.loops.push_back({uint32_t(lanes ? l.extent : box.count[l.dim]),
+                       int32_t(layout.pitch[l.dim] * l.step), lanes ? int32_t(l.step) : 0,
+                       l.hostDim, int32_t(l.hostStep)});
   }
   return p;
 }
 
-Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTile &tile, const Copy &copy,
-                      const Segment &segment, const RowBox &box) {
+Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTile &tile,
+                      const Copy &copy, const Segment &segment, const RowBox &box) {
   Placement p;
   p.pe = uint16_t(copy.pe);
   p.hemisphere = copy.hemisphere;
@@ -91,7 +93,8 @@ Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTil
 }
 
 /// Runs of rows of a segment that were written on this PE.
-std::vector<std::pair<int64_t, int64_t>> writtenRuns(const RowSet &owned, unsigned tile, const Segment &segment) {
+std::vector<std::pair<int64_t, int64_t>> writtenRuns(const RowSet &owned, unsigned tile,
+                                                     const Segment &segment) {
   std::vector<std::pair<int64_t, int64_t>> runs;
   if (owned.tiles.empty() || owned.tiles[tile].empty())
     return runs;
@@ -159,7 +162,8 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
   for (unsigned id : boundTensors(c.graph)) {
     const Tensor &t = c.tensor(id);
     const Binding::Role role = *roleOf(c.graph, id);
-    const bool input = role == Binding::Role::Input || role == Binding::Role::HostOutput; // to the grid
+    const bool input =
+        role == Binding::Role::Input || role == Binding::Role::HostOutput; // to the grid
     const TensorLayout &layout = c.layouts[id];
     Binding binding;
     binding.role = role;
@@ -183,13 +187,16 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
       for (size_t k = 0; k < layout.tiles.size(); ++k)
         for (const Segment &segment : copy.tiles[k]) {
           std::vector<RowBox> boxes;
-          for (auto [from, to] : input || t.role == forms::TensorRole::Constant ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow, segment.firstRow + segment.rows}}
-                                       : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
+          for (auto [from, to] :
+               input || t.role == forms::TensorRole::Constant
+                   ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow,
+                                                               segment.firstRow + segment.rows}}
+                   : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)
-            binding.placements.push_back(t.hostLoops.empty()
-                                             ? placementOf(t, layout, layout.tiles[k], copy, segment, box)
-                                             : hostPlacement(t, layout, copy, segment, box));
+            binding.placements.push_back(
+                t.hostLoops.empty() ? placementOf(t, layout, layout.tiles[k], copy, segment, box)
+                                    : hostPlacement(t, layout, copy, segment, box));
         }
     }
     bindings.push_back(std::move(binding));

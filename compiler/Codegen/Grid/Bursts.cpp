@@ -40,11 +40,14 @@ std::vector<Cut> cutAtSegments(const std::vector<Segment> &segments, const RowPa
     for (unsigned i0 = 0; i0 < flow.n0;) {
       const Segment *segment = find(rows.row + i1 * rows.step1 + i0 * rows.step0);
       unsigned n = 1;
-      while (i0 + n < flow.n0 && find(rows.row + i1 * rows.step1 + (i0 + n) * rows.step0) == segment)
+      while (i0 + n < flow.n0 &&
+             find(rows.row + i1 * rows.step1 + (i0 + n) * rows.step0) == segment)
         ++n;
       bool joined = false;
-      for (Cut &cut : cuts) // only whole rounds: parts of rounds would interleave with others in the same slice
-        if (n == flow.n0 && cut.segment == segment && cut.from0 == i0 && cut.n0 == n && cut.from1 + cut.n1 == i1) {
+      for (Cut &cut : cuts) // only whole rounds: parts of rounds would interleave with others in
+                            // the same slice
+        if (n == flow.n0 && cut.segment == segment && cut.from0 == i0 && cut.n0 == n &&
+            cut.from1 + cut.n1 == i1) {
           ++cut.n1;
           joined = true;
         }
@@ -59,8 +62,8 @@ Flow part(const Flow &flow, const Cut &cut) { return {cut.n0, cut.n1, flow.c0, f
 Cycle offset(const Flow &flow, const Cut &cut) { return cut.from1 * flow.c1 + cut.from0 * flow.c0; }
 
 void setRows(Instruction &i, const Cut &cut, const RowPattern &rows) {
-  i.address = unsigned(cut.segment->address + rows.row + cut.from1 * rows.step1 + cut.from0 * rows.step0 -
-                       cut.segment->firstRow);
+  i.address = unsigned(cut.segment->address + rows.row + cut.from1 * rows.step1 +
+                       cut.from0 * rows.step0 - cut.segment->firstRow);
   i.s0 = int32_t(rows.step0);
   i.s1 = int32_t(rows.step1);
 }
@@ -73,9 +76,9 @@ struct ColumnRun {
   unsigned count = 1;
 };
 
-std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &columns, const RowPattern &rows,
-                                  const Flow &flow, unsigned bytes, unsigned width,
-                                  std::optional<unsigned> only) {
+std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &columns,
+                                  const RowPattern &rows, const Flow &flow, unsigned bytes,
+                                  unsigned width, std::optional<unsigned> only) {
   std::vector<ColumnRun> runs;
   std::vector<size_t> open(size_t(width) * bytes, SIZE_MAX); // the last run of each slice and byte
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
@@ -104,9 +107,10 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
   return runs;
 }
 
-void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, const Columns &columns,
-                  const RowPattern &rows, const Flow &flow, Piece::StreamVar stream, Cycle leave,
-                  uint32_t provenance, std::optional<unsigned> only) {
+void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
+                  const Columns &columns, const RowPattern &rows, const Flow &flow,
+                  Piece::StreamVar stream, Cycle leave, uint32_t provenance,
+                  std::optional<unsigned> only) {
   const unsigned width = c.machine.mxm.columnsPerInstall;
   // A region holds every byte plane of its slice's groups.
   const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
@@ -125,9 +129,9 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
 
 } // namespace
 
-void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-              Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance,
-              std::optional<unsigned> only) {
+void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows,
+              const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
+              uint32_t provenance, std::optional<unsigned> only) {
   for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
       if (only && *only != b)
@@ -137,14 +141,17 @@ void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const R
       setRows(i, cut, rows);
       i.tensor = cut.segment->regions[b];
       i.provenance = provenance;
-      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
-                                       arrive + offset(flow, cut) - c.program.timing.readTo(slice, position));
-      piece.feed(burst, 0, stream, only ? 0 : b, 1, c.machine.position(slice), c.program.timing.readInjects());
+      Piece::BurstId burst =
+          piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                    arrive + offset(flow, cut) - c.program.timing.readTo(slice, position));
+      piece.feed(burst, 0, stream, only ? 0 : b, 1, c.machine.position(slice),
+                 c.program.timing.readInjects());
     }
 }
 
-void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row, const Flow &flow,
-                  Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance) {
+void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row,
+                  const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
+                  uint32_t provenance) {
   for (unsigned b = 0; b < row.slices.size(); ++b) {
     Instruction i = instruction(Opcode::Read, flow);
     i.address = row.address;
@@ -152,14 +159,17 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
     i.provenance = provenance;
     Piece::BurstId burst = piece.add(pe, {UnitKind::Mem, h, row.slices[b]}, i,
                                      arrive - c.program.timing.readTo(row.slices[b], position));
-    piece.feed(burst, 0, stream, b, 1, c.machine.position(row.slices[b]), c.program.timing.readInjects());
+    piece.feed(burst, 0, stream, b, 1, c.machine.position(row.slices[b]),
+               c.program.timing.readInjects());
   }
 }
 
-void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-               Piece::StreamVar stream, Cycle leave, uint32_t provenance, std::optional<unsigned> only) {
+void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
+               unsigned tile, const RowPattern &rows, const Flow &flow, Piece::StreamVar stream,
+               Cycle leave, uint32_t provenance, std::optional<unsigned> only) {
   if (copy.columns) {
-    writeColumns(c, piece, layout, copy, copy.columnTiles[tile], rows, flow, stream, leave, provenance, only);
+    writeColumns(c, piece, layout, copy, copy.columnTiles[tile], rows, flow, stream, leave,
+                 provenance, only);
     return;
   }
   for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
@@ -171,8 +181,9 @@ void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy 
       setRows(i, cut, rows);
       i.tensor = cut.segment->regions[b];
       i.provenance = provenance;
-      Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
-                                       leave + offset(flow, cut) + c.program.timing.hops(0, position));
+      Piece::BurstId burst =
+          piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
+                    leave + offset(flow, cut) + c.program.timing.hops(0, position));
       piece.tap(burst, ProducerOf::A, stream, only ? 0 : b, 1, position);
     }
 }

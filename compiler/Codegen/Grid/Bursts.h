@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows of tensors on and off streams: the Read and Write bursts that a piece needs, cut where a tensor's rows are cut.
+// Rows of tensors on and off streams: the Read and Write bursts that a piece needs, cut where a
+// tensor's rows are cut.
 #pragma once
 
 #include "compiler/Codegen/Grid/Context.h"
@@ -21,20 +22,21 @@ inline Flow dense(unsigned n0, unsigned n1) { return {n0, n1, 1, Cycle(n0)}; }
 
 Instruction instruction(Opcode opcode, const Flow &flow);
 
-/// Rows row + i0 step0 + i1 step1 of lane tile `tile`, sampled at `position` at `arrive` + flow. All bytes on the group, or
-/// byte `only` alone on its first stream.
-void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-              Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance,
-              std::optional<unsigned> only = std::nullopt);
+/// Rows row + i0 step0 + i1 step1 of lane tile `tile`, sampled at `position` at `arrive` + flow.
+/// All bytes on the group, or byte `only` alone on its first stream.
+void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows,
+              const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
+              uint32_t provenance, std::optional<unsigned> only = std::nullopt);
 
 /// The same row of a constant for every element.
-void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row, const Flow &flow,
-                  Piece::StreamVar stream, unsigned position, Cycle arrive, uint32_t provenance);
+void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const ConstantRow &row,
+                  const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
+                  uint32_t provenance);
 
-/// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column copy: all bytes, or the
-/// first stream as byte `only`.
-void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow,
-               Piece::StreamVar stream, Cycle leave, uint32_t provenance,
-               std::optional<unsigned> only = std::nullopt);
+/// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column
+/// copy: all bytes, or the first stream as byte `only`.
+void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
+               unsigned tile, const RowPattern &rows, const Flow &flow, Piece::StreamVar stream,
+               Cycle leave, uint32_t provenance, std::optional<unsigned> only = std::nullopt);
 
 } // namespace millrace::grid

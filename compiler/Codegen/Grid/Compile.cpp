@@ -56,8 +56,8 @@ private:
   Partition partition;
   std::vector<Work> works; ///< per kernel
   std::vector<CopyNeed> needs;
-  std::vector<size_t> lastUse; ///< per tensor: last place in the graph's order that touches it
-  std::vector<uint32_t> bindingOf; ///< per tensor: its binding, if it has one
+  std::vector<size_t> lastUse;      ///< per tensor: last place in the graph's order that touches it
+  std::vector<uint32_t> bindingOf;  ///< per tensor: its binding, if it has one
   std::vector<WorkerState> workers; ///< of all formats, by plane
 
   Status planKernels();
@@ -86,7 +86,8 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
   for (const forms::Term &t : kernel.terms)
     if (!machine.mxm.format(c.tensor(t.a.tensor).type))
       return Error{"kernel '" + kernel.name + "' multiplies " + nameOf(c.tensor(t.a.tensor).type) +
-                   ", which the MXM of '" + machine.name + "' does not; choose another --precision"};
+                   ", which the MXM of '" + machine.name +
+                   "' does not; choose another --precision"};
   return Success{};
 }
 
@@ -161,7 +162,8 @@ void GridCompiler::planMemory() {
         if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
           taps *= uint64_t(kernel.loops[l].extent);
       const uint64_t groups = (uint64_t(w.tiles[0].count) + set - 1) / set;
-      perTile += taps * c.layouts[t.a.tensor].tiles.size() * groups * byteWidth(c.tensor(t.a.tensor).type);
+      perTile +=
+          taps * c.layouts[t.a.tensor].tiles.size() * groups * byteWidth(c.tensor(t.a.tensor).type);
     }
     for (unsigned pe = 0; pe < machine.pes(); ++pe) {
       const uint64_t shares = partition.shares[k][pe].size();
@@ -171,7 +173,8 @@ void GridCompiler::planMemory() {
   rows += *std::max_element(perPe.begin(), perPe.end());
   for (unsigned t = 0; t < needs.size(); ++t)
     if (needs[t].columns)
-      rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
+      rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
+              c.layouts[t].tiles.size();
   const unsigned most = std::max(1u, (machine.memory.slices - machine.memory.slices / 6) / set);
   const uint64_t sets = std::max<uint64_t>(2, (rows + rows / 16) / machine.rowsPerSlice() + 1);
   c.weightSlices = unsigned(std::min<uint64_t>(sets, most)) * set;
@@ -202,11 +205,14 @@ size_t GridCompiler::bursts() const {
 /// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
 size_t GridCompiler::teamOf(size_t k) const {
   const Kernel &kernel = graph.kernels[k];
-  return kernel.terms.empty() ? kHemispheres : workersOf(machine, 0, contractedType(c, kernel)).size();
+  return kernel.terms.empty() ? kHemispheres
+                              : workersOf(machine, 0, contractedType(c, kernel)).size();
 }
 
-/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction stays in one piece.
-std::vector<Share> GridCompiler::sharesOf(size_t k, unsigned pe, size_t member, int64_t most) const {
+/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction
+/// stays in one piece.
+std::vector<Share> GridCompiler::sharesOf(size_t k, unsigned pe, size_t member,
+                                          int64_t most) const {
   const Work &w = works[k];
   const std::vector<Share> &all = partition.shares[k][pe];
   const bool running = !w.roles.running.empty();
@@ -239,8 +245,10 @@ std::vector<Share> GridCompiler::sharesOf(size_t k, unsigned pe, size_t member, 
 /// Rows of a tensor that a PE holds, cut where its workers' shares of kernel `k` meet.
 RowRuns GridCompiler::runsOf(unsigned tensor, unsigned pe, size_t k) const {
   const TensorLayout &layout = c.layouts[tensor];
-  std::vector<std::vector<int>> owner(layout.tiles.size(), std::vector<int>(size_t(layout.rows), -1));
-  for (const RowSet *set : {&partition.tensors[tensor].needed[pe], &partition.tensors[tensor].owned[pe]})
+  std::vector<std::vector<int>> owner(layout.tiles.size(),
+                                      std::vector<int>(size_t(layout.rows), -1));
+  for (const RowSet *set :
+       {&partition.tensors[tensor].needed[pe], &partition.tensors[tensor].owned[pe]})
     for (unsigned tile = 0; tile < set->tiles.size(); ++tile)
       for (size_t row = 0; row < set->tiles[tile].size(); ++row)
         if (set->tiles[tile][row])
@@ -248,10 +256,11 @@ RowRuns GridCompiler::runsOf(unsigned tensor, unsigned pe, size_t k) const {
   if (k < graph.kernels.size())
     for (size_t member = 0; member < teamOf(k); ++member)
       for (const Share &share : sharesOf(k, pe, member, works[k].strips))
-        forEachWritten(c, graph.kernels[k], works[k], share, [&](unsigned t, unsigned tile, int64_t row) {
-          if (t == tensor)
-            owner[tile][size_t(row)] = int(member);
-        });
+        forEachWritten(c, graph.kernels[k], works[k], share,
+                       [&](unsigned t, unsigned tile, int64_t row) {
+                         if (t == tensor)
+                           owner[tile][size_t(row)] = int(member);
+                       });
   // Owners that alternate row by row would tear the tensor apart: then all rows stay together.
   for (auto &rows : owner) {
     size_t changes = 0;
@@ -268,7 +277,8 @@ RowRuns GridCompiler::runsOf(unsigned tensor, unsigned pe, size_t k) const {
       if (o < 0)
         continue;
       auto &list = runs[tile];
-      if (!list.empty() && list.back().first + list.back().rows == row && int(list.back().owner) == o)
+      if (!list.empty() && list.back().first + list.back().rows == row &&
+          int(list.back().owner) == o)
         ++list.back().rows;
       else
         list.push_back({row, 1, unsigned(o)});
@@ -342,7 +352,9 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
       if (j >= job.shares.size())
         continue;
       any = true;
-      if (Status s = contract(c, kernel, k, work, job.shares[j], stateOf(job.worker), counts, provenance); !s)
+      if (Status s =
+              contract(c, kernel, k, work, job.shares[j], stateOf(job.worker), counts, provenance);
+          !s)
         return s;
     }
   }
@@ -365,7 +377,8 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
   constexpr int64_t kLongest = 2048; // rows of one piece
   const int64_t most = std::max<int64_t>(1, kLongest / work.stripRows);
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
-    const std::vector<Share> shares[kHemispheres] = {sharesOf(k, pe, 0, most), sharesOf(k, pe, 1, most)};
+    const std::vector<Share> shares[kHemispheres] = {sharesOf(k, pe, 0, most),
+                                                     sharesOf(k, pe, 1, most)};
     for (size_t j = 0; j < std::max(shares[0].size(), shares[1].size()); ++j)
       for (unsigned h = 0; h < kHemispheres; ++h) {
         if (j >= shares[h].size())
@@ -521,8 +534,8 @@ Expected<Image> GridCompiler::run() {
 
 } // namespace
 
-Expected<Image> compile(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-                        CompileReport &report) {
+Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
+                        const CompileOptions &options, CompileReport &report) {
   return GridCompiler(graph, machine, options, report).run();
 }
 

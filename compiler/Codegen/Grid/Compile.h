@@ -29,13 +29,13 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
-  uint64_t predictedCycles = 0; ///< over all grid steps
+  uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
 };
 
-/// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor or kernel, the numbers
-/// and the remedy (a model larger than memory says by how much).
-Expected<Image> compile(const forms::KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-                        CompileReport &report);
+/// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor
+/// or kernel, the numbers and the remedy (a model larger than memory says by how much).
+Expected<Image> compile(const forms::KernelGraph &graph, const Machine &machine,
+                        const CompileOptions &options, CompileReport &report);
 
 } // namespace millrace::grid

@@ -48,19 +48,20 @@ uint32_t Context::string(const std::string &text) {
   return it->second;
 }
 
-Error Context::outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows, unsigned first,
-                           unsigned last) const {
+Error Context::outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
+                           unsigned first, unsigned last) const {
   const uint64_t free = allocators[size_t(pe) * kHemispheres + size_t(h)].freeRows(first, last);
   const uint64_t bytes = machine.lanes();
-  return {"'" + what + "' needs " + std::to_string(rows) + " rows (" + std::to_string(rows * bytes / 1024) +
-          " KiB) in the " + (h == Hemisphere::West ? "west" : "east") + " hemisphere of PE " +
-          std::to_string(pe) + ", where slices " + std::to_string(first) + " to " + std::to_string(last - 1) +
-          " have " + std::to_string(free) + " rows (" + std::to_string(free * bytes / 1024) +
+  return {"'" + what + "' needs " + std::to_string(rows) + " rows (" +
+          std::to_string(rows * bytes / 1024) + " KiB) in the " +
+          (h == Hemisphere::West ? "west" : "east") + " hemisphere of PE " + std::to_string(pe) +
+          ", where slices " + std::to_string(first) + " to " + std::to_string(last - 1) + " have " +
+          std::to_string(free) + " rows (" + std::to_string(free * bytes / 1024) +
           " KiB) free; use a machine with more memory or more PEs"};
 }
 
-uint32_t Context::region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
-                         unsigned rows, Cycle notBefore) {
+uint32_t Context::region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice,
+                         unsigned row, unsigned rows, Cycle notBefore) {
   schedule::RegionState state;
   state.name = string(name);
   state.pe = pe;
@@ -80,8 +81,8 @@ uint32_t Context::constantRegion(const std::string &name, unsigned pe, Hemispher
   return id;
 }
 
-void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows, unsigned bytes,
-                       uint32_t region, uint64_t offset) {
+void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows,
+                       unsigned bytes, uint32_t region, uint64_t offset) {
   Block block;
   block.pe = uint16_t(pe);
   block.hemisphere = h;
@@ -92,7 +93,8 @@ void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, 
   block.tensor = region;
   block.offset = offset;
   for (unsigned r = 0; r < rows; ++r)
-    program.state[pe].row(h, slice, row + r).origin = {kInitialContents, r, uint32_t(blocks.size())};
+    program.state[pe].row(h, slice, row + r).origin = {kInitialContents, r,
+                                                       uint32_t(blocks.size())};
   blocks.push_back(block);
 }
 
@@ -142,14 +144,16 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
       for (unsigned slice = 0; slice < spec.slices; ++slice) // an owner keeps to its own slices
         for (unsigned b = 0; b < spec.banks; ++b)
           cost[slice * spec.banks + b] += owned[slice] < 0 ? 20 : owned[slice] == owner ? 0 : 200;
-      // Its own part of the hemisphere, then the other part if that keeps bursts apart, then whatever is left.
+      // Its own part of the hemisphere, then the other part if that keeps bursts apart, then
+      // whatever is left.
       const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));
       Span span;
       for (unsigned most : {400u, HemisphereAllocator::kForbidden})
         for (bool own : {true, false})
           if (span.slices.empty())
             span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,
-                                         own == constant ? weightSlices : spec.slices, cost, most, constant);
+                                         own == constant ? weightSlices : spec.slices, cost, most,
+                                         constant);
       if (span.slices.empty())
         return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, 0, spec.slices);
       Segment s;
@@ -188,7 +192,8 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
     // One group more than the rows fill: a run of columns may begin within a group.
     const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
-    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {}, HemisphereAllocator::kForbidden, true);
+    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {},
+                                      HemisphereAllocator::kForbidden, true);
     if (span.slices.empty() || span.rows < groups * bytes)
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, weightSlices);
     Columns columns;
@@ -197,8 +202,10 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
     columns.groups = groups;
     columns.slices = span.slices;
     for (unsigned slice : span.slices) {
-      columns.regions.push_back(region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
-      program.regions[columns.regions.back()].untilEnd = true; // pad rows stay as loaded: never reused
+      columns.regions.push_back(
+          region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
+      program.regions[columns.regions.back()].untilEnd =
+          true; // pad rows stay as loaded: never reused
       program.noteAccessFromStart(columns.regions.back());
     }
     const uint64_t zero = data.size();
@@ -227,12 +234,14 @@ void Context::release(unsigned id) {
         for (size_t b = 0; b < s.slices.size(); ++b) {
           Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
                                 s.slices[b] * machine.rowsPerSlice() + s.address}];
-          if (const schedule::RegionState &r = program.regions[s.regions[b]]; r.step1 == program.step())
+          if (const schedule::RegionState &r = program.regions[s.regions[b]];
+              r.step1 == program.step())
             use = std::max(use, r.to);
         }
   for (auto &[where, span] : it->second) {
     for (unsigned slice : span.slices)
-      span.notBefore = std::max(span.notBefore, lastUse[{where, slice * machine.rowsPerSlice() + span.address}]);
+      span.notBefore =
+          std::max(span.notBefore, lastUse[{where, slice * machine.rowsPerSlice() + span.address}]);
     allocators[where].give(span);
   }
   spans.erase(it);
@@ -279,8 +288,8 @@ void Context::loadConstant(unsigned id, const Copy &copy) {
             int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
             data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
           }
-        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), unsigned(count),
-                 s.regions[b], offset);
+        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows),
+                 unsigned(count), s.regions[b], offset);
         program.noteAccessFromStart(s.regions[b]);
         program.regions[s.regions[b]].untilEnd = true;
       }
@@ -292,27 +301,31 @@ void Context::loadFromHost(unsigned id) {
     for (const auto &tile : copy.tiles)
       for (const Segment &s : tile)
         for (size_t b = 0; b < s.slices.size(); ++b)
-          addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), 0, s.regions[b], 0);
+          addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), 0,
+                   s.regions[b], 0);
     for (const Columns &columns : copy.columnTiles)
       for (size_t s = 0; s < columns.slices.size(); ++s) {
-        const unsigned rows = program.regions[columns.regions[s]].rows, bytes = rows / columns.groups;
+        const unsigned rows = program.regions[columns.regions[s]].rows,
+                       bytes = rows / columns.groups;
         // The zero rows after the last column keep the block that they have.
         for (unsigned b = 0; b < bytes; ++b) {
           const unsigned width = unsigned(columns.slices.size());
           const unsigned column = unsigned(s + width - (width / 2) * b % width) % width;
           const int64_t used = (columns.rows - int64_t(column) + width - 1) / width;
           if (used > 0)
-            addBlock(copy.pe, copy.hemisphere, columns.slices[s], columns.address + b * columns.groups,
-                     unsigned(used), 0, columns.regions[s], 0);
+            addBlock(copy.pe, copy.hemisphere, columns.slices[s],
+                     columns.address + b * columns.groups, unsigned(used), 0, columns.regions[s],
+                     0);
         }
       }
   }
 }
 
-Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
-                                           unsigned width, const std::function<bool(unsigned)> &taken) {
-  const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + std::to_string(width) + ":" +
-                          std::string(bytes.begin(), bytes.end());
+Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h,
+                                           const std::vector<uint8_t> &bytes, unsigned width,
+                                           const std::function<bool(unsigned)> &taken) {
+  const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
+                          std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
   for (const ConstantRow &row : constantRows[key])
     if (std::none_of(row.slices.begin(), row.slices.end(), taken))
       return row;
@@ -321,9 +334,11 @@ Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std:
   for (unsigned slice = 0; slice < spec.slices; ++slice)
     for (unsigned b = 0; b < spec.banks; ++b)
       cost[slice * spec.banks + b] = taken(slice) ? HemisphereAllocator::kForbidden : 0;
-  Span span = allocator(pe, h).take(width, 1, 0, weightSlices, cost, HemisphereAllocator::kForbidden, true);
+  Span span =
+      allocator(pe, h).take(width, 1, 0, weightSlices, cost, HemisphereAllocator::kForbidden, true);
   if (span.slices.empty())
-    span = allocator(pe, h).take(width, 1, weightSlices, spec.slices, cost, HemisphereAllocator::kForbidden, true);
+    span = allocator(pe, h).take(width, 1, weightSlices, spec.slices, cost,
+                                 HemisphereAllocator::kForbidden, true);
   if (span.slices.empty())
     return outOfMemory("constant row", pe, h, width, 0, weightSlices);
   ConstantRow row;
@@ -341,8 +356,8 @@ Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h, const std:
   return row;
 }
 
-Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h, unsigned groups,
-                                         unsigned planes, unsigned lanes,
+Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h,
+                                         unsigned groups, unsigned planes, unsigned lanes,
                                          const std::function<void(std::vector<uint8_t> &)> &fill) {
   const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
   if (auto it = weightTiles.find(place); it != weightTiles.end())
@@ -361,8 +376,8 @@ Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, He
     if (!span.slices.empty())
       allocator(pe, h).give(span, true);
     unsigned set = (turn + k) % sets;
-    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {}, HemisphereAllocator::kForbidden,
-                                 true);
+    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {},
+                                 HemisphereAllocator::kForbidden, true);
   }
   if (span.rows < rows)
     return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0, weightSlices);

@@ -16,7 +16,8 @@
 
 namespace millrace::grid {
 
-/// A PE's hemisphere, and within it the planes that work as one for a format: a worker does contractions on its own.
+/// A PE's hemisphere, and within it the planes that work as one for a format: a worker does
+/// contractions on its own.
 struct Worker {
   unsigned pe = 0;
   Hemisphere hemisphere = Hemisphere::West;
@@ -31,7 +32,8 @@ struct ConstantRow {
   std::vector<uint32_t> regions;
 };
 
-/// Weights as Install takes them: plane p, group g, column s lies in slices[s] at address + p * groups + g.
+/// Weights as Install takes them: plane p, group g, column s lies in slices[s] at address + p *
+/// groups + g.
 struct WeightTile {
   unsigned address = 0, groups = 0;
   std::vector<unsigned> slices;
@@ -41,7 +43,8 @@ struct WeightTile {
 /// Tensors that bursts of one piece touch together with a tensor.
 struct Company {
   std::vector<unsigned> samePort; ///< read with it, or written with it: must lie in other slices
-  std::vector<unsigned> sameBank; ///< read while it is written, or the reverse: must lie in other banks
+  std::vector<unsigned>
+      sameBank; ///< read while it is written, or the reverse: must lie in other banks
 };
 
 /// Rows [first, first + rows) that one worker writes.
@@ -60,9 +63,10 @@ struct Context {
   const KernelGraph &graph;
   schedule::Program &program;
   std::vector<TensorLayout> layouts;
-  std::vector<Company> company; ///< per tensor
+  std::vector<Company> company;                        ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
-  unsigned weightSlices = 0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
+  unsigned weightSlices =
+      0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
   std::vector<std::string> strings;
   std::vector<Block> blocks;
   std::vector<uint8_t> data;
@@ -73,9 +77,9 @@ struct Context {
   uint32_t string(const std::string &text);
   const Tensor &tensor(unsigned t) const { return graph.tensors[t]; }
 
-  /// Adds a copy of the given rows of the tensor. Slices used by the other copies on this hemisphere are not used again,
-  /// what a piece touches together with the tensor (see `company`) is kept apart, and so are rows of different owners:
-  /// they are written at the same time.
+  /// Adds a copy of the given rows of the tensor. Slices used by the other copies on this
+  /// hemisphere are not used again, what a piece touches together with the tensor (see `company`)
+  /// is kept apart, and so are rows of different owners: they are written at the same time.
   Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs);
   /// Adds a copy for Install: of every row, and zero rows up to a whole group.
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h);
@@ -89,13 +93,14 @@ struct Context {
   /// The host fills the tensor's rows: before the program starts, or in the present (host) step.
   void loadFromHost(unsigned tensor);
 
-  /// A per-lane constant of `width` bytes per lane, little endian, in slices that are not `taken` (what else a piece
-  /// reads meanwhile). Copies are made as needed and found again.
-  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes, unsigned width,
-                                    const std::function<bool(unsigned)> &taken);
-  /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes: [slice][plane][group][lane bytes].
-  Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h, unsigned groups,
-                                  unsigned planes, unsigned lanes,
+  /// A per-lane constant of `width` bytes per lane, little endian, in slices that are not `taken`
+  /// (what else a piece reads meanwhile). Copies are made as needed and found again.
+  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
+                                    unsigned width, const std::function<bool(unsigned)> &taken);
+  /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes:
+  /// [slice][plane][group][lane bytes].
+  Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h,
+                                  unsigned groups, unsigned planes, unsigned lanes,
                                   const std::function<void(std::vector<uint8_t> &)> &fill);
 
   const Copy *rowCopy(unsigned tensor, unsigned pe, Hemisphere h, unsigned which = 0) const;
@@ -105,18 +110,20 @@ private:
   std::map<std::string, uint32_t> stringIds;
   std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
-  std::unordered_map<std::string, uint64_t> tileData; ///< key to offset: hemispheres share the bytes
-  std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>> spans; ///< per tensor, allocator
+  std::unordered_map<std::string, uint64_t>
+      tileData; ///< key to offset: hemispheres share the bytes
+  std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>>
+      spans; ///< per tensor, allocator
 
   std::vector<unsigned> costs(unsigned tensor, unsigned pe, Hemisphere h) const;
-  Error outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows, unsigned first,
-                    unsigned last) const;
+  Error outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
+                    unsigned first, unsigned last) const;
   uint32_t region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
                   unsigned rows, Cycle notBefore);
-  uint32_t constantRegion(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,
-                          unsigned rows);
-  void addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows, unsigned bytes,
-                uint32_t region, uint64_t offset);
+  uint32_t constantRegion(const std::string &name, unsigned pe, Hemisphere h, unsigned slice,
+                          unsigned row, unsigned rows);
+  void addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, unsigned rows,
+                unsigned bytes, uint32_t region, uint64_t offset);
 };
 
 } // namespace millrace::grid

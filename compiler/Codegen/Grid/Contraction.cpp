@@ -14,7 +14,8 @@ ElementType contractedType(const Context &c, const Kernel &kernel) {
 std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
   std::vector<Worker> workers;
   const MxmFormatSpec *format = m.mxm.format(type);
-  for (unsigned plane = 0; format && plane + format->planes <= m.mxm.planes; plane += format->planes)
+  for (unsigned plane = 0; format && plane + format->planes <= m.mxm.planes;
+       plane += format->planes)
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
       workers.push_back({pe, h, plane});
   return workers;
@@ -22,7 +23,8 @@ std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
 
 namespace {
 
-/// One weight tile: the lanes of one activation tile (for one tap) times the lanes of the result tile.
+/// One weight tile: the lanes of one activation tile (for one tap) times the lanes of the result
+/// tile.
 struct Tile {
   size_t term = 0;
   std::vector<int64_t> loops; ///< with the tap's values; the contracted lane loop at 0
@@ -42,10 +44,12 @@ struct Pass {
 
 class Contraction {
 public:
-  Contraction(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
-              WorkerState &state, ContractionCounts &counts, uint32_t provenance)
-      : c(c), m(c.machine), kernel(kernel), kernelIndex(kernelIndex), work(work), state(state), counts(counts),
-        domain(domainOf(work, kernel, share, state.worker.pe, provenance)), share(share) {
+  Contraction(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+              const Share &share, WorkerState &state, ContractionCounts &counts,
+              uint32_t provenance)
+      : c(c), m(c.machine), kernel(kernel), kernelIndex(kernelIndex), work(work), state(state),
+        counts(counts), domain(domainOf(work, kernel, share, state.worker.pe, provenance)),
+        share(share) {
     if (work.roles.running.empty())
       return;
     // One row after another through one running accumulator, as far apart as the operation takes.
@@ -76,7 +80,9 @@ private:
   unsigned columnGroups() const {
     return unsigned((domain.lanes + m.mxm.columnsPerInstall - 1) / m.mxm.columnsPerInstall);
   }
-  ElementType typeOf(const Tile &tile) const { return c.tensor(kernel.terms[tile.term].a.tensor).type; }
+  ElementType typeOf(const Tile &tile) const {
+    return c.tensor(kernel.terms[tile.term].a.tensor).type;
+  }
 
   Status planTiles();
   void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
@@ -87,8 +93,8 @@ private:
   Status installRows(const Tile &tile, unsigned buffer, Cycle from);
   void addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer);
   void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
-  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last, Cycle from,
-                        unsigned passes = 0);
+  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
+                        Cycle from, unsigned passes = 0);
 };
 
 /// The contracted loop along the lanes of a; none when a single lane is contracted.
@@ -101,19 +107,22 @@ std::optional<unsigned> laneLoop(const Context &c, const Kernel &kernel, const A
   return loop;
 }
 
-void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops, const std::string &tap) {
+void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops,
+                           const std::string &tap) {
   const Term &term = kernel.terms[index];
   const Tensor &a = c.tensor(term.a.tensor);
   const TensorLayout &layout = c.layouts[term.a.tensor];
   const forms::AffineIndex &lanes = term.a.index[a.laneDim];
   std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
-  // From the first column's lanes to the last one's: a group, or a depthwise filter, has lanes of its own.
+  // From the first column's lanes to the last one's: a group, or a depthwise filter, has lanes of
+  // its own.
   Domain point = domain;
   point.loops = loops;
   const int64_t from = evaluate(lanes, loops);
   const int64_t to = evaluate(lanes, loopsAtLane(point, domain.lanes - 1)) +
                      (contracted ? kernel.loops[*contracted].extent : 1);
-  for (unsigned t = layout.tileOf(from); t < layout.tiles.size() && layout.tiles[t].start < to; ++t) {
+  for (unsigned t = layout.tileOf(from); t < layout.tiles.size() && layout.tiles[t].start < to;
+       ++t) {
     Tile tile;
     tile.term = index;
     tile.loops = loops;
@@ -122,7 +131,8 @@ void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops, cons
     tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
     tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
     tile.key = "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
-               std::to_string(share.tile) + ".t" + std::to_string(index) + tap + ".c" + std::to_string(t);
+               std::to_string(share.tile) + ".t" + std::to_string(index) + tap + ".c" +
+               std::to_string(t);
     tiles.push_back(std::move(tile));
   }
 }
@@ -179,14 +189,16 @@ Status Contraction::planPasses() {
   return orderPasses();
 }
 
-/// The first pass writes every accumulator row and the last one emits every row, so both must sweep all of them.
+/// The first pass writes every accumulator row and the last one emits every row, so both must sweep
+/// all of them.
 Status Contraction::orderPasses() {
   auto firstFull = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
   if (firstFull == passes.end()) {
     passes.front().full = true; // padded with constant rows
   } else {
     const size_t tile = firstFull->tile;
-    std::stable_partition(passes.begin(), passes.end(), [&](const Pass &p) { return p.tile == tile; });
+    std::stable_partition(passes.begin(), passes.end(),
+                          [&](const Pass &p) { return p.tile == tile; });
     auto full = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
     std::rotate(passes.begin(), full, full + 1);
   }
@@ -195,7 +207,8 @@ Status Contraction::orderPasses() {
     --last;
   if (last > 1) {
     const size_t tile = passes[last - 1].tile;
-    std::stable_partition(passes.begin() + 1, passes.end(), [&](const Pass &p) { return p.tile != tile; });
+    std::stable_partition(passes.begin() + 1, passes.end(),
+                          [&](const Pass &p) { return p.tile != tile; });
     auto full = std::find_if(passes.begin() + 1, passes.end(),
                              [&](const Pass &p) { return p.full && p.tile == tile; });
     std::rotate(full, full + 1, passes.end());
@@ -208,7 +221,8 @@ Status Contraction::orderPasses() {
 void Contraction::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const {
   const Term &term = kernel.terms[tile.term];
   const Tensor &w = c.tensor(term.w.tensor);
-  const unsigned width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall, groups = columnGroups();
+  const unsigned width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall,
+                 groups = columnGroups();
   std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
   const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
   std::vector<int64_t> elementPitch(w.shape.size(), 1);
@@ -238,15 +252,16 @@ void Contraction::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const 
   }
 }
 
-void Contraction::addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer) {
+void Contraction::addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
+                              unsigned buffer) {
   for (unsigned p = 0; p < planes; ++p) {
     Instruction i = instruction(Opcode::Install, dense(columnGroups(), 1));
     i.s0 = 1;
     i.buffer = uint8_t(buffer);
     i.provenance = domain.provenance;
-    Piece::BurstId burst = piece.add(domain.pe,
-                                     {UnitKind::MxmInstall, state.worker.hemisphere, state.worker.plane + p}, i,
-                                     Cycle(p) * columnGroups());
+    Piece::BurstId burst = piece.add(
+        domain.pe, {UnitKind::MxmInstall, state.worker.hemisphere, state.worker.plane + p}, i,
+        Cycle(p) * columnGroups());
     piece.tap(burst, ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
   }
   ++counts.installs;
@@ -301,9 +316,8 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
   const unsigned wTile = layout.tileOf(lane);
   if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
       !stepsByColumn(layout, term.w, *work.roles.lane))
-    return Error{"kernel '" + kernel.name + "': '" + w.name +
-                 "' does not lie as weights for '" + c.tensor(term.a.tensor).name +
-                 "': lanes or columns do not match"};
+    return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
+                 c.tensor(term.a.tensor).name + "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];
   const unsigned width = m.mxm.columnsPerInstall, planes = m.mxm.format(typeOf(tile))->planes;
   const int64_t base = layout.columnOf(rowOf(layout, term.w, tile.loops));
@@ -318,9 +332,9 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
       i.s0 = 1;
       i.tensor = columns.regions[place];
       i.provenance = domain.provenance;
-      Piece::BurstId burst = piece.add(worker.pe, {UnitKind::Mem, worker.hemisphere, slice}, i,
-                                       Cycle(p) * columnGroups() -
-                                           c.program.timing.readTo(slice, m.lastPosition()));
+      Piece::BurstId burst =
+          piece.add(worker.pe, {UnitKind::Mem, worker.hemisphere, slice}, i,
+                    Cycle(p) * columnGroups() - c.program.timing.readTo(slice, m.lastPosition()));
       piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
     }
   addInstalls(piece, stream, planes, buffer);
@@ -348,8 +362,8 @@ Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
 }
 
 /// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
-Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
-                                   Cycle from, unsigned passes) {
+Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first,
+                                   bool last, Cycle from, unsigned passes) {
   const Tile &tile = tiles[pass.tile];
   const Access &a = kernel.terms[tile.term].a;
   const ElementType type = typeOf(tile);
@@ -357,25 +371,31 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   const MxmFormatSpec *format = m.mxm.format(type);
   const Flow &all = domain.flow;
   const bool whole = first || last || pass.full;
-  const Flow flow = whole ? all : Flow{unsigned(pass.box.n0), unsigned(pass.box.n1), all.c0,
-                                       std::max<Cycle>(pass.box.n0, all.n0 == 1 ? all.c1 : 1)};
+  const Flow flow = whole ? all
+                          : Flow{unsigned(pass.box.n0), unsigned(pass.box.n1), all.c0,
+                                 std::max<Cycle>(pass.box.n0, all.n0 == 1 ? all.c1 : 1)};
   const Copy *copy = nullptr;
   for (unsigned which = worker.plane / format->planes; !copy; --which) { // fewer copies are shared
     copy = c.rowCopy(a.tensor, worker.pe, worker.hemisphere, which);
     if (!copy && which == 0)
-      return Error{"kernel '" + kernel.name + "': '" + c.tensor(a.tensor).name + "' has no copy where it is needed"};
+      return Error{"kernel '" + kernel.name + "': '" + c.tensor(a.tensor).name +
+                   "' has no copy where it is needed"};
   }
   Piece piece(c.program);
-  Piece::StreamVar stream = piece.stream(worker.pe, worker.hemisphere, Direction::Outward, byteWidth(type));
+  Piece::StreamVar stream =
+      piece.stream(worker.pe, worker.hemisphere, Direction::Outward, byteWidth(type));
   Domain tap = domain;
   tap.loops = tile.loops;
   if (whole) {
-    if (Status s = readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), 0); !s)
+    if (Status s =
+            readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), 0);
+        !s)
       return s.takeError();
   } else {
     RowPattern rows = rowsOf(c.layouts[a.tensor], a, tap);
     rows.row += pass.box.from0 * rows.step0 + pass.box.from1 * rows.step1;
-    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, m.lastPosition(), 0, domain.provenance);
+    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, m.lastPosition(), 0,
+             domain.provenance);
   }
   Instruction activate = instruction(Opcode::Activate, flow);
   activate.buffer = uint8_t(buffer);
@@ -392,17 +412,18 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   accumulate.s0 = 1;
   accumulate.s1 = int32_t(all.n0);
   accumulate.format = type;
-  accumulate.function = uint8_t((first ? 0 : AccumulateMode::Add) | (last ? AccumulateMode::Emit : 0));
+  accumulate.function =
+      uint8_t((first ? 0 : AccumulateMode::Add) | (last ? AccumulateMode::Emit : 0));
   accumulate.provenance = domain.provenance;
   const Cycle at = c.program.timing.activateToAccumulate();
-  Piece::BurstId acc =
-      piece.add(worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
+  Piece::BurstId acc = piece.add(
+      worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
   piece.product(acc, act);
   if (last) {
     Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
     piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
-    if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0, worker.hemisphere,
-                               worker.plane / format->planes, passes);
+    if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0,
+                               worker.hemisphere, worker.plane / format->planes, passes);
         !s)
       return s.takeError();
     if (piece.clashes() && passes < kMostPasses)
@@ -418,7 +439,8 @@ Status Contraction::run() {
   const unsigned rows = domain.flow.n0 * domain.flow.n1;
   if (rows > m.mxm.accumulatorRows)
     return Error{"kernel '" + kernel.name + "' needs " + std::to_string(rows) +
-                 " accumulator rows at once, the plane has " + std::to_string(m.mxm.accumulatorRows)};
+                 " accumulator rows at once, the plane has " +
+                 std::to_string(m.mxm.accumulatorRows)};
   if (Status s = planTiles(); !s)
     return s;
   if (Status s = planPasses(); !s)
@@ -442,8 +464,9 @@ Status Contraction::run() {
 
 } // namespace
 
-Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
-                WorkerState &state, ContractionCounts &counts, uint32_t provenance) {
+Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                const Share &share, WorkerState &state, ContractionCounts &counts,
+                uint32_t provenance) {
   return Contraction(c, kernel, kernelIndex, work, share, state, counts, provenance).run();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Contractions on the MXM: which weight tiles and passes a share of a kernel needs, and the pieces that run them.
+// Contractions on the MXM: which weight tiles and passes a share of a kernel needs, and the pieces
+// that run them.
 #pragma once
 
 #include "compiler/Codegen/Grid/Epilogue.h"
@@ -23,9 +24,11 @@ struct ContractionCounts {
   int64_t emitted = 0;  ///< vectors that left the MXM
 };
 
-/// Runs one share of a contraction on a worker: every pass, its installs, and the epilogue with the last pass.
-Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
-                WorkerState &state, ContractionCounts &counts, uint32_t provenance);
+/// Runs one share of a contraction on a worker: every pass, its installs, and the epilogue with the
+/// last pass.
+Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                const Share &share, WorkerState &state, ContractionCounts &counts,
+                uint32_t provenance);
 
 /// Type of the kernel's MXM operands.
 ElementType contractedType(const Context &c, const Kernel &kernel);

@@ -63,7 +63,8 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
       const int64_t low = base + std::min<int64_t>(0, e0) + std::min<int64_t>(0, e1);
       const int64_t high = base + std::max<int64_t>(0, e0) + std::max<int64_t>(0, e1);
       if (low < 0 || high >= t.shape[k])
-        return Error{"kernel '" + d.kernel->name + "': dimension " + std::to_string(k) + " of '" + t.name +
+        return Error{"kernel '" + d.kernel->name + "': dimension " + std::to_string(k) + " of '" +
+                     t.name +
                      "' is indexed by two row loops and leaves its range; split the loops"};
     } else if (s0) {
       cut(box.from0, box.n0, base, s0, t.shape[k]);
@@ -77,7 +78,8 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
 }
 
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,
-                  const Domain &d, const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive) {
+                  const Domain &d, const Flow &flow, Piece::StreamVar stream, unsigned position,
+                  Cycle arrive) {
   Expected<Box> inside = insideOf(c, access, d, flow);
   if (!inside)
     return inside.takeError();
@@ -97,16 +99,16 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   std::vector<uint8_t> bytes(size_t(c.layouts[access.tensor].tiles[tile].count) * width);
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
-  Expected<ConstantRow> pad = c.constantRow(
-      copy.pe, copy.hemisphere, bytes, width,
-      [&](unsigned slice) { return piece.reads(copy.pe, copy.hemisphere, slice); });
+  Expected<ConstantRow> pad =
+      c.constantRow(copy.pe, copy.hemisphere, bytes, width,
+                    [&](unsigned slice) { return piece.reads(copy.pe, copy.hemisphere, slice); });
   if (!pad)
     return pad.takeError();
   const int64_t n0 = flow.n0, n1 = flow.n1, end0 = in.from0 + in.n0, end1 = in.from1 + in.n1;
-  const Box outside[] = {{0, n0, 0, in.from1},                     // before the first row inside
-                         {0, n0, end1, n1 - end1},                 // after the last
-                         {0, in.from0, in.from1, in.n1},           // left
-                         {end0, n0 - end0, in.from1, in.n1}};      // right
+  const Box outside[] = {{0, n0, 0, in.from1},                // before the first row inside
+                         {0, n0, end1, n1 - end1},            // after the last
+                         {0, in.from0, in.from1, in.n1},      // left
+                         {end0, n0 - end0, in.from1, in.n1}}; // right
   for (const Box &box : outside)
     if (!box.empty())
       readConstant(c, piece, copy.pe, copy.hemisphere, *pad, part(box), stream, position, at(box),

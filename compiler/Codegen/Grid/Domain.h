@@ -14,11 +14,13 @@ struct Domain {
   unsigned pe = 0;
   const Kernel *kernel = nullptr;
   const LoopRoles *roles = nullptr;
-  std::vector<int64_t> loops; ///< value of every loop at element (0, 0); the lane (and group) loop at the tile's start
+  std::vector<int64_t> loops; ///< value of every loop at element (0, 0); the lane (and group) loop
+                              ///< at the tile's start
   std::optional<unsigned> loop0, loop1; ///< loops that i0 and i1 run
   Flow flow;
   int64_t lanes = 0; ///< lanes of the tile
-  bool linear = false;  ///< i0 (or i1) runs through several loops at even steps, all of it inside every tensor
+  bool linear =
+      false; ///< i0 (or i1) runs through several loops at even steps, all of it inside every tensor
   uint32_t provenance = 0;
 };
 
@@ -35,11 +37,15 @@ struct Box {
     return from0 == 0 && from1 == 0 && n0 == flow.n0 && n1 == flow.n1;
   }
 };
-/// The elements of n0 x n1 at which an access lies inside its tensor; an error if that is not a box.
-Expected<Box> insideOf(const Context &c, const Access &access, const Domain &domain, const Flow &flow);
+/// The elements of n0 x n1 at which an access lies inside its tensor; an error if that is not a
+/// box.
+Expected<Box> insideOf(const Context &c, const Access &access, const Domain &domain,
+                       const Flow &flow);
 
-/// Streams an access past `position` at `arrive` + flow; where it leaves the tensor a constant row of pads stands in.
+/// Streams an access past `position` at `arrive` + flow; where it leaves the tensor a constant row
+/// of pads stands in.
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,
-                  const Domain &domain, const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive);
+                  const Domain &domain, const Flow &flow, Piece::StreamVar stream,
+                  unsigned position, Cycle arrive);
 
 } // namespace millrace::grid

@@ -16,10 +16,11 @@ constexpr Cycle kUnset = INT64_MIN;
 /// Builds the mesh of one piece.
 class Mesh {
 public:
-  Mesh(Context &c, Piece &piece, const Domain &domain, const std::vector<AccumulatorStream> &accumulator,
-       Cycle start, Hemisphere side, unsigned which, unsigned passes)
-      : c(c), piece(piece), d(domain), kernel(*domain.kernel), accumulator(accumulator), start(start),
-        side(side), which(which), passes(passes), timing(c.program.timing) {}
+  Mesh(Context &c, Piece &piece, const Domain &domain,
+       const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
+       unsigned which, unsigned passes)
+      : c(c), piece(piece), d(domain), kernel(*domain.kernel), accumulator(accumulator),
+        start(start), side(side), which(which), passes(passes), timing(c.program.timing) {}
 
   Status build();
 
@@ -47,14 +48,15 @@ private:
   std::vector<Cycle> dispatch;
   std::vector<std::optional<Piece::BurstId>> bursts;
   std::map<std::pair<unsigned, Cycle>, Source> delayed; ///< (node, ready cycle)
-  std::map<unsigned, unsigned> operandReads;            ///< tensor -> reads of it so far in this piece
+  std::map<unsigned, unsigned> operandReads; ///< tensor -> reads of it so far in this piece
 
   bool isOp(unsigned n) const {
     return kernel.nodes[n].kind == Node::Kind::Op || kernel.nodes[n].kind == Node::Kind::Reduce;
   }
   bool isConstant(unsigned n) const {
     return kernel.nodes[n].kind == Node::Kind::Operand &&
-           c.tensor(kernel.operands[kernel.nodes[n].index].tensor).role == forms::TensorRole::Constant;
+           c.tensor(kernel.operands[kernel.nodes[n].index].tensor).role ==
+               forms::TensorRole::Constant;
   }
   const Access &accessOf(unsigned n) const { return kernel.operands[kernel.nodes[n].index]; }
   /// The same value for every element of this piece: can be latched.
@@ -89,7 +91,8 @@ bool Mesh::isLatched(unsigned n) const {
   return true;
 }
 
-/// Dispatch cycles: as early as the accumulator allows, what does not hang on it as late as its users allow.
+/// Dispatch cycles: as early as the accumulator allows, what does not hang on it as late as its
+/// users allow.
 Status Mesh::plan() {
   const size_t count = kernel.nodes.size();
   needed.assign(count, false);
@@ -147,8 +150,8 @@ Expected<std::vector<uint8_t>> Mesh::constantLanes(const Access &access) const {
       element = element * t.shape[k] + x;
     }
     for (unsigned b = 0; b < width; ++b)
-      bytes[size_t(l) * width + b] =
-          inside ? t.data[size_t(t.splat ? 0 : element) * width + b] : uint8_t(access.pad >> (8 * b));
+      bytes[size_t(l) * width + b] = inside ? t.data[size_t(t.splat ? 0 : element) * width + b]
+                                            : uint8_t(access.pad >> (8 * b));
   }
   return bytes;
 }
@@ -188,7 +191,8 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no copy on PE " +
                  std::to_string(d.pe)};
   const Copy *copy = nullptr;
-  for (unsigned turn = 0; turn < here + there; ++turn) { // the first whose slices this piece does not read yet
+  for (unsigned turn = 0; turn < here + there;
+       ++turn) { // the first whose slices this piece does not read yet
     const unsigned pick = (nth + turn) % (here + there);
     const Copy *candidate = pick < here ? c.rowCopy(access.tensor, d.pe, side, pick)
                                         : c.rowCopy(access.tensor, d.pe, other, pick - here);
@@ -242,8 +246,8 @@ Expected<Mesh::Source> Mesh::origin(unsigned n, Cycle at) {
   return s;
 }
 
-void wire(Piece &piece, Piece::BurstId burst, ProducerOf operand, unsigned streamWidth, bool isStream,
-          Piece::StreamVar stream, Piece::BurstId from) {
+void wire(Piece &piece, Piece::BurstId burst, ProducerOf operand, unsigned streamWidth,
+          bool isStream, Piece::StreamVar stream, Piece::BurstId from) {
   if (isStream)
     piece.tap(burst, operand, stream, 0, streamWidth, 0);
   else
@@ -267,7 +271,8 @@ Expected<Mesh::Source> Mesh::delay(unsigned n, Source from, Cycle at) {
     pass.function = uint8_t(AluOp::Pass);
     pass.provenance = d.provenance;
     Piece::BurstId burst = piece.addAlu(piece.alu(d.pe), pass, from.ready);
-    wire(piece, burst, ProducerOf::A, from.width, from.kind == Source::Kind::Stream, from.stream, from.burst);
+    wire(piece, burst, ProducerOf::A, from.width, from.kind == Source::Kind::Stream, from.stream,
+         from.burst);
     from = Source{Source::Kind::Burst, burst, 0, 0, from.ready + step};
     delayed[key] = from;
   }
@@ -335,7 +340,8 @@ Status Mesh::place(unsigned n) {
   return Success{};
 }
 
-/// Every stored node leaves through position 0 towards the hemispheres that hold copies of its tensors.
+/// Every stored node leaves through position 0 towards the hemispheres that hold copies of its
+/// tensors.
 Status Mesh::store() {
   for (size_t n = 0; n < kernel.nodes.size(); ++n) {
     std::vector<const forms::Result *> results;
@@ -353,7 +359,7 @@ Status Mesh::store() {
       leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);
     } else { // an operand or the accumulator itself
       const Cycle at = kernel.nodes[n].kind == Node::Kind::Accumulator ? accumulator.front().arrive
-                                                                        : earliestUse(unsigned(n));
+                                                                       : earliestUse(unsigned(n));
       Expected<Source> s = take(unsigned(n), at);
       if (!s)
         return s.takeError();
@@ -361,7 +367,8 @@ Status Mesh::store() {
       pass.function = uint8_t(AluOp::Pass);
       pass.provenance = d.provenance;
       burst = piece.addAlu(piece.alu(d.pe), pass, at);
-      wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream, s->burst);
+      wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream,
+           s->burst);
       leave = at + timing.aluToStream(AluOp::Pass);
     }
     for (unsigned p = 0; p < passes; ++p) {
@@ -386,7 +393,8 @@ Status Mesh::store() {
           return Error{"kernel '" + kernel.name + "': one node is stored in two widths"};
         std::optional<unsigned> tile = layout.tileAt(evaluate(r->access.index[t.laneDim], d.loops));
         if (!tile)
-          return Error{"kernel '" + kernel.name + "': result '" + t.name + "' begins within a lane tile"};
+          return Error{"kernel '" + kernel.name + "': result '" + t.name +
+                       "' begins within a lane tile"};
         for (const Copy &copy : layout.copies) {
           if (copy.pe != d.pe || copy.hemisphere != h)
             continue;
@@ -394,7 +402,8 @@ Status Mesh::store() {
             stream = piece.stream(d.pe, h, Direction::Outward, width);
             piece.feed(burst, unsigned(h), *stream, 0, width, 0, leave - last - piece.at(burst));
           }
-          writeRows(c, piece, layout, copy, *tile, rowsOf(layout, r->access, d), flow, *stream, leave, d.provenance);
+          writeRows(c, piece, layout, copy, *tile, rowsOf(layout, r->access, d), flow, *stream,
+                    leave, d.provenance);
         }
       }
       if (stream)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A kernel's scalar nodes as a mesh of chained ALUs, with the reads that feed it and the writes that it feeds. The same
-// code serves contractions (one operand comes out of the MXM), maps, windows and running reductions.
+// A kernel's scalar nodes as a mesh of chained ALUs, with the reads that feed it and the writes
+// that it feeds. The same code serves contractions (one operand comes out of the MXM), maps,
+// windows and running reductions.
 #pragma once
 
 #include "compiler/Codegen/Grid/Domain.h"
@@ -14,10 +15,10 @@ struct AccumulatorStream {
   Cycle arrive = 0;
 };
 
-/// Adds ALUs, operand reads and result writes to the piece. Without an accumulator the mesh begins at cycle `start`.
-/// `side`: the hemisphere that constants and, where there is a choice, operands come from; `which`: which of several
-/// copies on it. Results leave `passes` passes later than they could: what to change when a read and a write of the piece
-/// would leave one queue in one cycle.
+/// Adds ALUs, operand reads and result writes to the piece. Without an accumulator the mesh begins
+/// at cycle `start`. `side`: the hemisphere that constants and, where there is a choice, operands
+/// come from; `which`: which of several copies on it. Results leave `passes` passes later than they
+/// could: what to change when a read and a write of the piece would leave one queue in one cycle.
 Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
                    const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
                    unsigned which, unsigned passes);

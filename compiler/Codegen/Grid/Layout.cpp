@@ -197,8 +197,8 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
   auto meet = [&](const Access &x, const Access &y) {
     std::vector<LaneRange> xs = laneRanges(kernel, lanesOf(x)), ys = laneRanges(kernel, lanesOf(y));
     for (size_t i = 0; i < xs.size() && i < ys.size(); ++i)
-      meetings.push_back({x.tensor, y.tensor, ys[i].start - xs[i].start, xs[i].start,
-                          xs[i].start + xs[i].count});
+      meetings.push_back(
+          {x.tensor, y.tensor, ys[i].start - xs[i].start, xs[i].start, xs[i].start + xs[i].count});
   };
   for (const forms::Result &r : kernel.results) {
     std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How tensors lie in rows: which lanes belong to which lane tile, which rows to which index, and where the copies are.
+// How tensors lie in rows: which lanes belong to which lane tile, which rows to which index, and
+// where the copies are.
 #pragma once
 
 #include "compiler/Forms/Kernel.h"
@@ -17,7 +18,8 @@ using forms::Kernel;
 using forms::KernelGraph;
 using forms::Tensor;
 
-/// Lanes [start, start + count) of a tensor's lane dimension; they fill lanes 0 .. count - 1 of a vector.
+/// Lanes [start, start + count) of a tensor's lane dimension; they fill lanes 0 .. count - 1 of a
+/// vector.
 struct LaneTile {
   int64_t start = 0, count = 0;
 };
@@ -30,8 +32,9 @@ struct Segment {
   std::vector<uint32_t> regions; ///< per byte
 };
 
-/// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b lies in
-/// slices[(n + 8 b) mod 16] at address + b * groups + n / 16 (for 16 columns an install cycle).
+/// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b
+/// lies in slices[(n + 8 b) mod 16] at address + b * groups + n / 16 (for 16 columns an install
+/// cycle).
 struct Columns {
   int64_t rows = 0;
   unsigned address = 0, groups = 0;
@@ -50,7 +53,8 @@ struct Copy {
 
 struct TensorLayout {
   std::vector<int64_t> pitch; ///< rows per step of each dimension; 0 for the lane dimension
-  std::vector<int64_t> columnPitch; ///< the same in the order of column copies, whose columns are neighbours
+  std::vector<int64_t>
+      columnPitch; ///< the same in the order of column copies, whose columns are neighbours
   int64_t rows = 1;
   std::vector<LaneTile> tiles;
   std::vector<Copy> copies;
@@ -62,18 +66,19 @@ struct TensorLayout {
   unsigned tileOf(int64_t lane) const;
 };
 
-/// An access reduced to rows and lanes for given values of all loops but the two innermost row loops: rows are
-/// row + i0 * step0 + i1 * step1.
+/// An access reduced to rows and lanes for given values of all loops but the two innermost row
+/// loops: rows are row + i0 * step0 + i1 * step1.
 struct RowPattern {
   int64_t row = 0, step0 = 0, step1 = 0;
 };
 
 /// Loops of a kernel by what they do on the grid.
 struct LoopRoles {
-  std::optional<unsigned> lane;  ///< parallel loop along the result's lanes
-  std::optional<unsigned> group; ///< merged into the lanes (grouped contraction with constant weights)
-  std::vector<unsigned> batch;   ///< one kernel after another
-  std::vector<unsigned> rows;    ///< outer to inner in the result's rows
+  std::optional<unsigned> lane; ///< parallel loop along the result's lanes
+  std::optional<unsigned>
+      group; ///< merged into the lanes (grouped contraction with constant weights)
+  std::vector<unsigned> batch; ///< one kernel after another
+  std::vector<unsigned> rows;  ///< outer to inner in the result's rows
   std::vector<unsigned> running;
   std::vector<unsigned> contracted;
 };
@@ -87,8 +92,8 @@ int64_t evaluate(const forms::AffineIndex &index, const std::vector<int64_t> &lo
 int64_t rowOf(const TensorLayout &layout, const Access &access, const std::vector<int64_t> &loops);
 int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigned loop);
 
-/// Row order and lane tiles of every tensor: tiles break where a writer begins or ends, agree between tensors whose
-/// lanes meet in one vector, and are at most a vector long.
+/// Row order and lane tiles of every tensor: tiles break where a writer begins or ends, agree
+/// between tensors whose lanes meet in one vector, and are at most a vector long.
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::grid

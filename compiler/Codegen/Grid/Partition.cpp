@@ -35,7 +35,8 @@ std::vector<std::vector<Share>> deal(const Context &c, const Kernel &kernel, con
   const int64_t pes = int64_t(order.size());
   std::vector<std::vector<Share>> shares(order.size());
   const bool running = !w.roles.running.empty();
-  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices * kHemispheres * c.machine.lanes();
+  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
+                          kHemispheres * c.machine.lanes();
   const bool everywhere = weightBytes(c, kernel) <= memory / 24;
   if (!running && everywhere && w.strips >= pes) {
     for (int64_t p = 0; p < pes; ++p) {
@@ -48,8 +49,8 @@ std::vector<std::vector<Share>> deal(const Context &c, const Kernel &kernel, con
   }
   const int64_t whole = running ? w.strips : 1, units = w.units() / whole;
   for (int64_t p = 0; p < pes; ++p)
-    shares[order[size_t(p)]] =
-        sharesOf(w, units * p / pes * whole, units * (p + 1) / pes * whole, std::max<int64_t>(w.strips, 1));
+    shares[order[size_t(p)]] = sharesOf(w, units * p / pes * whole, units * (p + 1) / pes * whole,
+                                        std::max<int64_t>(w.strips, 1));
   return shares;
 }
 
@@ -148,7 +149,8 @@ bool has(const RowSet &set, unsigned tile, int64_t row) {
 } // namespace
 
 bool RowSet::any() const {
-  return std::any_of(tiles.begin(), tiles.end(), [](const std::vector<bool> &rows) { return !rows.empty(); });
+  return std::any_of(tiles.begin(), tiles.end(),
+                     [](const std::vector<bool> &rows) { return !rows.empty(); });
 }
 
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
@@ -156,7 +158,8 @@ void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const
   const Domain d = domainForRows(w, kernel, share);
   for (const forms::Result &r : kernel.results) {
     const Tensor &t = c.tensor(r.access.tensor);
-    const unsigned tile = c.layouts[r.access.tensor].tileOf(evaluate(r.access.index[t.laneDim], d.loops));
+    const unsigned tile =
+        c.layouts[r.access.tensor].tileOf(evaluate(r.access.index[t.laneDim], d.loops));
     forEachRow(c, r.access, d, [&](int64_t row) { f(r.access.tensor, tile, row); });
   }
 }
@@ -185,18 +188,20 @@ Partition partitionOf(const Context &c, const std::vector<Work> &works) {
   return p;
 }
 
-std::vector<Transfer> transfersOf(const Partition &p, const Context &c, size_t kernel, unsigned tensor,
-                                  const Work &work) {
-  constexpr int64_t kLongest = 128; // rows that travel as one burst: short enough to follow the rows' making
+std::vector<Transfer> transfersOf(const Partition &p, const Context &c, size_t kernel,
+                                  unsigned tensor, const Work &work) {
+  constexpr int64_t kLongest =
+      128; // rows that travel as one burst: short enough to follow the rows' making
   std::vector<Transfer> transfers;
   const unsigned pes = c.machine.pes();
   for (unsigned from = 0; from < pes; ++from) {
     RowSet written;
     for (const Share &share : p.shares[kernel][from])
-      forEachWritten(c, c.graph.kernels[kernel], work, share, [&](unsigned t, unsigned tile, int64_t row) {
-        if (t == tensor)
-          mark(written, c.layouts[t], tile, row);
-      });
+      forEachWritten(c, c.graph.kernels[kernel], work, share,
+                     [&](unsigned t, unsigned tile, int64_t row) {
+                       if (t == tensor)
+                         mark(written, c.layouts[t], tile, row);
+                     });
     for (unsigned tile = 0; tile < written.tiles.size(); ++tile)
       for (int64_t row = 0; row < int64_t(written.tiles[tile].size()); ++row) {
         if (!written.tiles[tile][size_t(row)])
@@ -208,8 +213,8 @@ std::vector<Transfer> transfersOf(const Partition &p, const Context &c, size_t k
         if (to.empty())
           continue;
         Transfer *last = transfers.empty() ? nullptr : &transfers.back();
-        if (last && last->from == from && last->tile == tile && last->row + last->rows == row && last->to == to &&
-            last->rows < kLongest)
+        if (last && last->from == from && last->tile == tile && last->row + last->rows == row &&
+            last->to == to && last->rows < kLongest)
           ++last->rows;
         else
           transfers.push_back({tile, row, 1, from, to});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which PE computes which rows of a kernel, which rows of every tensor a PE therefore holds, and which must travel.
+// Which PE computes which rows of a kernel, which rows of every tensor a PE therefore holds, and
+// which must travel.
 #pragma once
 
 #include "compiler/Codegen/Grid/Work.h"
@@ -31,13 +32,13 @@ struct Partition {
   std::vector<TensorRows> tensors;
 };
 
-/// Deals every kernel's rows over the PEs: whole rows of an image while all weights are small enough to be everywhere, else
-/// lane tiles first, so that weights are sharded.
+/// Deals every kernel's rows over the PEs: whole rows of an image while all weights are small
+/// enough to be everywhere, else lane tiles first, so that weights are sharded.
 Partition partitionOf(const Context &c, const std::vector<Work> &works);
 
 /// What has to travel once `kernel` has written its part of a tensor.
-std::vector<Transfer> transfersOf(const Partition &partition, const Context &c, size_t kernel, unsigned tensor,
-                                  const Work &work);
+std::vector<Transfer> transfersOf(const Partition &partition, const Context &c, size_t kernel,
+                                  unsigned tensor, const Work &work);
 
 /// Calls f(tensor, tile, row) for every row that a share writes.
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &work, const Share &share,

@@ -6,7 +6,8 @@
 
 namespace millrace::grid {
 
-Routes::Routes(const Machine &m) : machine(m), into(m.pes(), std::vector<const Link *>(m.pes(), nullptr)) {
+Routes::Routes(const Machine &m)
+    : machine(m), into(m.pes(), std::vector<const Link *>(m.pes(), nullptr)) {
   for (unsigned from = 0; from < m.pes(); ++from) {
     std::deque<unsigned> queue{from};
     while (!queue.empty()) {
@@ -88,14 +89,17 @@ private:
     Arrival &root = arrivals[transfer.from];
     root.here = true;
     root.stream = piece.stream(transfer.from, copy->hemisphere, Direction::Inward, 1);
-    readRows(c, piece, *copy, transfer.tile, rows(), flow, root.stream, m.c2c.position, 0, provenance, byte);
+    readRows(c, piece, *copy, transfer.tile, rows(), flow, root.stream, m.c2c.position, 0,
+             provenance, byte);
   }
 
   void hop(const Link &link) {
     const Arrival &from = arrivals[link.from];
-    Instruction send = instruction(Opcode::Send, flow), receive = instruction(Opcode::Receive, flow);
+    Instruction send = instruction(Opcode::Send, flow),
+                receive = instruction(Opcode::Receive, flow);
     send.provenance = receive.provenance = provenance;
-    Piece::BurstId sent = piece.add(link.from, {UnitKind::Send, Hemisphere::West, link.port}, send, from.at);
+    Piece::BurstId sent =
+        piece.add(link.from, {UnitKind::Send, Hemisphere::West, link.port}, send, from.at);
     piece.tap(sent, ProducerOf::A, from.stream, 0, 1, m.c2c.position);
     const Cycle at = from.at + link.latency;
     Piece::BurstId received =
@@ -129,7 +133,8 @@ private:
           stream = piece.stream(pe, h, Direction::Outward, 1);
           piece.feed(alu, unsigned(h), *stream, 0, 1, 0, delay);
         }
-        writeRows(c, piece, c.layouts[tensor], copy, transfer.tile, rows(), flow, *stream, at + delay, provenance, byte);
+        writeRows(c, piece, c.layouts[tensor], copy, transfer.tile, rows(), flow, *stream,
+                  at + delay, provenance, byte);
       }
     }
   }
@@ -137,11 +142,13 @@ private:
 
 } // namespace
 
-Status moveRows(Context &c, const Routes &routes, unsigned tensor, const Transfer &transfer, uint32_t provenance) {
+Status moveRows(Context &c, const Routes &routes, unsigned tensor, const Transfer &transfer,
+                uint32_t provenance) {
   const std::vector<const Link *> links = routes.tree(transfer.from, transfer.to);
   if (links.empty())
     return Error{"rows of '" + c.tensor(tensor).name + "' cannot travel from PE " +
-                 std::to_string(transfer.from) + ": no route over the links of '" + c.machine.name + "'"};
+                 std::to_string(transfer.from) + ": no route over the links of '" + c.machine.name +
+                 "'"};
   for (unsigned b = 0; b < byteWidth(c.tensor(tensor).type); ++b)
     if (Status s = Move(c, tensor, transfer, b, provenance).run(links); !s)
       return s;

@@ -66,7 +66,8 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   }
   if (!w.roles.running.empty()) {
     if (w.loop1)
-      return Error{"kernel '" + kernel.name + "' runs over two loops that do not step evenly through a tensor"};
+      return Error{"kernel '" + kernel.name +
+                   "' runs over two loops that do not step evenly through a tensor"};
     w.linear = true;
   }
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
@@ -99,14 +100,16 @@ std::vector<Share> sharesOf(const Work &w, int64_t from, int64_t to, int64_t mos
     const int64_t pieces = (run + most - 1) / most;
     for (int64_t p = 0; p < pieces; ++p) {
       const int64_t a = run * p / pieces, b = run * (p + 1) / pieces;
-      shares.push_back({size_t(rest) / w.tiles.size(), size_t(rest) % w.tiles.size(), strip + a, b - a});
+      shares.push_back(
+          {size_t(rest) / w.tiles.size(), size_t(rest) % w.tiles.size(), strip + a, b - a});
     }
     from += run;
   }
   return shares;
 }
 
-Domain domainOf(const Work &w, const Kernel &kernel, const Share &share, unsigned pe, uint32_t provenance) {
+Domain domainOf(const Work &w, const Kernel &kernel, const Share &share, unsigned pe,
+                uint32_t provenance) {
   Domain d;
   d.pe = pe;
   d.kernel = &kernel;
@@ -131,7 +134,8 @@ Domain domainOf(const Work &w, const Kernel &kernel, const Share &share, unsigne
     d.linear = w.linear;
     if (w.loop0) {
       d.loop0 = w.loop0;
-      d.loops[*w.loop0] = share.strip; // with linear, beyond the loop's extent: the outer loop stays at 0
+      d.loops[*w.loop0] =
+          share.strip; // with linear, beyond the loop's extent: the outer loop stays at 0
     }
     d.flow = dense(unsigned(share.strips), 1);
   }

@@ -7,8 +7,8 @@
 
 namespace millrace::grid {
 
-/// How a kernel's row loops are walked: instances (batch and outer row loops) x lane tiles x strips. A strip is one
-/// step of loop1 (all of loop0), or with `linear` one row.
+/// How a kernel's row loops are walked: instances (batch and outer row loops) x lane tiles x
+/// strips. A strip is one step of loop1 (all of loop0), or with `linear` one row.
 struct Work {
   LoopRoles roles;
   std::vector<std::vector<int64_t>> instances; ///< loop values, row loops of the flow at 0
@@ -19,7 +19,7 @@ struct Work {
   std::vector<LaneRange> tiles;
   std::optional<unsigned> loop0, loop1;
   bool linear = false;
-  int64_t strips = 1;   ///< extent of loop1, or rows if linear
+  int64_t strips = 1;    ///< extent of loop1, or rows if linear
   int64_t stripRows = 1; ///< extent of loop0, or 1 if linear
   int64_t units() const { return int64_t(instances.size()) * int64_t(tiles.size()) * strips; }
 };
@@ -33,6 +33,7 @@ struct Share {
 /// Units [from, to) as shares of at most `most` strips, cut evenly.
 std::vector<Share> sharesOf(const Work &work, int64_t from, int64_t to, int64_t most);
 
-Domain domainOf(const Work &work, const Kernel &kernel, const Share &share, unsigned pe, uint32_t provenance);
+Domain domainOf(const Work &work, const Kernel &kernel, const Share &share, unsigned pe,
+                uint32_t provenance);
 
 } // namespace millrace::grid

@@ -308,9 +308,7 @@ TEST(HostData, APlacementThatCannotBeIsAnErrorThatNamesTheNumber) {
               }),
               HasSubstr("2^48"));
   EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.shape = {-1}; }), HasSubstr("-1"));
-  EXPECT_THAT(errorAfter([](Binding &b, Placement &) {
-                b.shape = {1 << 20, 1 << 20, 2};
-              }),
+  EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.shape = {1 << 20, 1 << 20, 2}; }),
               HasSubstr("2^32"));
   EXPECT_THAT(errorAfter([](Binding &b, Placement &) { b.hostType = "string"; }),
               HasSubstr("host type 'string' is not supported"));

@@ -159,9 +159,7 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
               HasSubstr("placement 0: loop 1 puts more than 65536 elements into a row"));
   EXPECT_THAT(damaged([](Image &i) { i.bindings[0].placements[0].start[0] = INT64_MIN; }),
               HasSubstr("placement 0: start -9223372036854775808 is beyond 2^48"));
-  EXPECT_THAT(damaged([](Image &i) {
-                i.bindings[0].shape = {INT64_MAX, INT64_MAX};
-              }),
+  EXPECT_THAT(damaged([](Image &i) { i.bindings[0].shape = {INT64_MAX, INT64_MAX}; }),
               HasSubstr("its shape has more than 2^32 elements"));
   EXPECT_THAT(damaged([](Image &i) { i.bindings[0].placements[0].slices.clear(); }),
               HasSubstr("placement 0: 0 slices from byte 0 do not hold elements of 1 bytes"));

@@ -130,10 +130,7 @@ TEST_F(VerifyTspSmall, an_alu_needs_the_operands_of_its_operation) {
               HasSubstr("add.f32 takes 2 operands here; operand b is none"));
   EXPECT_THAT(changed(alu, add(), [](Instruction &i) { i.flags = AluFlag::Running; }),
               HasSubstr("add.f32 takes 1 operand here; operand b is latch"));
-  EXPECT_THAT(changed(alu, add(),
-                      [](Instruction &i) {
-                        i.b = {OperandKind::Alu, 0, 99};
-                      }),
+  EXPECT_THAT(changed(alu, add(), [](Instruction &i) { i.b = {OperandKind::Alu, 0, 99}; }),
               HasSubstr("alu.99 does not exist"));
   EXPECT_THAT(changed(alu, add(), [](Instruction &i) { std::swap(i.out[0], i.out[1]); }),
               HasSubstr("its result e.out.4 must leave outward, west"));

@@ -144,8 +144,8 @@ func.func @main(%x: tensor<1x16x6x6xf32>) -> tensor<1x2x6x6xf32> {
 TEST(Build, SoftmaxOverMoreLanesThanAVectorIsTakenInParts) {
   PrecisionOptions options;
   options.lanes = 32;
-  Formed formed =
-      form(R"(
+  Formed formed = form(
+      R"(
 func.func @main(%x: tensor<1x24xf32>) -> tensor<1x96xf32> {
   %w = arith.constant dense_resource<w> : tensor<24x96xf32>
   %zero = arith.constant 0.0 : f32
@@ -180,19 +180,19 @@ func.func @main(%x: tensor<1x24xf32>) -> tensor<1x96xf32> {
   return %o : tensor<1x96xf32>
 }
 {-# dialect_resources: { builtin: { w: "0x04000000)" +
-               [] {
-                 std::string hex; // 24 x 96 seeded weights, as the text of a dense resource
-                 for (float value : randomValues(24 * 96, 3))
-                   for (unsigned b = 0; b < 4; ++b) {
-                     char text[3];
-                     snprintf(text, sizeof text, "%02X", (bitsOf(value) >> 8 * b) & 0xff);
-                     hex += text;
-                   }
-                 return hex;
-               }() +
-               R"(" } } #-}
+          [] {
+            std::string hex; // 24 x 96 seeded weights, as the text of a dense resource
+            for (float value : randomValues(24 * 96, 3))
+              for (unsigned b = 0; b < 4; ++b) {
+                char text[3];
+                snprintf(text, sizeof text, "%02X", (bitsOf(value) >> 8 * b) & 0xff);
+                hex += text;
+              }
+            return hex;
+          }() +
+          R"(" } } #-}
 )",
-           options);
+      options);
   EXPECT_TRUE(formed.graph.hostCalls.empty());
   for (const Kernel &kernel : formed.graph.kernels)
     for (const Result &result : kernel.results) {

@@ -24,20 +24,24 @@ struct Bottleneck {
 };
 
 /// y[1, f, h, w] = convolution of x with bias and ReLU; with `residual` that is added before.
-unsigned convolve(KernelGraph &graph, ElementType type, unsigned x, unsigned y, int64_t kernel, int64_t stride,
-                  unsigned seed, std::optional<unsigned> residual = std::nullopt) {
+unsigned convolve(KernelGraph &graph, ElementType type, unsigned x, unsigned y, int64_t kernel,
+                  int64_t stride, unsigned seed, std::optional<unsigned> residual = std::nullopt) {
   const int64_t channels = graph.tensors[x].shape[1], k = channels * kernel * kernel;
   const std::vector<int64_t> shape = graph.tensors[y].shape;
   const bool integer = type == ElementType::Int8;
-  const unsigned w = addConstant(graph, "w" + std::to_string(seed), {shape[1], channels, kernel, kernel}, type, 1,
-                                 randomValues(size_t(shape[1] * k), seed, integer ? 127 : 1.7f / std::sqrt(float(k))));
+  const unsigned w = addConstant(
+      graph, "w" + std::to_string(seed), {shape[1], channels, kernel, kernel}, type, 1,
+      randomValues(size_t(shape[1] * k), seed, integer ? 127 : 1.7f / std::sqrt(float(k))));
   const unsigned bias = addConstant(graph, "bias", {shape[1]}, ElementType::Fp32, 0,
                                     randomValues(size_t(shape[1]), seed + 50, integer ? 20 : 1));
   KernelBuilder build(graph);
   const unsigned f = build.loop(shape[1]), oy = build.loop(shape[2]), ox = build.loop(shape[3]),
                  c = build.loop(channels, LoopKind::Contracted);
-  const unsigned ky = build.loop(kernel, LoopKind::Contracted), kx = build.loop(kernel, LoopKind::Contracted);
-  build.term({x, {fixed(0), at(c), window(oy, stride, ky, 1, -(kernel / 2)), window(ox, stride, kx, 1, -(kernel / 2))}},
+  const unsigned ky = build.loop(kernel, LoopKind::Contracted),
+                 kx = build.loop(kernel, LoopKind::Contracted);
+  build.term({x,
+              {fixed(0), at(c), window(oy, stride, ky, 1, -(kernel / 2)),
+               window(ox, stride, kx, 1, -(kernel / 2))}},
              {w, {at(f), at(c), at(ky), at(kx)}}, shape[1] * shape[2] * shape[3] * k);
   unsigned value = build.accumulator();
   if (integer) {
@@ -56,7 +60,8 @@ KernelGraph bottleneck(const Bottleneck &s) {
   KernelGraph graph;
   graph.name = "bottleneck";
   const int64_t h = s.height / s.stride, w = s.width / s.stride;
-  const unsigned x = addTensor(graph, "x", {1, s.wide, s.height, s.width}, s.type, 1, TensorRole::Input);
+  const unsigned x =
+      addTensor(graph, "x", {1, s.wide, s.height, s.width}, s.type, 1, TensorRole::Input);
   const unsigned a = addTensor(graph, "a", {1, s.narrow, s.height, s.width}, s.type, 1);
   const unsigned b = addTensor(graph, "b", {1, s.narrow, h, w}, s.type, 1);
   const unsigned y = addTensor(graph, "y", {1, s.wide, h, w}, s.type, 1, TensorRole::Output);
@@ -120,8 +125,8 @@ std::pair<uint64_t, uint64_t> check(const Bottleneck &spec, const std::string &p
 }
 
 TEST(PackPixels, PacksFourPixelsOf64ChannelsInFp16) {
-  auto [before, after] = check({.height = 28, .width = 28},
-                               "conv2: 4 pixels a row, 4704 vectors instead of 9408");
+  auto [before, after] =
+      check({.height = 28, .width = 28}, "conv2: 4 pixels a row, 4704 vectors instead of 9408");
   EXPECT_LT(after, before);
 }
 
@@ -132,7 +137,8 @@ TEST(PackPixels, PacksFourPixelsOf64ChannelsInInt8) {
 }
 
 TEST(PackPixels, PacksTwoPixelsOf128ChannelsBeforeAStride) {
-  check({.narrow = 128, .height = 28, .width = 28, .stride = 2}, "conv2: 2 pixels a row, 3234 vectors instead of 3528");
+  check({.narrow = 128, .height = 28, .width = 28, .stride = 2},
+        "conv2: 2 pixels a row, 3234 vectors instead of 3528");
 }
 
 TEST(PackPixels, LeavesWidthsThatNoBlockDividesAsTheyAre) {
@@ -143,7 +149,8 @@ TEST(PackPixels, LeavesWidthsThatNoBlockDividesAsTheyAre) {
 TEST(PackPixels, LeavesTensorsWithOtherReadersAsTheyAre) {
   KernelGraph graph = bottleneck({});
   KernelBuilder build(graph);
-  const unsigned z = addTensor(graph, "z", graph.tensors[1].shape, ElementType::Fp16, 1, TensorRole::Output);
+  const unsigned z =
+      addTensor(graph, "z", graph.tensors[1].shape, ElementType::Fp16, 1, TensorRole::Output);
   const unsigned f = build.loop(64), h = build.loop(12), w = build.loop(12);
   const std::vector<AffineIndex> point{fixed(0), at(f), at(h), at(w)};
   build.store(build.load({1, point}), {z, point});

@@ -21,7 +21,8 @@ using namespace millrace::forms;
 namespace {
 
 /// Bytes of every output, by host or own name.
-std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph, const std::map<unsigned, TensorBytes> &inputs) {
+std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph,
+                                             const std::map<unsigned, TensorBytes> &inputs) {
   std::map<std::string, TensorBytes> outputs;
   EXPECT_EQ(graph.verify(), "");
   Expected<std::vector<TensorBytes>> all = evaluate(graph, inputs);
@@ -32,11 +33,14 @@ std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph, const std
   return outputs;
 }
 
-/// x[1, C, H, W] averaged or maximised over all of H x W by running loops; `pad` rows of the window lie outside.
-KernelGraph buildGlobalReduction(AluOp op, int64_t channels, int64_t height, int64_t width, int64_t pad) {
+/// x[1, C, H, W] averaged or maximised over all of H x W by running loops; `pad` rows of the window
+/// lie outside.
+KernelGraph buildGlobalReduction(AluOp op, int64_t channels, int64_t height, int64_t width,
+                                 int64_t pad) {
   KernelGraph graph;
   graph.name = "global";
-  const unsigned x = addTensor(graph, "x", {1, channels, height, width + 1}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned x = addTensor(graph, "x", {1, channels, height, width + 1}, ElementType::Fp16, 1,
+                               TensorRole::Input);
   const unsigned y = addTensor(graph, "y", {1, channels}, ElementType::Fp32, 1, TensorRole::Output);
   KernelBuilder build(graph);
   const unsigned c = build.loop(channels), r = build.loop(height + pad, LoopKind::Running),
@@ -72,7 +76,8 @@ TEST(ClipRunning, CutsTheZerosThatASumReadsOutside) {
 }
 
 TEST(ClipRunning, KeepsWhatAMaximumReadsOutside) {
-  KernelGraph graph = buildGlobalReduction(AluOp::MaxF32, 20, 5, 7, 2); // reads zeros, which may be the maximum
+  KernelGraph graph =
+      buildGlobalReduction(AluOp::MaxF32, 20, 5, 7, 2); // reads zeros, which may be the maximum
   EXPECT_EQ(clipRunning(graph), 0u);
 }
 
@@ -92,39 +97,48 @@ TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
   EXPECT_EQ(outputsOf(graph, inputs), before);
 }
 
-/// A strided convolution of a few channels of the input, then a 3 x 3 pooling in two passes, as an image network begins.
+/// A strided convolution of a few channels of the input, then a 3 x 3 pooling in two passes, as an
+/// image network begins.
 KernelGraph buildStem() {
   KernelGraph graph;
   graph.name = "stem";
   const int64_t size = 38, out = 19, pooled = 10, filters = 16;
-  const unsigned x = addTensor(graph, "x", {1, 3, size, size}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned x =
+      addTensor(graph, "x", {1, 3, size, size}, ElementType::Fp16, 1, TensorRole::Input);
   graph.tensors[x].hostName = "x";
   graph.tensors[x].hostType = "float";
   graph.tensors[x].hostShape = graph.tensors[x].shape;
-  const unsigned w = addConstant(graph, "w", {filters, 3, 7, 7}, ElementType::Fp16, 1, randomValues(filters * 147, 3, 0.1f));
-  const unsigned b = addConstant(graph, "b", {filters}, ElementType::Fp32, 0, randomValues(filters, 4));
+  const unsigned w = addConstant(graph, "w", {filters, 3, 7, 7}, ElementType::Fp16, 1,
+                                 randomValues(filters * 147, 3, 0.1f));
+  const unsigned b =
+      addConstant(graph, "b", {filters}, ElementType::Fp32, 0, randomValues(filters, 4));
   const unsigned y = addTensor(graph, "y", {1, filters, out, out}, ElementType::Fp16, 1);
   const unsigned p = addTensor(graph, "p", {1, filters, out, pooled}, ElementType::Fp16, 1);
-  const unsigned q = addTensor(graph, "q", {1, filters, pooled, pooled}, ElementType::Fp16, 1, TensorRole::Output);
+  const unsigned q =
+      addTensor(graph, "q", {1, filters, pooled, pooled}, ElementType::Fp16, 1, TensorRole::Output);
   {
     KernelBuilder build(graph);
     const unsigned f = build.loop(filters), r = build.loop(out), s = build.loop(out);
-    const unsigned c = build.loop(3, LoopKind::Contracted), dy = build.loop(7, LoopKind::Contracted),
+    const unsigned c = build.loop(3, LoopKind::Contracted),
+                   dy = build.loop(7, LoopKind::Contracted),
                    dx = build.loop(7, LoopKind::Contracted);
-    build.term({x, {fixed(0), at(c), window(r, 2, dy, 1, -3), window(s, 2, dx, 1, -3)}}, {w, {at(f), at(c), at(dy), at(dx)}},
-               out * out * filters * 147);
+    build.term({x, {fixed(0), at(c), window(r, 2, dy, 1, -3), window(s, 2, dx, 1, -3)}},
+               {w, {at(f), at(c), at(dy), at(dx)}}, out * out * filters * 147);
     const unsigned sum = build.op(AluOp::AddF32, {build.accumulator(), build.load({b, {at(f)}})});
     build.store(sum, {y, {fixed(0), at(f), at(r), at(s)}});
     build.finish("conv");
   }
   for (bool columns : {true, false}) {
     KernelBuilder build(graph);
-    const unsigned f = build.loop(filters), r = build.loop(columns ? out : pooled), s = build.loop(pooled);
+    const unsigned f = build.loop(filters), r = build.loop(columns ? out : pooled),
+                   s = build.loop(pooled);
     const uint32_t lowest = encode(ElementType::Fp16, -INFINITY);
     std::vector<unsigned> taps;
     for (int64_t d : {-1, 0, 1})
-      taps.push_back(build.load({columns ? y : p,
-                                 {fixed(0), at(f), columns ? at(r) : at(r, 2, d), columns ? at(s, 2, d) : at(s)}, lowest}));
+      taps.push_back(build.load(
+          {columns ? y : p,
+           {fixed(0), at(f), columns ? at(r) : at(r, 2, d), columns ? at(s, 2, d) : at(s)},
+           lowest}));
     build.store(build.op(AluOp::MaxF32, {build.op(AluOp::MaxF32, {taps[0], taps[1]}), taps[2]}),
                 {columns ? p : q, {fixed(0), at(f), at(r), at(s)}});
     build.finish(columns ? "columns" : "rows");

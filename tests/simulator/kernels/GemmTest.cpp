@@ -92,8 +92,8 @@ struct Problem {
   ProductRange range;
 
   Problem(ElementType format, size_t rows, size_t columns, size_t lanes)
-      : format(format), activations(rows, lanes),
-        weights(columns, lanes), range{0, unsigned(lanes), 0, unsigned(columns)} {}
+      : format(format), activations(rows, lanes), weights(columns, lanes),
+        range{0, unsigned(lanes), 0, unsigned(columns)} {}
 
   std::vector<uint32_t> truth() const {
     std::vector<uint32_t> out(activations.count * weights.count);

@@ -323,9 +323,9 @@ TEST(S4, ASumIsAddedOnlyToARowThatWasWritten) {
     readOnes(p, 99, 43, p.stream(E, Out, 0));
     p.activate(100, E, 0, 0, p.on(E, Out, 0), ElementType::Int8, 0, 320, 20);
     p.accumulate(121, E, 0, 5, first, ElementType::Int8, kNoStream);
-    first == 0 ? expectRight(p.run())
-               : expectViolation(p.run(), Invariant::S4, 121, p.machine,
-                                 {UnitKind::MxmAccumulate, E, 0});
+    first == 0
+        ? expectRight(p.run())
+        : expectViolation(p.run(), Invariant::S4, 121, p.machine, {UnitKind::MxmAccumulate, E, 0});
   }
 }
 
@@ -336,7 +336,8 @@ TEST(S8, AnAccumulatorRowRestsBetweenTwoPasses) {
     for (Cycle t : {Cycle(100), 100 + d}) {
       readOnes(p, t - 1, 43, p.stream(E, Out, 0));
       p.activate(t, E, 0, 0, p.on(E, Out, 0), ElementType::Int8, 0, 320, 20);
-      p.accumulate(t + 21, E, 0, 5, t == 100 ? 0 : AccumulateMode::Add, ElementType::Int8, kNoStream);
+      p.accumulate(t + 21, E, 0, 5, t == 100 ? 0 : AccumulateMode::Add, ElementType::Int8,
+                   kNoStream);
     }
     d == 34 ? expectRight(p.run())
             : expectViolation(p.run(), Invariant::S8, 121 + 33, p.machine,

@@ -288,8 +288,7 @@ TEST(MatrixUnit, HalvesUseAPairOfPlanesAndRoundEachSumOnce) {
       semantics::ExactSum sum;
       for (unsigned k = 16; k < 32; ++k)
         sum.addProduct(half(x[0], x[1], m, k), half(low[c % 16], high[c % 16], c / 16, k));
-      EXPECT_EQ(word(p, 100 + m, c), std::bit_cast<uint32_t>(sum.rounded()))
-          << m << ", " << c;
+      EXPECT_EQ(word(p, 100 + m, c), std::bit_cast<uint32_t>(sum.rounded())) << m << ", " << c;
     }
 }
 

@@ -44,14 +44,19 @@ protected:
   }
 };
 
-TEST_P(EveryMachine, SchedulesAMatmul) { check(forms::buildMatmul({.m = 100, .k = 500, .n = 700})); }
-TEST_P(EveryMachine, SchedulesAMatmulOfOneRow) { check(forms::buildMatmul({.m = 1, .k = 2048, .n = 1000})); }
+TEST_P(EveryMachine, SchedulesAMatmul) {
+  check(forms::buildMatmul({.m = 100, .k = 500, .n = 700}));
+}
+TEST_P(EveryMachine, SchedulesAMatmulOfOneRow) {
+  check(forms::buildMatmul({.m = 1, .k = 2048, .n = 1000}));
+}
 TEST_P(EveryMachine, SchedulesAnInt8Matmul) {
   check(forms::buildMatmul({.m = 50, .k = 100, .n = 70, .type = ElementType::Int8}));
 }
 TEST_P(EveryMachine, SchedulesAConvolution) { check(forms::buildConv({})); }
 TEST_P(EveryMachine, SchedulesAStridedConvolution) {
-  check(forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 50, .stride = 2, .residual = true}));
+  check(forms::buildConv(
+      {.channels = 40, .height = 15, .width = 13, .filters = 50, .stride = 2, .residual = true}));
 }
 TEST_P(EveryMachine, SchedulesAGroupedConvolution) {
   check(forms::buildConv({.channels = 32, .height = 9, .width = 9, .filters = 64, .groups = 4}));
@@ -64,7 +69,9 @@ TEST_P(EveryMachine, SchedulesAMaxPool) {
 }
 TEST_P(EveryMachine, SchedulesALayerNorm) { check(forms::buildLayerNorm(20, 100)); }
 TEST_P(EveryMachine, SchedulesAnAttentionHead) { check(forms::buildAttention(20, 32, 16, true)); }
-TEST_P(EveryMachine, SchedulesAPerceptron) { check(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
+TEST_P(EveryMachine, SchedulesAPerceptron) {
+  check(forms::buildPerceptron(30, 64, 4, ElementType::Fp16));
+}
 
 INSTANTIATE_TEST_SUITE_P(Superlanes, EveryMachine, testing::Values(20u, 2u));
 

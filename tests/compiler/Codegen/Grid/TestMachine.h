@@ -5,7 +5,8 @@
 
 namespace millrace::test {
 
-/// The numbers of tsp-v1 (or, with 2 superlanes, of tsp-small) that schedules depend on, without a machine file.
+/// The numbers of tsp-v1 (or, with 2 superlanes, of tsp-small) that schedules depend on, without a
+/// machine file.
 inline Machine testMachine(unsigned superlanes = 20) {
   Machine m;
   m.name = superlanes == 20 ? "tsp-v1" : "tsp-small";
