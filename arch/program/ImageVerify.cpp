@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "arch/program/ImageCheck.h"
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/isa/Print.h"
 #include "arch/program/HostData.h"

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/files/NewFile.h"
 #include "arch/program/Checksum.h"
 #include "arch/program/ImageFile.h"
 #include "arch/program/ImageLayout.h"
 
 #include <bit>
-#include <cerrno>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace millrace {
 namespace {
@@ -201,49 +198,6 @@ private:
   std::span<const uint8_t> data;
 };
 
-/// A new file beside the target that vanishes unless it is renamed.
-class NewFile {
-public:
-  explicit NewFile(const std::string &path) : path(path + ".XXXXXX") {
-    fd = ::mkostemp(this->path.data(), O_CLOEXEC);
-  }
-  ~NewFile() {
-    if (fd >= 0) {
-      ::close(fd);
-      ::unlink(path.c_str());
-    }
-  }
-  NewFile(const NewFile &) = delete;
-  NewFile &operator=(const NewFile &) = delete;
-
-  bool isOpen() const { return fd >= 0; }
-  bool write(std::span<const uint8_t> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t done = ::write(fd, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR)
-        continue;
-      if (done <= 0)
-        return false;
-      bytes = bytes.subspan(size_t(done));
-    }
-    return true;
-  }
-  /// Gives the file the permissions of any new file, makes it durable and puts it in place.
-  bool replace(const std::string &target) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd, 0666 & ~mask) || ::fsync(fd) || ::rename(path.c_str(), target.c_str()))
-      return false;
-    ::close(fd);
-    fd = -1;
-    return true;
-  }
-
-private:
-  std::string path;
-  int fd;
-};
-
 } // namespace
 
 std::vector<uint8_t> encodeImage(const Image &image) {
@@ -258,26 +212,16 @@ std::vector<uint8_t> encodeImage(const Image &image) {
 }
 
 Status writeImage(const Image &image, const std::string &path) {
-  const auto failed = [&](const char *what) {
-    return Error{"cannot write image '" + path + "': " + what + ": " + std::strerror(errno)};
-  };
-  struct stat existing;
-  if (::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode))
-    return Error{"cannot write image '" + path + "': it exists and is not a regular file"};
+  Expected<NewFile> file = NewFile::create(path);
+  if (!file)
+    return file.takeError();
   const Pieces pieces(image);
-  NewFile file(path);
-  if (!file.isOpen())
-    return failed("no file can be made beside it");
-  bool ok = true;
   pieces.forEach([&](std::span<const uint8_t> piece) {
     static const uint8_t zeros[kAlignment] = {};
-    ok = ok && file.write(piece) && file.write({zeros, aligned(piece.size()) - piece.size()});
+    file->write(piece);
+    file->write({zeros, aligned(piece.size()) - piece.size()});
   });
-  if (!ok)
-    return failed("writing failed");
-  if (!file.replace(path))
-    return failed("it cannot be put in place");
-  return Success{};
+  return file->replace();
 }
 
 void sealImage(std::span<uint8_t> bytes) {

@@ -2,6 +2,7 @@
 
 #include "arch/spec/MachineFile.h"
 
+#include "arch/operations/AluOp.h"
 #include "arch/spec/Fabric.h"
 #include "arch/spec/Nearest.h"
 #include "arch/spec/Quantity.h"
@@ -187,8 +188,12 @@ private:
         names.push_back(nameOf(ElementType(type)));
       return Error{"names no element type; did you mean '" + nearest(match.name, names) + "'?"};
     }
-    if (match.key->path.starts_with("latency."))
-      return Error{"names no operation; write a mnemonic such as exp.f32"};
+    if (match.key->path.starts_with("latency.alu_ops.")) {
+      std::vector<std::string> names;
+      for (const AluOpInfo &operation : aluOpTable)
+        names.emplace_back(operation.mnemonic);
+      return Error{"names no operation; did you mean '" + nearest(match.name, names) + "'?"};
+    }
     return Error{"skips a link; number links from 0 without gaps"};
   }
 

@@ -2,6 +2,7 @@
 
 #include "arch/spec/Schema.h"
 
+#include "arch/operations/AluOp.h"
 #include "arch/spec/Nearest.h"
 #include "arch/spec/Quantity.h"
 
@@ -31,13 +32,9 @@ Link *linkAt(Machine &m, const std::string &name) {
   return index == m.links.size() ? &m.links.emplace_back(Link{.slot = 0}) : &m.links[index];
 }
 
-/// An operation's mnemonic, such as exp.f32. That the operation exists is checked where operations
-/// are known (arch/isa).
+/// The latency of the operation with this mnemonic, such as exp.f32; null if there is none.
 unsigned *aluOpNamed(Machine &m, const std::string &name) {
-  const bool isMnemonic =
-      !name.empty() &&
-      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.") == std::string::npos;
-  return isMnemonic ? &m.latency.aluOps[name] : nullptr;
+  return aluOpFromMnemonic(name) ? &m.latency.aluOps[name] : nullptr;
 }
 
 using Name = const std::string &;

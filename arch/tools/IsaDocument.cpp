@@ -2,7 +2,7 @@
 
 #include "arch/tools/IsaDocument.h"
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Instruction.h"
 
 namespace millrace {
@@ -101,7 +101,7 @@ std::string aluOperations() {
 
 std::string isaMarkdown() {
   return "# Instructions\n\n"
-         "Generated from arch/isa/Opcodes.def and arch/isa/AluOp.def. When each instruction acts, "
+         "Generated from arch/isa/Opcodes.def and arch/operations/AluOp.def. When each instruction acts, "
          "and what the table "
          "leaves open,\nis in [machine.md](machine.md). Besides its operands every instruction has "
          "a dispatch cycle "

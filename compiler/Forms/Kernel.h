@@ -9,7 +9,7 @@
 // Plain C++: the planner and scheduler need no MLIR. compiler/Dialect/Spatial is its textual form.
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/spec/Types.h"
 
 #include <cstdint>
@@ -88,7 +88,7 @@ struct Term {
 };
 
 /// One scalar operation of the epilogue. Values are 32-bit lanes; an operand of a narrow type is
-/// first converted by an explicit node (semantics in arch/isa/AluOp.def).
+/// first converted by an explicit node (semantics in arch/operations/AluOp.def).
 struct Node {
   enum class Kind : uint8_t {
     Accumulator, ///< the contraction's sum: fp32 bits, or int32 for int8 operands

@@ -5,7 +5,7 @@
 // against each other.
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Instruction.h"
 #include "arch/spec/Machine.h"
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Support/Npy.h"
 
+#include "arch/files/NewFile.h"
+
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -91,7 +94,7 @@ std::optional<std::vector<int64_t>> parseShape(std::string_view text) {
 Expected<HostTensor> parseHeader(const std::string &name, std::string_view header) {
   std::string_view descriptor = valueOf(header, "descr");
   if (descriptor.size() < 5 || descriptor[0] != '\'')
-    return Error{name + ": the npy header names no element type"};
+    return Error{name + ": the npy header names no element type; save it with numpy.save"};
   descriptor = descriptor.substr(1, descriptor.find('\'', 1) - 1);
   std::optional<HostType> type =
       descriptor.size() >= 3 ? typeFromDescriptor(descriptor) : std::optional<HostType>();
@@ -102,7 +105,7 @@ Expected<HostTensor> parseHeader(const std::string &name, std::string_view heade
     return Error{name + ": the array is in Fortran order; save it with numpy.ascontiguousarray"};
   std::optional<std::vector<int64_t>> shape = parseShape(valueOf(header, "shape"));
   if (!shape)
-    return Error{name + ": the npy header has no valid shape"};
+    return Error{name + ": the npy header has no valid shape; save it with numpy.save"};
   return HostTensor{*type, std::move(*shape), {}};
 }
 
@@ -123,11 +126,11 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
   std::string name = path.string();
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    return Error{name + ": cannot open for reading"};
+    return Error{name + ": cannot be opened: " + std::strerror(errno) + "; check the path"};
   std::array<char, 8> start{};
   if (!file.read(start.data(), start.size()) ||
       std::string_view(start.data(), magic.size()) != magic)
-    return Error{name + ": not an npy file (the first six bytes are wrong)"};
+    return Error{name + ": no npy file (the first six bytes are wrong); save it with numpy.save"};
   int lengthBytes = start[6] == 1 ? 2 : 4;
   std::array<unsigned char, 4> raw{};
   file.read(reinterpret_cast<char *>(raw.data()), lengthBytes);
@@ -137,7 +140,8 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
     return Error{name + ": the npy header is broken (length " + std::to_string(length) + ")"};
   std::string header(length, ' ');
   if (!file.read(header.data(), length))
-    return Error{name + ": the npy header is cut off"};
+    return Error{name + ": the npy header has " + std::to_string(length) +
+                 " bytes, but the file ends before; copy it again"};
   Expected<HostTensor> tensor = parseHeader(name, header);
   if (!tensor)
     return tensor;
@@ -147,7 +151,7 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
   auto offset = static_cast<uintmax_t>(file.tellg());
   if (failed || size < offset + wanted)
     return Error{name + ": the array needs " + std::to_string(wanted) + " bytes, the file holds " +
-                 std::to_string(size < offset ? 0 : size - offset)};
+                 std::to_string(size < offset ? 0 : size - offset) + "; copy it again"};
   tensor->data.resize(wanted);
   if (!file.read(reinterpret_cast<char *>(tensor->data.data()),
                  static_cast<std::streamsize>(wanted)))
@@ -156,25 +160,19 @@ Expected<HostTensor> readNpy(const std::filesystem::path &path) {
 }
 
 Status writeNpy(const std::filesystem::path &path, const HostTensor &tensor) {
-  std::filesystem::path temporary = path;
-  temporary += ".part";
-  std::string header = makeHeader(tensor);
-  auto length = static_cast<uint16_t>(header.size());
-  std::ofstream file(temporary, std::ios::binary);
-  file << magic << '\1' << '\0' << static_cast<char>(length & 0xff)
-       << static_cast<char>(length >> 8) << header;
-  file.write(reinterpret_cast<const char *>(tensor.data.data()),
-             static_cast<std::streamsize>(tensor.data.size()));
-  file.close();
-  std::error_code failed;
-  if (file)
-    std::filesystem::rename(temporary, path, failed);
-  if (!file || failed) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    return Error{path.string() + ": cannot write; check that the folder exists and has room"};
-  }
-  return Success{};
+  Expected<NewFile> file = NewFile::create(path.string());
+  if (!file)
+    return file.takeError();
+  const std::string header = makeHeader(tensor);
+  const char length[] = {static_cast<char>(header.size() & 0xff),
+                         static_cast<char>(header.size() >> 8)};
+  file->write(magic);
+  file->write(std::string_view("\1\0", 2)); // format 1.0
+  file->write(std::string_view(length, 2));
+  file->write(header);
+  file->write(std::span<const uint8_t>(reinterpret_cast<const uint8_t *>(tensor.data.data()),
+                                       tensor.data.size()));
+  return file->replace();
 }
 
 } // namespace millrace

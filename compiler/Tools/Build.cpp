@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Build.h"
 
+#include "arch/program/ImageCheck.h"
 #include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
@@ -12,13 +13,13 @@
 #include "compiler/Forms/SplitWindows.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Inputs.h"
+#include "compiler/Tools/Progress.h"
 
 #include <mlir/IR/Diagnostics.h>
 #include <mlir/IR/MLIRContext.h>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <unistd.h>
 
 namespace millrace::driver {
 
@@ -42,29 +43,18 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 
-std::string noteOf(const Image &image, const std::string &key, const std::string &otherwise) {
+nlohmann::json jsonNote(const Image &image, const std::string &key) {
   for (const auto &[k, value] : image.notes)
     if (k == key)
-      return value;
-  return otherwise;
+      if (json parsed = json::parse(value, nullptr, false); !parsed.is_discarded())
+        return parsed;
+  return {};
 }
 
 namespace {
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// A bar on a terminal; nothing elsewhere, where stages print a line each.
-void showProgress(const char *stage, size_t done, size_t total) {
-  if (!isatty(STDERR_FILENO))
-    return;
-  constexpr size_t kWidth = 40;
-  const size_t filled = total ? kWidth * done / total : kWidth;
-  std::fprintf(stderr, "\r%-10s [%s%s] %zu/%zu", stage, std::string(filled, '#').c_str(),
-               std::string(kWidth - filled, '.').c_str(), done, total);
-  if (done == total)
-    std::fprintf(stderr, "\n");
 }
 
 /// A constant of one repeated element can be kept smaller than its shape; it counts nothing here.
@@ -147,6 +137,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
       return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
     import.dims[dim.substr(0, equals)] = value;
   }
+  Progress progress;
+  progress.stage("importing");
   mlir::MLIRContext context;
   loadImportDialects(context);
   std::string diagnostics;
@@ -158,6 +150,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   auto module = importOnnx(options.model, import, context);
   if (!module)
     return Failure{BadInput, module.error()};
+  progress.stage("forming kernels");
   forms::PrecisionOptions precision;
   precision.precision = options.precision == "bf16"   ? forms::Precision::Bf16
                         : options.precision == "int8" ? forms::Precision::Int8
@@ -181,13 +174,17 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
-  compileOptions.progress = [](size_t done, size_t total) {
-    showProgress("scheduling", done, total);
-  };
+  progress.stage("scheduling", graph->kernels.size());
+  compileOptions.progress = [&](size_t done, size_t) { progress.update(done); };
   Expected<Image> image = grid::compile(*graph, *machine, compileOptions, report);
   if (!image)
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + image.error()};
   image->machineYaml = toYaml(*machine);
+  progress.stage("verifying");
+  if (Status s = verifyImage(*image, *machine); !s)
+    return Failure{Wrong, options.model + " on " + machine->name +
+                              ": the compiler made an image that is not well formed (" + s.error() +
+                              "); please report it with the model and the machine"};
   addNotes(*image, options, *graph, report, integerBounds(**module), seconds() - start);
   note(*image, "packed", packed);
   note(*image, "model_inputs", inputNames(**module));

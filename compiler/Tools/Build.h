@@ -6,6 +6,8 @@
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Tools/Commands.h"
 
+#include <nlohmann/json.hpp>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -32,10 +34,11 @@ struct Failure {
   std::string message;
 };
 
-/// Runs import, kernel forming, window splitting and grid code generation, with progress on stderr.
+/// Runs import, kernel forming, rewriting and grid code generation, with progress on stderr. The
+/// image passed verifyImage.
 std::variant<Built, Failure> build(const ModelOptions &options);
 
-/// A note of the image, or `otherwise`.
-std::string noteOf(const Image &image, const std::string &key, const std::string &otherwise);
+/// A note of the image; null if there is none, or none that is JSON.
+nlohmann::json jsonNote(const Image &image, const std::string &key);
 
 } // namespace millrace::driver

@@ -25,6 +25,7 @@ void addCompile(CLI::App &app, Action &action);
 void addSimulate(CLI::App &app, Action &action);
 void addDump(CLI::App &app, Action &action);
 void addAssemble(CLI::App &app, Action &action);
+void addDisassemble(CLI::App &app, Action &action);
 void addMachines(CLI::App &app, Action &action);
 void addDescribe(CLI::App &app, Action &action);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/files/NewFile.h"
 #include "arch/program/ImageFile.h"
 #include "compiler/Tools/Build.h"
 
@@ -14,6 +15,8 @@ void addCompile(CLI::App &app, Action &action) {
   command->add_option("--output,-o", *output, "image file to write")->required();
   command->callback([=, &action] {
     action = [=]() -> int {
+      if (Status s = checkWritable(*output); !s)
+        return fail(BadOutput, s.error());
       std::variant<Built, Failure> built = build(*model);
       if (auto *failure = std::get_if<Failure>(&built))
         return fail(failure->code, failure->message);
@@ -23,9 +26,9 @@ void addCompile(CLI::App &app, Action &action) {
       uint64_t cycles = 0;
       for (const Step &step : b.image.steps)
         cycles += step.predictedCycles;
-      std::printf("%s: %llu cycles on %s, compiled in %s s\n", output->c_str(),
+      std::printf("%s: %llu cycles on %s, compiled in %.2f s\n", output->c_str(),
                   static_cast<unsigned long long>(cycles), b.machine.name.c_str(),
-                  noteOf(b.image, "compile_seconds", "?").substr(0, 5).c_str());
+                  jsonNote(b.image, "compile_seconds").get<double>());
       return Ok;
     };
   });

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Execute.h"
 
+#include "arch/files/NewFile.h"
 #include "arch/program/HostData.h"
 #include "compiler/Support/Npy.h"
 #include "compiler/Tools/HostRunner.h"
 #include "compiler/Tools/Inputs.h"
-#include "simulator/observe/TraceWriter.h"
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <unistd.h>
+#include <set>
 
 namespace millrace::driver {
+
+namespace fs = std::filesystem;
 
 void ExecuteOptions::addTo(CLI::App &command) {
   command.add_option("--input,-i", inputs,
@@ -29,7 +30,7 @@ void ExecuteOptions::addTo(CLI::App &command) {
   command.add_option("--output-dir,-o", outputDirectory,
                      "folder for one .npy per output, named after it");
   command.add_option("--json", json, "file for the result as JSON");
-  command.add_option("--trace", trace, "file for a trace that ui.perfetto.dev opens");
+  watch.addTo(command);
 }
 
 int fail(Exit code, const std::string &text) {
@@ -37,130 +38,171 @@ int fail(Exit code, const std::string &text) {
   return code;
 }
 
-Status writeText(const std::string &path, const std::string &text) {
-  const std::string fresh = path + "." + std::to_string(getpid()) + ".new";
-  std::ofstream out(fresh, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code renamed;
-  if (out)
-    std::filesystem::rename(fresh, path, renamed);
-  if (!out || renamed) {
-    std::error_code ignored;
-    std::filesystem::remove(fresh, ignored);
-    return Error{"cannot write '" + path +
-                 "': " + (renamed ? renamed.message() : std::strerror(errno))};
-  }
-  return Success{};
-}
-
 namespace {
 
-std::string fileNameOf(std::string name) {
+/// The output's name as a file name that none of `taken` has.
+std::string fileNameOf(std::string name, std::set<std::string> &taken) {
   for (char &ch : name)
     if (!std::isalnum(static_cast<unsigned char>(ch)) && ch != '.' && ch != '-' && ch != '_')
       ch = '_';
-  return name + ".npy";
+  name.resize(std::min<size_t>(name.size(), 200)); // file systems end at 255 bytes
+  std::string file = name + ".npy";
+  for (unsigned k = 2; !taken.insert(file).second; ++k)
+    file = name + "." + std::to_string(k) + ".npy";
+  return file;
 }
 
-/// Folders are made and files are tried before minutes of work.
-Status checkOutputs(const ExecuteOptions &options) {
-  if (!options.outputDirectory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.outputDirectory, error);
-    if (error || access(options.outputDirectory.c_str(), W_OK) != 0)
-      return Error{"cannot write into '" + options.outputDirectory +
-                   "': " + (error ? error.message() : std::strerror(errno))};
-  }
-  for (const std::string &file : {options.json, options.trace}) {
-    if (file.empty())
-      continue;
-    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-      return Error{"cannot write '" + file + "': " + std::strerror(errno)};
+/// A folder that may be made later: the nearest one above it that exists can be written to.
+Status checkFolder(const std::string &path) {
+  fs::path folder = fs::absolute(path);
+  std::error_code ignored;
+  while (!fs::exists(folder, ignored) && folder.has_parent_path() && folder != folder.parent_path())
+    folder = folder.parent_path();
+  if (!fs::is_directory(folder, ignored))
+    return Error{"cannot write into '" + path + "': '" + folder.string() +
+                 "' is not a folder; choose another --output-dir"};
+  if (Status s = checkWritable((folder / "any").string()); !s)
+    return Error{"cannot write into '" + path + "': the folder '" + folder.string() +
+                 "' lets nothing be written; choose another --output-dir"};
+  return Success{};
+}
+
+Status checkDistinct(const std::vector<std::pair<const char *, std::string>> &files) {
+  for (size_t a = 0; a < files.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      if (!files[a].second.empty() && files[a].second == files[b].second)
+        return Error{std::string(files[b].first) + " and " + files[a].first + " both name '" +
+                     files[a].second + "'; choose two files"};
+  return Success{};
+}
+
+Status writeOutputs(const std::string &folder, Execution &execution) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return Error{"cannot make the folder '" + folder + "': " + error.message() +
+                 "; choose another --output-dir"};
+  std::set<std::string> taken;
+  for (const auto &[name, tensor] : execution.outputs) {
+    const std::string path = (fs::path(folder) / fileNameOf(name, taken)).string();
+    if (Status s = writeNpy(path, tensor); !s)
+      return s;
+    execution.files[name] = path;
   }
   return Success{};
 }
 
-} // namespace
+Status writeInputs(const Image &image, const std::map<std::string, HostTensor> &inputs,
+                   RowAccess &memory) {
+  for (const Binding &b : image.bindings)
+    if (b.role == Binding::Role::Input && !b.placements.empty())
+      if (Status s = writeTensor(b, inputs.at(b.name).data.data(), memory); !s)
+        return s;
+  return Success{};
+}
 
-int execute(const Image &image, const Machine &machine, const ExecuteOptions &options) {
-  if (Status s = checkOutputs(options); !s)
-    return fail(BadOutput, s.error());
-  Expected<std::map<std::string, HostTensor>> inputs =
-      makeInputs(image, options.inputs, options.seed);
-  if (!inputs)
-    return fail(BadInput, inputs.error());
-  Execution execution;
-  HostRunner host(*inputs, execution.outputs);
-  std::ofstream traceFile;
-  std::unique_ptr<sim::TraceWriter> trace;
+Status readOutputs(const Image &image, RowAccess &memory,
+                   std::map<std::string, HostTensor> &outputs) {
+  for (const Binding &b : image.bindings) {
+    if (b.role != Binding::Role::Output || b.placements.empty())
+      continue;
+    Expected<HostTensor> tensor = tensorFor(b);
+    if (!tensor)
+      return tensor.takeError();
+    if (Status s = readTensor(b, tensor->data.data(), memory); !s)
+      return s;
+    outputs[b.name] = std::move(*tensor);
+  }
+  return Success{};
+}
+
+/// Simulates and records what is to be watched.
+std::optional<Failure> simulate(const Image &image, const Machine &machine,
+                                const ExecuteOptions &options,
+                                const std::map<std::string, HostTensor> &inputs,
+                                Execution &execution) {
+  if (Status s = options.watch.checkSize(image); !s)
+    return Failure{Usage, s.error()};
+  Expected<std::unique_ptr<Watch>> watch = Watch::create(options.watch, image, machine);
+  if (!watch)
+    return Failure{BadOutput, watch.error()};
+  HostRunner host(inputs, execution.outputs);
   sim::SimulationOptions simulation;
   simulation.values = !options.cyclesOnly;
   simulation.ignoreMachineHash = options.ignoreMachineHash;
   simulation.window = options.window;
-  if (!options.trace.empty()) {
-    traceFile.open(options.trace + ".new");
-    trace = std::make_unique<sim::TraceWriter>(traceFile, image, machine);
-    simulation.observer = trace.get();
-  }
-  simulation.writeInputs = [&](RowAccess &memory) -> Status {
-    for (const Binding &b : image.bindings)
-      if (b.role == Binding::Role::Input && !b.placements.empty())
-        if (Status s = writeTensor(b, inputs->at(b.name).data.data(), memory); !s)
-          return s;
-    return Success{};
-  };
-  simulation.readOutputs = [&](RowAccess &memory) -> Status {
-    for (const Binding &b : image.bindings) {
-      if (b.role != Binding::Role::Output || b.placements.empty())
-        continue;
-      Expected<HostTensor> tensor = tensorFor(b);
-      if (!tensor)
-        return tensor.takeError();
-      if (Status s = readTensor(b, tensor->data.data(), memory); !s)
-        return s;
-      execution.outputs[b.name] = std::move(*tensor);
-    }
-    return Success{};
+  simulation.observer = (*watch)->observer();
+  simulation.writeInputs = [&](RowAccess &memory) { return writeInputs(image, inputs, memory); };
+  simulation.readOutputs = [&](RowAccess &memory) {
+    return readOutputs(image, memory, execution.outputs);
   };
   const auto start = std::chrono::steady_clock::now();
   Expected<sim::SimulationResult> result = sim::simulate(image, machine, simulation, &host);
   execution.simulateSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   execution.hostStepSeconds = host.seconds();
-  if (trace) {
-    trace.reset();
-    traceFile.close();
-    std::error_code error;
-    std::filesystem::rename(options.trace + ".new", options.trace, error);
-    if (error || !traceFile)
-      return fail(BadOutput, "cannot write '" + options.trace + "'");
-  }
   if (!result)
-    return fail(BadInput, result.error());
+    return Failure{BadInput, result.error()};
   execution.result = std::move(*result);
+  if (Status s = (*watch)->checkCount(); !s)
+    return Failure{Usage, s.error()};
+  if (Status s = (*watch)->finish(); !s)
+    return Failure{BadOutput, s.error()};
+  return std::nullopt;
+}
+
+/// The exit code of a simulation that came to its end.
+int judge(const sim::SimulationResult &result) {
+  if (result.violation)
+    return fail(Wrong, result.violation->describe());
+  for (size_t s = 0; s < result.steps.size(); ++s)
+    if (const sim::StepResult &step = result.steps[s]; step.predictedCycles != step.measuredCycles)
+      return fail(Wrong, "step " + std::to_string(s) + " was predicted to take " +
+                             std::to_string(step.predictedCycles) + " cycles and took " +
+                             std::to_string(step.measuredCycles));
+  return Ok;
+}
+
+} // namespace
+
+std::optional<Failure> check(const ExecuteOptions &options) {
+  const WatchOptions &watch = options.watch;
+  if (Status s = watch.check(); !s)
+    return Failure{Usage, s.error()};
+  if (Status s =
+          checkDistinct({{"--json", options.json}, {"--trace", watch.trace}, {"--vcd", watch.vcd}});
+      !s)
+    return Failure{Usage, s.error()};
+  if (options.cyclesOnly && !options.outputDirectory.empty())
+    return Failure{Usage, "--cycles-only computes no outputs for --output-dir; leave one of them"};
+  if (std::optional<Failure> failure = checkInputFiles(options.inputs))
+    return failure;
+  for (const std::string &file : {options.json, watch.trace, watch.vcd})
+    if (!file.empty())
+      if (Status s = checkWritable(file); !s)
+        return Failure{BadOutput, s.error()};
+  if (!options.outputDirectory.empty())
+    if (Status s = checkFolder(options.outputDirectory); !s)
+      return Failure{BadOutput, s.error()};
+  return std::nullopt;
+}
+
+int execute(const Image &image, const Machine &machine, const ExecuteOptions &options) {
+  Expected<std::map<std::string, HostTensor>> inputs =
+      makeInputs(image, options.inputs, options.seed);
+  if (!inputs)
+    return fail(BadInput, inputs.error());
+  Execution execution;
+  if (auto failure = simulate(image, machine, options, *inputs, execution))
+    return fail(failure->code, failure->message);
   if (!options.outputDirectory.empty() && !execution.result.violation)
-    for (const auto &[name, tensor] : execution.outputs) {
-      const std::string path =
-          (std::filesystem::path(options.outputDirectory) / fileNameOf(name)).string();
-      if (Status s = writeNpy(path, tensor); !s)
-        return fail(BadOutput, s.error());
-      execution.files[name] = path;
-    }
+    if (Status s = writeOutputs(options.outputDirectory, execution); !s)
+      return fail(BadOutput, s.error());
   std::fputs(tableOf(image, machine, execution).c_str(), stdout);
   if (!options.json.empty())
-    if (Status s = writeText(options.json, jsonOf(image, machine, execution) + "\n"); !s)
+    if (Status s = writeFile(options.json, jsonOf(image, machine, execution) + "\n"); !s)
       return fail(BadOutput, s.error());
-  if (execution.result.violation)
-    return fail(Wrong, execution.result.violation->describe());
-  for (size_t s = 0; s < execution.result.steps.size(); ++s)
-    if (execution.result.steps[s].predictedCycles != execution.result.steps[s].measuredCycles)
-      return fail(Wrong, "step " + std::to_string(s) + " was predicted to take " +
-                             std::to_string(execution.result.steps[s].predictedCycles) +
-                             " cycles and took " +
-                             std::to_string(execution.result.steps[s].measuredCycles));
-  return Ok;
+  return judge(execution.result);
 }
 
 } // namespace millrace::driver

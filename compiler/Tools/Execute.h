@@ -5,6 +5,7 @@
 
 #include "compiler/Support/HostTensor.h"
 #include "compiler/Tools/Build.h"
+#include "compiler/Tools/Watch.h"
 #include "simulator/system/Simulate.h"
 
 namespace millrace::driver {
@@ -14,9 +15,15 @@ struct ExecuteOptions {
   uint64_t seed = 0;
   bool cyclesOnly = false, ignoreMachineHash = false;
   int64_t window = 0;
-  std::string outputDirectory, json, trace;
+  std::string outputDirectory, json;
+  WatchOptions watch;
   void addTo(CLI::App &command);
 };
+
+/// What can be said of the options before the program is there, so that nobody waits for it in
+/// vain: files of inputs that are missing, outputs that could not be written. Leaves nothing
+/// behind.
+std::optional<Failure> check(const ExecuteOptions &options);
 
 /// What a run found out.
 struct Execution {
@@ -32,8 +39,5 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
 /// The table that people read, and the object that programs read.
 std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);
 std::string jsonOf(const Image &image, const Machine &machine, const Execution &execution);
-
-/// Writes text to `path` in one step; an error names the path.
-Status writeText(const std::string &path, const std::string &text);
 
 } // namespace millrace::driver

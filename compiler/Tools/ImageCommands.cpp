@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/files/NewFile.h"
 #include "arch/program/Assembler.h"
 #include "arch/program/Dump.h"
+#include "arch/program/ImageCheck.h"
 #include "arch/program/ImageFile.h"
 #include "arch/spec/MachineFile.h"
-#include "compiler/Tools/Execute.h"
+#include "compiler/Tools/Commands.h"
+#include "compiler/Tools/Watch.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -14,43 +16,66 @@ namespace {
 
 struct DumpOptions {
   std::string image, machine, json, cycles;
-  bool assembly = false, noTables = false, noInstructions = false;
+  bool noTables = false, noInstructions = false;
   DumpFilter filter;
 };
 
-/// "A..B" or "A" as an inclusive range of cycles.
-bool parseCycles(const std::string &text, DumpFilter &filter) {
-  char *end = nullptr;
-  filter.from = filter.to = std::strtoull(text.c_str(), &end, 10);
-  if (end == text.c_str() || text[0] == '-')
-    return false;
-  if (std::string_view rest = end; rest.starts_with("..") && rest.size() > 2)
-    filter.to = std::strtoull(rest.data() + 2, &end, 10);
-  return *end == '\0' && filter.from <= filter.to;
+/// An image, and the machine that names its queues and streams: a file or name, or its own.
+struct Opened {
+  Image image;
+  Machine machine;
+};
+
+Expected<Opened> open(const std::string &path, const std::string &machineName) {
+  Expected<Image> image = readImage(path);
+  if (!image)
+    return image.takeError();
+  Expected<Machine> machine = machineName.empty()
+                                  ? parseMachine(image->machineYaml, path + " (machine)")
+                                  : loadMachine(machineName);
+  if (!machine)
+    return machine.takeError();
+  return Opened{std::move(*image), std::move(*machine)};
 }
 
 int dump(DumpOptions options) {
-  if (!options.cycles.empty() && !parseCycles(options.cycles, options.filter))
-    return fail(Usage, "'" + options.cycles + "' is no range of cycles; write 100..200, or 100");
-  Expected<Image> image = readImage(options.image);
-  if (!image)
-    return fail(BadInput, image.error());
-  Expected<Machine> machine = options.machine.empty()
-                                  ? parseMachine(image->machineYaml, options.image + " (machine)")
-                                  : loadMachine(options.machine);
-  if (!machine)
-    return fail(BadInput, machine.error());
+  if (!options.cycles.empty()) {
+    std::optional<CycleRange> range = parseCycles(options.cycles);
+    if (!range)
+      return fail(Usage, "'" + options.cycles + "' is no range of cycles; write 100..200, or 100");
+    options.filter.from = range->first;
+    options.filter.to = range->last;
+  }
+  Expected<Opened> opened = open(options.image, options.machine);
+  if (!opened)
+    return fail(BadInput, opened.error());
+  const auto &[image, machine] = *opened;
   options.filter.tables = !options.noTables;
   options.filter.instructions = !options.noInstructions;
   if (!options.json.empty()) {
-    if (Status s = writeText(options.json, dumpJson(*image, *machine)); !s)
+    if (Status s = writeFile(options.json, dumpJson(image, machine)); !s)
       return fail(BadOutput, s.error());
     return Ok;
   }
-  const std::string text =
-      options.assembly ? disassemble(*image, *machine) : dumpText(*image, *machine, options.filter);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
-    return fail(BadOutput, "the listing cannot be written to the standard output");
+  const std::string text = dumpText(image, machine, options.filter);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return Ok;
+}
+
+int disassembleFile(const std::string &path, const std::string &machineName,
+                    const std::string &output, const DisassembleOptions &options) {
+  Expected<Opened> opened = open(path, machineName);
+  if (!opened)
+    return fail(BadInput, opened.error());
+  // Only of images that verify is the text known to assemble again.
+  if (Status s = verifyImage(opened->image, opened->machine, {.anyMachine = true}); !s)
+    std::fprintf(stderr, "millrace: warning: %s: %s; its text may not assemble\n", path.c_str(),
+                 s.error().c_str());
+  const std::string text = disassemble(opened->image, opened->machine, options);
+  if (output.empty())
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  else if (Status s = writeFile(output, text); !s)
+    return fail(BadOutput, s.error());
   return Ok;
 }
 
@@ -94,8 +119,6 @@ void addDump(CLI::App &app, Action &action) {
   command->add_flag("--no-tables", options->noTables, "instructions alone");
   command->add_flag("--no-instructions", options->noInstructions, "tables alone");
   command->add_option("--json", options->json, "write a summary as JSON to this file instead");
-  command->add_flag("--assembly", options->assembly,
-                    "print text that `millrace assemble` turns back into the image");
   command->callback([=, &action] { action = [=] { return dump(*options); }; });
 }
 
@@ -107,6 +130,26 @@ void addAssemble(CLI::App &app, Action &action) {
   command->add_option("text", *path, "assembly")->required();
   command->add_option("--output,-o", *output, "image to write")->required();
   command->callback([=, &action] { action = [=] { return assembleFile(*path, *output); }; });
+}
+
+void addDisassemble(CLI::App &app, Action &action) {
+  auto path = std::make_shared<std::string>(), machine = std::make_shared<std::string>(),
+       output = std::make_shared<std::string>();
+  auto noData = std::make_shared<bool>(false);
+  CLI::App *command = app.add_subcommand(
+      "disassemble",
+      "Writes a program image as text that `millrace assemble` turns back into it.\n\n"
+      "Example: millrace disassemble program.mrp -o program.s");
+  command->add_option("image", *path, "image that `millrace compile` or `assemble` wrote")
+      ->required();
+  command->add_option("--output,-o", *output, "file to write; the standard output by default");
+  command->add_option("--machine,-m", *machine,
+                      "machine that names queues and streams; the one in the image by default");
+  command->add_flag("--no-data", *noData,
+                    "leave out the contents of memory; the text does not assemble to the image");
+  command->callback([=, &action] {
+    action = [=] { return disassembleFile(*path, *machine, *output, {.data = !*noData}); };
+  });
 }
 
 } // namespace millrace::driver

@@ -2,17 +2,20 @@
 #include "compiler/Tools/Inputs.h"
 
 #include "compiler/Support/Npy.h"
-#include "compiler/Tools/Build.h"
 
 #include "arch/isa/semantics/Convert.h"
+#include "arch/spec/Nearest.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
+#include <cstring>
 #include <random>
 #include <set>
+#include <unistd.h>
 
 namespace millrace::driver {
 
@@ -98,52 +101,87 @@ HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::m
   return t;
 }
 
+/// The array of a file, if it is what the binding wants.
+Expected<HostTensor> readInput(const Binding &b, HostType type, const std::string &file) {
+  Expected<HostTensor> tensor = readNpy(file);
+  if (!tensor)
+    return tensor.takeError();
+  const auto describe = [](HostType t, const std::vector<int64_t> &shape) {
+    return std::string(onnxName(t)) + " " + shapeText(shape);
+  };
+  if (tensor->type != type || tensor->shape != b.shape)
+    return Error{"input '" + b.name + "' is " + describe(type, b.shape) + ", but '" + file +
+                 "' holds " + describe(tensor->type, tensor->shape) + "; " +
+                 (tensor->type != type ? "convert it with numpy's astype"
+                                       : "reshape it, or compile with other --dim values")};
+  return tensor;
+}
+
+Error unknownInput(const std::string &name, const std::vector<std::string> &known) {
+  std::string list;
+  for (const std::string &k : known)
+    list += (list.empty() ? "" : ", ") + k;
+  return Error{"the program has no input '" + name + "'; " +
+               (known.empty()
+                    ? "it has none"
+                    : "did you mean '" + nearest(name, known) + "'? its inputs are " + list)};
+}
+
 } // namespace
 
-Expected<std::map<std::string, HostTensor>>
-makeInputs(const Image &image, const std::vector<std::string> &files, uint64_t seed) {
-  std::map<std::string, std::string> given;
+std::optional<Failure> checkInputFiles(const std::vector<std::string> &files) {
+  std::set<std::string> names;
   for (const std::string &file : files) {
     const size_t equals = file.find('=');
-    if (equals == std::string::npos)
-      return Error{"--input '" + file + "' is not name=file.npy"};
-    given[file.substr(0, equals)] = file.substr(equals + 1);
+    if (equals == std::string::npos || equals == 0 || equals + 1 == file.size())
+      return Failure{Usage, "--input '" + file + "' is not name=file.npy"};
+    if (!names.insert(file.substr(0, equals)).second)
+      return Failure{Usage, "--input gives '" + file.substr(0, equals) + "' twice; keep one"};
+    const std::string path = file.substr(equals + 1);
+    if (::access(path.c_str(), R_OK) != 0)
+      return Failure{BadInput, "cannot read '" + path + "' for input '" + file.substr(0, equals) +
+                                   "': " + std::strerror(errno) + "; check the path"};
   }
-  const auto bounds = nlohmann::json::parse(noteOf(image, "integer_input_bounds", "{}"));
+  return std::nullopt;
+}
+
+Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image,
+                                                       const std::vector<std::string> &files,
+                                                       std::optional<uint64_t> seed) {
+  std::map<std::string, std::string> given;
+  for (const std::string &file : files)
+    given[file.substr(0, file.find('='))] = file.substr(file.find('=') + 1);
+  const nlohmann::json bounds = jsonNote(image, "integer_input_bounds");
   std::map<std::string, HostTensor> inputs;
-  std::mt19937_64 random(seed);
-  std::string known;
+  std::mt19937_64 random(seed.value_or(0));
+  std::vector<std::string> known;
   for (const Binding &b : image.bindings) {
     if (b.role != Binding::Role::Input)
       continue;
-    known += (known.empty() ? "" : ", ") + b.name;
+    known.push_back(b.name);
     std::optional<HostType> type =
         hostTypeFromOnnxName(b.hostType == "float32" ? "float" : b.hostType);
     if (!type)
       return Error{"input '" + b.name + "' has element type '" + b.hostType +
                    "', which the host does not know"};
-    auto file = given.find(b.name);
-    if (file == given.end()) {
-      inputs[b.name] = randomTensor(*type, b.shape, random, bounds.value(b.name, int64_t(2)));
-      continue;
+    if (auto file = given.find(b.name); file != given.end()) {
+      Expected<HostTensor> tensor = readInput(b, *type, file->second);
+      if (!tensor)
+        return tensor.takeError();
+      inputs[b.name] = std::move(*tensor);
+      given.erase(file);
+    } else if (seed) {
+      const bool bounded =
+          bounds.is_object() && bounds.contains(b.name) && bounds[b.name].is_number_integer();
+      const int64_t bound = bounded ? bounds[b.name].get<int64_t>() : 2;
+      inputs[b.name] = randomTensor(*type, b.shape, random, std::max<int64_t>(bound, 1));
     }
-    Expected<HostTensor> tensor = readNpy(file->second);
-    if (!tensor)
-      return tensor.takeError();
-    int64_t count = 1;
-    for (int64_t d : b.shape)
-      count *= d;
-    if (tensor->type != *type || tensor->elementCount() != count)
-      return Error{"input '" + b.name + "' is " + std::string(onnxName(*type)) + " " +
-                   shapeText(b.shape) + ", '" + file->second + "' holds " +
-                   std::string(onnxName(tensor->type)) + " " + shapeText(tensor->shape)};
-    inputs[b.name] = std::move(*tensor);
-    given.erase(file);
   }
-  const auto all = nlohmann::json::parse(noteOf(image, "model_inputs", "[]"));
+  // A model may have inputs that no result depends on; the program leaves them out.
+  const nlohmann::json all = jsonNote(image, "model_inputs");
   for (const auto &[name, file] : given)
-    if (!inputs.count(name) && std::find(all.begin(), all.end(), name) == all.end())
-      return Error{"the program has no input '" + name + "'; its inputs are " + known};
+    if (!all.is_array() || std::find(all.begin(), all.end(), name) == all.end())
+      return unknownInput(name, known);
   return inputs;
 }
 

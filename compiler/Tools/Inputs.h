@@ -6,6 +6,7 @@
 #include "arch/program/Image.h"
 #include "arch/spec/Expected.h"
 #include "compiler/Support/HostTensor.h"
+#include "compiler/Tools/Build.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -21,10 +22,13 @@ std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module);
 /// ONNX names of the model's inputs, also of those that no result depends on.
 std::vector<std::string> inputNames(mlir::ModuleOp module);
 
+/// Whether each of `files` is name=path.npy, with a path that can be read and a name given once.
+std::optional<Failure> checkInputFiles(const std::vector<std::string> &files);
+
 /// One tensor per Input binding, by name: `files` as name=path.npy, the rest drawn with `seed`
-/// (floats standard normal; integers below their bound, or 0 or 1 without one). Errors name the
-/// input, and what the file holds instead.
+/// (floats standard normal; integers below their bound, or 0 or 1 without one), or left out without
+/// a seed. Errors name the input, and what the file holds instead.
 Expected<std::map<std::string, HostTensor>>
-makeInputs(const Image &image, const std::vector<std::string> &files, uint64_t seed);
+makeInputs(const Image &image, const std::vector<std::string> &files, std::optional<uint64_t> seed);
 
 } // namespace millrace::driver

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Commands.h"
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
+#include <new>
 #include <unistd.h>
 
 using namespace millrace::driver;
@@ -25,17 +29,25 @@ int main(int argc, char **argv) {
   addSimulate(app, action);
   addDump(app, action);
   addAssemble(app, action);
+  addDisassemble(app, action);
   addMachines(app, action);
   addDescribe(app, action);
+  // A closed pipe and a file that grows too large are errors of write(), not ends of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   int code = Usage;
   try {
     app.parse(argc, argv);
     code = action();
   } catch (const CLI::ParseError &error) {
     code = app.exit(error) == 0 ? Ok : Usage;
+  } catch (const std::bad_alloc &) {
+    code = fail(TooLarge, "there is not enough memory on this computer for it");
   }
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && code == Ok)
+    code = fail(BadOutput,
+                std::string("cannot write to the standard output: ") + std::strerror(errno));
   // SystemC's own exit handlers destroy objects of simulations that are over; leave before them.
-  std::fflush(stdout);
   std::fflush(stderr);
   _exit(code);
 }

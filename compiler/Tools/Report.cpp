@@ -3,6 +3,7 @@
 
 #include "simulator/report/Report.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -20,96 +21,172 @@ uint64_t peakBytes() {
   return uint64_t(usage.ru_maxrss) * 1024;
 }
 
-json notes(const Image &image, const char *key) { return json::parse(noteOf(image, key, "null")); }
+/// Bytes of memory.
+struct MemoryUse {
+  uint64_t used = 0, capacity = 0, fullestPe = 0;
+};
 
-std::string number(double value, const char *format = "%.3g") {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
+/// Rows that some tensor ever lies in, each once.
+MemoryUse memoryUse(const Image &image, const Machine &machine) {
+  const size_t rowsPerPe = size_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice();
+  std::vector<bool> isUsed(machine.pes() * rowsPerPe);
+  for (const Region &r : image.tensors) {
+    const size_t slice =
+        (size_t(r.pe) * kHemispheres + size_t(r.hemisphere)) * machine.memory.slices + r.slice;
+    const auto first = isUsed.begin() + ptrdiff_t(slice * machine.rowsPerSlice() + r.row);
+    std::fill(first, first + r.rows, true);
+  }
+  MemoryUse use;
+  for (auto pe = isUsed.begin(); pe != isUsed.end(); pe += ptrdiff_t(rowsPerPe)) {
+    const auto rows = uint64_t(std::count(pe, pe + ptrdiff_t(rowsPerPe), true));
+    use.used += rows * machine.lanes();
+    use.fullestPe = std::max(use.fullestPe, rows * machine.lanes());
+  }
+  use.capacity = machine.pes() * rowsPerPe * machine.lanes();
+  return use;
 }
 
-/// Bytes of memory that regions hold at most, as if all lived at once: what the plan reserves.
-uint64_t reservedBytes(const Image &image, const Machine &machine) {
-  // Rows that some region ever uses, each once.
-  std::vector<bool> used(size_t(machine.pes()) * kHemispheres * machine.memory.slices *
-                         machine.rowsPerSlice());
-  for (const Region &r : image.tensors)
-    for (uint32_t row = 0; row < r.rows; ++row)
-      used[((size_t(r.pe) * kHemispheres + size_t(r.hemisphere)) * machine.memory.slices +
-            r.slice) *
-               machine.rowsPerSlice() +
-           r.row + row] = true;
-  return uint64_t(std::count(used.begin(), used.end(), true)) * machine.lanes();
+/// What one run of a model does, as people count it: tokens if it looks up rows of a table by an
+/// input [batch, sequence], images if its first input is [batch, channels, height, width], else the
+/// run itself.
+struct Work {
+  const char *unit = "runs"; ///< plural
+  int64_t perRun = 1;
+};
+
+Work workOf(const Image &image) {
+  const json bounds = jsonNote(image, "integer_input_bounds");
+  const Binding *first = nullptr;
+  for (const Binding &b : image.bindings) {
+    if (b.role != Binding::Role::Input)
+      continue;
+    if (bounds.is_object() && bounds.contains(b.name) && b.shape.size() == 2)
+      return {"tokens", b.shape[0] * b.shape[1]};
+    first = first ? first : &b;
+  }
+  if (first && first->shape.size() == 4)
+    return {"images", first->shape[0]};
+  return {};
 }
 
-std::string line(const std::string &name, const std::string &value) {
-  return "  " + name + std::string(name.size() < 24 ? 24 - name.size() : 1, ' ') + value + "\n";
+/// Lines of two columns.
+class Table {
+public:
+  explicit Table(const std::string &title) : text(title + "\n") {}
+  void row(const std::string &name, const std::string &value) {
+    text += fmt::format("  {:<24}{}\n", name, value);
+  }
+  const std::string &str() const { return text; }
+
+private:
+  std::string text;
+};
+
+double mebibytes(uint64_t bytes) { return double(bytes) / (1 << 20); }
+
+double secondsAtClock(const Machine &machine, const Execution &e) {
+  return double(e.result.measuredCycles) / machine.clockHz;
+}
+
+void addCycles(Table &table, const Image &image, const Machine &machine, const Execution &e) {
+  uint64_t predicted = 0;
+  for (const sim::StepResult &s : e.result.steps)
+    predicted += s.predictedCycles;
+  table.row("cycles predicted", std::to_string(predicted));
+  table.row("cycles measured", std::to_string(e.result.measuredCycles));
+  if (e.result.steps.size() > 1)
+    for (size_t s = 0; s < e.result.steps.size(); ++s)
+      if (const sim::StepResult &step = e.result.steps[s]; step.kind == Step::Kind::Grid)
+        table.row(fmt::format("  step {}", s), fmt::format("{} cycles", step.measuredCycles));
+  const double seconds = secondsAtClock(machine, e);
+  table.row("time at the clock",
+            fmt::format("{:.2f} us at {:g} MHz", seconds * 1e6, machine.clockHz / 1e6));
+  const Work work = workOf(image);
+  if (seconds > 0)
+    table.row(std::string(work.unit) + " per second",
+              fmt::format("{:.0f}, one run after the other", double(work.perRun) / seconds));
+}
+
+void addUnits(Table &table, const Image &image, const Machine &machine, const Execution &e) {
+  if (const json total = jsonNote(image, "macs_total"); total.is_number())
+    table.row("MACs on the grid", jsonNote(image, "macs_on_grid").dump() + " of " + total.dump());
+  for (const sim::Utilisation &u : sim::utilisations(e.result, machine))
+    if (u.busyCycles)
+      table.row("busy " + u.unit, fmt::format("{:.1f} %", 100 * u.share));
+}
+
+void addMemoryAndLinks(Table &table, const Image &image, const Machine &machine,
+                       const Execution &e) {
+  const MemoryUse memory = memoryUse(image, machine);
+  std::string used =
+      fmt::format("{:.2f} of {:.0f} MiB", mebibytes(memory.used), mebibytes(memory.capacity));
+  if (machine.pes() > 1)
+    used += fmt::format(", {:.2f} of {:.0f} MiB in the fullest PE", mebibytes(memory.fullestPe),
+                        mebibytes(memory.capacity / machine.pes()));
+  table.row("memory used", used);
+  if (machine.links.empty())
+    return;
+  const std::vector<sim::LinkUse> links = sim::linkUses(e.result, machine);
+  table.row("links used", fmt::format("{} of {}, {} vectors", links.size(), machine.links.size(),
+                                      e.result.total.linkVectors));
+  if (!links.empty())
+    table.row("peak link",
+              fmt::format("PE {} to PE {}: {} vectors, busy {:.1f} %", links[0].link.from,
+                          links[0].link.to, links[0].vectors, 100 * links[0].share));
+}
+
+void addHost(Table &table, const Image &image, const Machine &machine, const Execution &e) {
+  table.row("host link", fmt::format("{:.1f} us in and out, beside the cycles",
+                                     sim::hostSeconds(image, machine) * 1e6));
+  const json host = jsonNote(image, "host_ops");
+  std::string steps;
+  if (host.is_array())
+    for (const json &op : host)
+      steps += (steps.empty() ? "" : ", ") + (op.is_string() ? op.get<std::string>() : op.dump());
+  table.row("host steps", steps.empty() ? "none" : steps);
+  if (const json compiled = jsonNote(image, "compile_seconds"); compiled.is_number())
+    table.row("compiled in", fmt::format("{:.2f} s", compiled.get<double>()));
+  table.row("simulated in", fmt::format("{:.2f} s, host steps {:.2f} s of it", e.simulateSeconds,
+                                        e.hostStepSeconds));
+  table.row("peak memory", fmt::format("{:.0f} MiB of this process", mebibytes(peakBytes())));
+  for (const auto &[name, file] : e.files)
+    table.row("output " + name, file);
 }
 
 } // namespace
 
 std::string tableOf(const Image &image, const Machine &machine, const Execution &e) {
-  uint64_t predicted = 0;
-  for (const sim::StepResult &s : e.result.steps)
-    predicted += s.predictedCycles;
-  const double seconds = double(e.result.measuredCycles) / machine.clockHz;
-  std::string text =
-      notes(image, "model").is_string() ? notes(image, "model").get<std::string>() : "program";
-  text += " on " + machine.name + "\n";
-  text += line("cycles predicted", std::to_string(predicted));
-  text += line("cycles measured", std::to_string(e.result.measuredCycles));
-  if (e.result.steps.size() > 1)
-    for (size_t s = 0; s < e.result.steps.size(); ++s)
-      if (e.result.steps[s].kind == Step::Kind::Grid)
-        text += line("  step " + std::to_string(s),
-                     std::to_string(e.result.steps[s].measuredCycles) + " cycles");
-  text += line("time at the clock", number(seconds * 1e6, "%.2f") + " us at " +
-                                        number(machine.clockHz / 1e6) + " MHz, " +
-                                        number(1 / seconds, "%.0f") + " runs/s");
-  if (json total = notes(image, "macs_total"); total.is_number())
-    text += line("MACs on the grid", notes(image, "macs_on_grid").dump() + " of " + total.dump());
-  for (const sim::Utilisation &u : sim::utilisations(e.result, machine))
-    if (u.busyCycles)
-      text += line("busy " + u.unit, number(100 * u.share, "%.1f") + " %");
-  text += line("memory used",
-               number(double(reservedBytes(image, machine)) / (1 << 20), "%.2f") + " MiB of " +
-                   number(double(machine.pes()) * kHemispheres * machine.memory.slices *
-                              machine.rowsPerSlice() * machine.lanes() / (1 << 20),
-                          "%.0f") +
-                   " MiB");
-  text += line("host link", number(sim::hostSeconds(image, machine) * 1e6, "%.1f") +
-                                " us in and out, beside the cycles");
-  json host = notes(image, "host_ops");
-  text += line("host steps", host.is_array() && !host.empty() ? host.dump() : "none");
-  if (machine.pes() > 1) {
-    uint64_t most = 0;
-    for (const sim::Counters &pe : e.result.pes)
-      most = std::max(most, pe.linkVectors);
-    text += line("vectors sent", std::to_string(e.result.total.linkVectors) + ", at most " +
-                                     std::to_string(most) + " by one PE");
-  }
-  text += line("compiled, simulated", number(notes(image, "compile_seconds").is_number()
-                                                 ? notes(image, "compile_seconds").get<double>()
-                                                 : 0,
-                                             "%.2f") +
-                                          " s, " + number(e.simulateSeconds, "%.2f") + " s");
-  for (const auto &[name, file] : e.files)
-    text += line("output " + name, file);
-  return text;
+  const json model = jsonNote(image, "model"), precision = jsonNote(image, "precision");
+  std::string title = model.is_string() ? model.get<std::string>() : "program";
+  title += " on " + machine.name;
+  if (precision.is_string())
+    title += " in " + precision.get<std::string>();
+  Table table(title);
+  addCycles(table, image, machine, e);
+  addUnits(table, image, machine, e);
+  addMemoryAndLinks(table, image, machine, e);
+  addHost(table, image, machine, e);
+  return table.str();
 }
 
 std::string jsonOf(const Image &image, const Machine &machine, const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
   for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "host_ops",
                           "compile_seconds", "bursts", "kernels"})
-    out[key] = notes(image, key);
+    out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;
   out["clock_hertz"] = machine.clockHz;
   out["simulate_seconds"] = e.simulateSeconds;
   out["host_step_seconds"] = e.hostStepSeconds;
   out["peak_rss_bytes"] = peakBytes();
-  out["memory_used_bytes"] = reservedBytes(image, machine);
+  const MemoryUse memory = memoryUse(image, machine);
+  out["memory_used_bytes"] = memory.used;
+  out["memory_capacity_bytes"] = memory.capacity;
+  out["memory_fullest_pe_bytes"] = memory.fullestPe;
+  const Work work = workOf(image);
+  out[std::string(work.unit) + "_per_second"] =
+      out["measured_cycles"] == 0 ? 0 : double(work.perRun) / secondsAtClock(machine, e);
   json macs = json::array();
   for (const sim::Counters &pe : e.result.pes)
     macs.push_back(pe.macsInt8 + pe.macsFloat);

@@ -15,6 +15,8 @@ void addRun(CLI::App &app, Action &action) {
   execution->addTo(*command);
   command->callback([=, &action] {
     action = [=]() -> int {
+      if (auto failure = check(*execution))
+        return fail(failure->code, failure->message);
       std::variant<Built, Failure> built = build(*model);
       if (auto *failure = std::get_if<Failure>(&built))
         return fail(failure->code, failure->message);

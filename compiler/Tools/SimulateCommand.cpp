@@ -23,6 +23,8 @@ void addSimulate(CLI::App &app, Action &action) {
   execution->addTo(*command);
   command->callback([=, &action] {
     action = [=]() -> int {
+      if (auto failure = check(*execution))
+        return fail(failure->code, failure->message);
       Expected<Image> image = readImage(*path);
       if (!image)
         return fail(BadInput, image.error());

@@ -60,7 +60,7 @@ def findings(root, libraries):
             if included.split("/")[0] not in COLUMNS:
                 if "/" not in included or included.startswith("."):
                     yield (f"{name}: include \"{included}\" by its path from the root, "
-                           "such as \"arch/isa/AluOp.h\"")
+                           "such as \"arch/operations/AluOp.h\"")
                 continue
             targets = libraries.owners(included)
             if not targets:

@@ -19,7 +19,7 @@
 //   memRead
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/spec/Machine.h"
 
 #include <array>

@@ -3,7 +3,7 @@
 // The VXM: ALUs on every lane, chained without returning to a stream.
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "simulator/base/UnitModule.h"
 
 #include <vector>

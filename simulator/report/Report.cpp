@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "simulator/report/Report.h"
 
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <iterator>
@@ -50,6 +51,21 @@ std::vector<Utilisation> utilisations(const SimulationResult &result, const Mach
       groups[g].share =
           double(groups[g].busyCycles) / (double(queues[g]) * double(result.measuredCycles));
   return groups;
+}
+
+std::vector<LinkUse> linkUses(const SimulationResult &result, const Machine &machine) {
+  std::vector<LinkUse> uses;
+  for (const Link &link : machine.links) {
+    const unsigned queue = machine.queue({UnitKind::Send, Hemisphere::West, link.port});
+    if (link.from >= result.pes.size() || queue >= result.pes[link.from].busy.size())
+      continue;
+    const uint64_t vectors = result.pes[link.from].busy[queue];
+    if (vectors && result.measuredCycles)
+      uses.push_back({link, vectors, double(vectors) * link.slot / double(result.measuredCycles)});
+  }
+  std::stable_sort(uses.begin(), uses.end(),
+                   [](const LinkUse &a, const LinkUse &b) { return a.share > b.share; });
+  return uses;
 }
 
 Energy energyOf(const Counters &c, const Machine &m) {
@@ -111,7 +127,7 @@ nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machi
   nlohmann::json json;
   json["predicted_cycles"] = predictedCycles(image);
   json["measured_cycles"] = r.measuredCycles;
-  json["seconds"] = machine.clockHz > 0 ? double(r.measuredCycles) / machine.clockHz : 0;
+  json["seconds_at_clock"] = machine.clockHz > 0 ? double(r.measuredCycles) / machine.clockHz : 0;
   json["steps"] = nlohmann::json::array();
   for (const StepResult &s : r.steps)
     json["steps"].push_back({{"kind", s.kind == Step::Kind::Grid ? "grid" : "host"},
@@ -126,6 +142,13 @@ nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machi
   json["stream_vectors"] = r.total.streamVectors;
   json["stream_hops"] = r.total.streamHops;
   json["link_vectors"] = r.total.linkVectors;
+  json["links"] = nlohmann::json::array();
+  for (const LinkUse &use : linkUses(r, machine))
+    json["links"].push_back({{"from_pe", use.link.from},
+                             {"port", use.link.port},
+                             {"to_pe", use.link.to},
+                             {"vectors", use.vectors},
+                             {"share", use.share}});
   const Energy energy = energyOf(r.total, machine);
   json["energy_picojoules"] = {{"macs", energy.macs},   {"alus", energy.alus},
                                {"sram", energy.sram},   {"streams", energy.streams},

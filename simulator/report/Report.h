@@ -25,13 +25,23 @@ struct Energy {
 };
 Energy energyOf(const Counters &counters, const Machine &machine);
 
+/// What crossed one directed link.
+struct LinkUse {
+  Link link;
+  uint64_t vectors = 0;
+  double share = 0; ///< of the measured cycles in which a vector occupied it
+};
+/// Links that carried anything, the busiest first.
+std::vector<LinkUse> linkUses(const SimulationResult &result, const Machine &machine);
+
 /// Seconds to move the model's inputs in and its outputs out, by the host link's model: latency
 /// each way, and bytes at its rate. Not part of the measured cycles.
 double hostSeconds(const Image &image, const Machine &machine);
 
-/// JSON keys: predicted_cycles, measured_cycles, seconds, steps, utilisation, macs_executed,
-/// sram_reads, sram_writes, stream_vectors, stream_hops, link_vectors, energy_picojoules,
-/// host_transfer_seconds, violation (null when there is none).
+/// JSON keys: predicted_cycles, measured_cycles, seconds_at_clock, steps, utilisation (shares of
+/// 1), macs_executed, sram_reads, sram_writes, stream_vectors, stream_hops, link_vectors, links
+/// (those used: from_pe, port, to_pe, vectors, share), energy_picojoules, host_transfer_seconds,
+/// violation (null when there is none).
 nlohmann::json toJson(const SimulationResult &result, const Image &image, const Machine &machine);
 std::string toText(const SimulationResult &result, const Image &image, const Machine &machine);
 

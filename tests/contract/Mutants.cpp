@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/contract/Mutants.h"
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Print.h"
 
 #include <algorithm>

@@ -42,7 +42,7 @@ def one_matrix_model(path: Path, rows: int, columns: int, external: bool = False
 @pytest.mark.parametrize("arguments, code, message", [
     (["--machine", "tsp-vl"], 3, "did you mean 'tsp-v1'?"),
     (["--set", "memory.slicez=3"], 3, "did you mean 'memory.slices'?"),
-    (["--input", "foo=x.npy"], 3, "its inputs are image"),
+    (["--input", f"foo={MNIST}"], 3, "its inputs are image"),
     (["--precision", "int8"], 3, "models/recipes/quantize.py"),
     (["--precision", "fp3"], 2, "fp3"),
     (["--dim", "batch"], 2, "name=n"),

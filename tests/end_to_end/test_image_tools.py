@@ -44,8 +44,8 @@ def test_dump_counts_instructions_in_json(millrace, program, tmp_path):
     assert summary["per_opcode"] == {"alu": 1, "read": 1, "write": 1}
 
 
-def test_assembly_of_a_dump_is_the_same_file(millrace, program, tmp_path):
-    text = run(millrace, "dump", program, "--assembly").stdout
+def test_a_disassembled_program_assembles_to_the_same_file(millrace, program, tmp_path):
+    text = run(millrace, "disassemble", program).stdout
     (tmp_path / "again.s").write_text(text)
     result = run(millrace, "assemble", tmp_path / "again.s", "-o", tmp_path / "again.mrp")
     assert result.returncode == 0, result.stderr

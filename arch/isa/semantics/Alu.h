@@ -15,7 +15,7 @@
 #ifndef MILLRACE_ARCH_ISA_SEMANTICS_ALU_H
 #define MILLRACE_ARCH_ISA_SEMANTICS_ALU_H
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include <cstddef>
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 #ifndef MILLRACE_ARCH_ISA_SEMANTICS_ALULANE_H
 #define MILLRACE_ARCH_ISA_SEMANTICS_ALULANE_H
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/semantics/ConvertLane.h"
 #include "arch/isa/semantics/MathLane.h"
 

@@ -6,7 +6,7 @@
 #ifndef MILLRACE_ARCH_ISA_SEMANTICS_ROWKERNELS_H
 #define MILLRACE_ARCH_ISA_SEMANTICS_ROWKERNELS_H
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/semantics/CpuLevel.h"
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "arch/isa/Print.h"
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/spec/MachineFile.h"
 

@@ -3,7 +3,7 @@
 // Random images that are legal for a machine (verifyImage), though no sensible programs.
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/program/Image.h"
 #include "arch/spec/MachineFile.h"

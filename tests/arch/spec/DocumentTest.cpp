@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "arch/isa/AluOp.h"
 #include "arch/isa/Instruction.h"
+#include "arch/operations/AluOp.h"
 #include "arch/spec/MachineFile.h"
 #include "arch/spec/Schema.h"
 #include "arch/tools/IsaDocument.h"
@@ -37,16 +37,6 @@ TEST(IsaDocument, NamesEveryInstructionAndAluOperation) {
     EXPECT_NE(text.find("| `" + std::string(opcode.mnemonic) + "` |"), text.npos) << opcode.name;
   for (const AluOpInfo &op : aluOpTable)
     EXPECT_NE(text.find("| `" + std::string(op.mnemonic) + "` |"), text.npos) << op.name;
-}
-
-/// arch/spec cannot see the operations; here both are in view.
-TEST(ShippedMachines, NameOnlyAluOperationsThatExist) {
-  for (const std::string &name : machineNames()) {
-    Expected<Machine> machine = loadMachine(name);
-    ASSERT_TRUE(machine) << machine.error();
-    for (const auto &entry : machine->latency.aluOps)
-      EXPECT_TRUE(aluOpFromMnemonic(entry.first)) << name << ": " << entry.first;
-  }
 }
 
 TEST(Schema, DescribesEveryKeyOnce) {

@@ -3,7 +3,7 @@
 // Builds small images by hand, one line per instruction, and runs them.
 #pragma once
 
-#include "arch/isa/AluOp.h"
+#include "arch/operations/AluOp.h"
 #include "arch/spec/MachineFile.h"
 #include "simulator/system/Simulate.h"
 

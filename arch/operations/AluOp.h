@@ -2,8 +2,8 @@
 //
 // AluOp: what a VXM ALU can do, and the type of value each lane carries. The list is AluOp.def.
 
-#ifndef MILLRACE_ARCH_ISA_ALUOP_H
-#define MILLRACE_ARCH_ISA_ALUOP_H
+#ifndef MILLRACE_ARCH_OPERATIONS_ALUOP_H
+#define MILLRACE_ARCH_OPERATIONS_ALUOP_H
 
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ constexpr unsigned laneTypeBytes(LaneType type) {
 /// One operation of a VXM ALU. The value is the operation's number in a program image.
 enum class AluOp : uint8_t {
 #define MILLRACE_ALU_OP(NAME, MNEMONIC, OPERANDS, INPUT, RESULT, MEANING) NAME,
-#include "arch/isa/AluOp.def"
+#include "arch/operations/AluOp.def"
 };
 
 /// What the table says about one operation.
@@ -55,7 +55,7 @@ struct AluOpInfo {
 inline constexpr AluOpInfo aluOpTable[] = {
 #define MILLRACE_ALU_OP(NAME, MNEMONIC, OPERANDS, INPUT, RESULT, MEANING)                          \
   {AluOp::NAME, #NAME, MNEMONIC, OPERANDS, LaneType::INPUT, LaneType::RESULT, MEANING},
-#include "arch/isa/AluOp.def"
+#include "arch/operations/AluOp.def"
 };
 
 inline constexpr size_t aluOpCount = sizeof(aluOpTable) / sizeof(aluOpTable[0]);
@@ -79,4 +79,4 @@ constexpr std::optional<AluOp> aluOpFromMnemonic(std::string_view mnemonic) {
 
 } // namespace millrace
 
-#endif // MILLRACE_ARCH_ISA_ALUOP_H
+#endif // MILLRACE_ARCH_OPERATIONS_ALUOP_H

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/Progress.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+
+namespace millrace::driver {
+
+using namespace std::chrono_literals;
+
+Progress::Progress() : terminal(isatty(STDERR_FILENO)) {}
+
+Progress::~Progress() { endLine(); }
+
+void Progress::endLine() {
+  if (lineOpen)
+    std::fputs("\r\x1b[K", stderr); // the bar makes room for what is printed next
+  lineOpen = false;
+}
+
+void Progress::stage(const std::string &stageName, uint64_t stageTotal) {
+  name = stageName;
+  total = stageTotal;
+  if (next == Clock::time_point())
+    next = Clock::now() + (terminal ? 200ms : 5s);
+  update(0);
+}
+
+void Progress::update(uint64_t done) {
+  const Clock::time_point now = Clock::now();
+  if (now < next)
+    return;
+  next = now + (terminal ? 100ms : 5s);
+  show(done);
+}
+
+void Progress::show(uint64_t done) {
+  if (!terminal) {
+    if (total)
+      std::fprintf(stderr, "millrace: %s: %llu of %llu (%llu %%)\n", name.c_str(),
+                   static_cast<unsigned long long>(done), static_cast<unsigned long long>(total),
+                   static_cast<unsigned long long>(100 * done / total));
+    else
+      std::fprintf(stderr, "millrace: %s\n", name.c_str());
+    return;
+  }
+  constexpr size_t kWidth = 40;
+  const size_t filled = total ? std::min<size_t>(kWidth, kWidth * done / total) : 0;
+  std::fprintf(stderr, "\r%-11s [%s%s]", name.c_str(), std::string(filled, '#').c_str(),
+               std::string(kWidth - filled, '.').c_str());
+  if (total)
+    std::fprintf(stderr, " %3llu %%", static_cast<unsigned long long>(100 * done / total));
+  std::fputs("\x1b[K", stderr);
+  lineOpen = true;
+}
+
+SimulationProgress::SimulationProgress(Progress &progress, uint64_t instructions)
+    : progress(progress) {
+  progress.stage("simulating", instructions);
+}
+
+} // namespace millrace::driver
