@@ -96,6 +96,48 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
   return span;
 }
 
+std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, unsigned first,
+                                                 unsigned last,
+                                                 const std::vector<unsigned> &avoid) {
+  struct Candidate {
+    unsigned cost, room, slice, address;
+  };
+  std::vector<Candidate> candidates;
+  for (unsigned s = first; s < last; ++s) {
+    Candidate best{UINT32_MAX, 0, s, 0};
+    for (unsigned bank = 0; bank < spec.banks; ++bank) {
+      const unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
+      unsigned room = 0;
+      const Run *fit = nullptr;
+      for (const Run &r : runs(s, bank)) {
+        room += r.fresh ? r.rows : 0;
+        if (!fit && r.fresh && r.rows >= rows)
+          fit = &r;
+      }
+      if (fit && cost < kForbidden &&
+          (cost < best.cost || (cost == best.cost && room > best.room)))
+        best = {cost, room, s, fit->address};
+    }
+    if (best.cost != UINT32_MAX)
+      candidates.push_back(best);
+  }
+  if (candidates.size() < width)
+    return {};
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate &x, const Candidate &y) {
+                     return x.cost != y.cost ? x.cost < y.cost : x.room > y.room;
+                   });
+  candidates.resize(width);
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate &x, const Candidate &y) { return x.slice < y.slice; });
+  std::vector<Span> spans;
+  for (const Candidate &c : candidates) {
+    remove(c.slice, c.address / spec.rowsPerBank, c.address, rows);
+    spans.push_back({{c.slice}, c.address, rows, INT64_MIN / 4});
+  }
+  return spans;
+}
+
 void HemisphereAllocator::remove(unsigned slice, unsigned bank, unsigned address, unsigned rows) {
   std::vector<Run> kept;
   for (const Run &r : runs(slice, bank)) {

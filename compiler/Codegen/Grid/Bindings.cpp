@@ -121,8 +121,9 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
         Segment s;
         s.firstRow = n;
         const int64_t column = layout.columnOf(n);
-        s.address = columns.address + b * columns.groups + unsigned(column / width);
-        s.slices = {columns.slices[unsigned(column + int64_t(width / 2) * b) % width]};
+        const unsigned place = unsigned(column + int64_t(width / 2) * b) % width;
+        s.address = columns.addresses[place] + b * columns.groups + unsigned(column / width);
+        s.slices = {columns.slices[place]};
         Placement p = placementOf(t, layout, layout.tiles[k], copy, s, boxes.front());
         p.firstByte = uint8_t(b);
         placements.push_back(p);

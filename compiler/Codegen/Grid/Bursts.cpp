@@ -80,7 +80,8 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
                                   const RowPattern &rows, const Flow &flow, unsigned bytes,
                                   unsigned width, std::optional<unsigned> only) {
   std::vector<ColumnRun> runs;
-  std::vector<size_t> open(size_t(width) * bytes, SIZE_MAX); // the last run of each slice and byte
+  // The last run of each slice. Runs of two bytes never interleave: a port serves one burst.
+  std::vector<size_t> open(width, SIZE_MAX);
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
     for (unsigned i0 = 0; i0 < flow.n0; ++i0) {
       const int64_t n = layout.columnOf(rows.row + i1 * rows.step1 + i0 * rows.step0);
@@ -89,9 +90,9 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
         if (only && *only != b)
           continue;
         const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
-        const int64_t address = columns.address + b * columns.groups + n / width;
-        size_t &last = open[place * bytes + b];
-        if (last != SIZE_MAX) {
+        const int64_t address = columns.addresses[place] + b * columns.groups + n / width;
+        size_t &last = open[place];
+        if (last != SIZE_MAX && runs[last].byte == b) {
           ColumnRun &run = runs[last];
           const Cycle step = at - run.at - run.step * (run.count - 1);
           if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
@@ -154,7 +155,7 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
                   uint32_t provenance) {
   for (unsigned b = 0; b < row.slices.size(); ++b) {
     Instruction i = instruction(Opcode::Read, flow);
-    i.address = row.address;
+    i.address = row.addresses[b];
     i.tensor = row.regions[b];
     i.provenance = provenance;
     Piece::BurstId burst = piece.add(pe, {UnitKind::Mem, h, row.slices[b]}, i,

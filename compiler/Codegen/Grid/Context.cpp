@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Storage: where tensors, constants and weight tiles go, and the image blocks that fill them.
+// Storage: where tensors go, and the image blocks that fill them.
 #include "compiler/Codegen/Grid/Context.h"
 
 #include <algorithm>
@@ -15,6 +15,7 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
     : machine(machine), graph(graph), program(program), layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine);
+  reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());
   for (const Kernel &kernel : graph.kernels) {
@@ -106,12 +107,18 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned pe, Hemisphere h) con
     for (const Copy &copy : layouts[tensor].copies) {
       if (copy.pe != pe || copy.hemisphere != h)
         continue;
+      auto mark = [&](unsigned slice, unsigned address) {
+        for (unsigned b = 0; b < spec.banks; ++b)
+          if (wholeSlice || b == address / spec.rowsPerBank)
+            cost[slice * spec.banks + b] = std::max(cost[slice * spec.banks + b], amount);
+      };
       for (const auto &tile : copy.tiles)
         for (const Segment &s : tile)
           for (unsigned slice : s.slices)
-            for (unsigned b = 0; b < spec.banks; ++b)
-              if (wholeSlice || b == s.address / spec.rowsPerBank)
-                cost[slice * spec.banks + b] = std::max(cost[slice * spec.banks + b], amount);
+            mark(slice, s.address);
+      for (const Columns &columns : copy.columnTiles)
+        for (size_t place = 0; place < columns.slices.size(); ++place)
+          mark(columns.slices[place], columns.addresses[place]);
     }
   };
   for (unsigned other : company[id].sameBank)
@@ -181,47 +188,6 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   return Success{};
 }
 
-Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
-  const Tensor &t = tensor(id);
-  TensorLayout &layout = layouts[id];
-  const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
-  Copy copy;
-  copy.pe = pe;
-  copy.hemisphere = h;
-  copy.columns = true;
-  for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
-    // One group more than the rows fill: a run of columns may begin within a group.
-    const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
-    Span span = allocator(pe, h).take(width, groups * bytes, 0, weightSlices, {},
-                                      HemisphereAllocator::kForbidden, true);
-    if (span.slices.empty() || span.rows < groups * bytes)
-      return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, weightSlices);
-    Columns columns;
-    columns.rows = layout.rows;
-    columns.address = span.address;
-    columns.groups = groups;
-    columns.slices = span.slices;
-    for (unsigned slice : span.slices) {
-      columns.regions.push_back(
-          region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
-      program.regions[columns.regions.back()].untilEnd =
-          true; // pad rows stay as loaded: never reused
-      program.noteAccessFromStart(columns.regions.back());
-    }
-    const uint64_t zero = data.size();
-    data.push_back(0);
-    for (int64_t n = layout.rows; n < int64_t(groups) * width; ++n)
-      for (unsigned b = 0; b < bytes; ++b) {
-        const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
-        addBlock(pe, h, columns.slices[s], columns.address + b * groups + unsigned(n / width), 1, 1,
-                 columns.regions[s], zero);
-      }
-    copy.columnTiles.push_back(std::move(columns));
-  }
-  layout.copies.push_back(std::move(copy));
-  return Success{};
-}
-
 void Context::release(unsigned id) {
   auto it = spans.find(id);
   if (it == spans.end())
@@ -265,36 +231,6 @@ void Context::keepToEnd(unsigned id) {
   forEachRegion(layouts[id], [&](uint32_t r) { program.regions[r].untilEnd = true; });
 }
 
-void Context::loadConstant(unsigned id, const Copy &copy) {
-  const Tensor &t = tensor(id);
-  const TensorLayout &layout = layouts[id];
-  const unsigned width = byteWidth(t.type);
-  int64_t laneStride = 1; // elements from one lane to the next
-  for (size_t d = t.laneDim + 1; d < t.shape.size(); ++d)
-    laneStride *= t.shape[d];
-  // Element (row, lane): rows count all dimensions but the lanes, row major.
-  auto elementOf = [&](int64_t row, int64_t lane) {
-    int64_t above = row / laneStride, below = row % laneStride;
-    return (above * t.shape[t.laneDim] + lane) * laneStride + below;
-  };
-  for (size_t tile = 0; tile < layout.tiles.size(); ++tile)
-    for (const Segment &s : copy.tiles[tile])
-      for (unsigned b = 0; b < width; ++b) {
-        const uint64_t offset = data.size();
-        const int64_t count = layout.tiles[tile].count;
-        data.resize(offset + size_t(s.rows * count));
-        for (int64_t r = 0; r < s.rows; ++r)
-          for (int64_t l = 0; l < count; ++l) {
-            int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
-            data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
-          }
-        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows),
-                 unsigned(count), s.regions[b], offset);
-        program.noteAccessFromStart(s.regions[b]);
-        program.regions[s.regions[b]].untilEnd = true;
-      }
-}
-
 void Context::loadFromHost(unsigned id) {
   forEachRegion(layouts[id], [&](uint32_t r) { program.noteAccess(r, 0, 0); });
   for (const Copy &copy : layouts[id].copies) {
@@ -314,85 +250,11 @@ void Context::loadFromHost(unsigned id) {
           const int64_t used = (columns.rows - int64_t(column) + width - 1) / width;
           if (used > 0)
             addBlock(copy.pe, copy.hemisphere, columns.slices[s],
-                     columns.address + b * columns.groups, unsigned(used), 0, columns.regions[s],
-                     0);
+                     columns.addresses[s] + b * columns.groups, unsigned(used), 0,
+                     columns.regions[s], 0);
         }
       }
   }
-}
-
-Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h,
-                                           const std::vector<uint8_t> &bytes, unsigned width,
-                                           const std::function<bool(unsigned)> &taken) {
-  const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
-                          std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
-  for (const ConstantRow &row : constantRows[key])
-    if (std::none_of(row.slices.begin(), row.slices.end(), taken))
-      return row;
-  const MemorySpec &spec = machine.memory;
-  std::vector<unsigned> cost(size_t(spec.slices) * spec.banks, 0);
-  for (unsigned slice = 0; slice < spec.slices; ++slice)
-    for (unsigned b = 0; b < spec.banks; ++b)
-      cost[slice * spec.banks + b] = taken(slice) ? HemisphereAllocator::kForbidden : 0;
-  Span span =
-      allocator(pe, h).take(width, 1, 0, weightSlices, cost, HemisphereAllocator::kForbidden, true);
-  if (span.slices.empty())
-    span = allocator(pe, h).take(width, 1, weightSlices, spec.slices, cost,
-                                 HemisphereAllocator::kForbidden, true);
-  if (span.slices.empty())
-    return outOfMemory("constant row", pe, h, width, 0, weightSlices);
-  ConstantRow row;
-  row.address = span.address;
-  row.slices = span.slices;
-  const size_t lanes = bytes.size() / width;
-  for (unsigned b = 0; b < width; ++b) {
-    row.regions.push_back(constantRegion("constant", pe, h, span.slices[b], span.address, 1));
-    const uint64_t offset = data.size();
-    for (size_t l = 0; l < lanes; ++l)
-      data.push_back(bytes[l * width + b]);
-    addBlock(pe, h, span.slices[b], span.address, 1, unsigned(lanes), row.regions[b], offset);
-  }
-  constantRows[key].push_back(row);
-  return row;
-}
-
-Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h,
-                                         unsigned groups, unsigned planes, unsigned lanes,
-                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
-  const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
-  if (auto it = weightTiles.find(place); it != weightTiles.end())
-    return it->second;
-  const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
-  auto [known, fresh] = tileData.emplace(key, data.size());
-  if (fresh) {
-    std::vector<uint8_t> bytes(size_t(width) * rows * lanes);
-    fill(bytes);
-    data.insert(data.end(), bytes.begin(), bytes.end());
-  }
-  // Whole sets of 16 slices in turn, so that neighbouring tiles can be read at once.
-  Span span;
-  const unsigned sets = weightSlices / width, turn = unsigned(weightTiles.size()) % sets;
-  for (unsigned k = 0; k < sets && span.rows < rows; ++k) {
-    if (!span.slices.empty())
-      allocator(pe, h).give(span, true);
-    unsigned set = (turn + k) % sets;
-    span = allocator(pe, h).take(width, rows, set * width, (set + 1) * width, {},
-                                 HemisphereAllocator::kForbidden, true);
-  }
-  if (span.rows < rows)
-    return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0, weightSlices);
-  WeightTile tile;
-  tile.address = span.address;
-  tile.groups = groups;
-  tile.slices = span.slices;
-  std::sort(tile.slices.begin(), tile.slices.end());
-  for (unsigned s = 0; s < width; ++s) {
-    tile.regions.push_back(constantRegion("weights", pe, h, tile.slices[s], span.address, rows));
-    addBlock(pe, h, tile.slices[s], span.address, rows, lanes, tile.regions[s],
-             known->second + uint64_t(s) * rows * lanes);
-  }
-  weightTiles.emplace(place, tile);
-  return tile;
 }
 
 const Copy *Context::rowCopy(unsigned t, unsigned pe, Hemisphere h, unsigned which) const {

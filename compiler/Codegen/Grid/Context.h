@@ -27,17 +27,16 @@ struct Worker {
 
 /// One vector per byte in MEM: a per-lane constant.
 struct ConstantRow {
-  unsigned address = 0;
-  std::vector<unsigned> slices;
+  std::vector<unsigned> slices, addresses;
   std::vector<uint32_t> regions;
 };
 
-/// Weights as Install takes them: plane p, group g, column s lies in slices[s] at address + p *
-/// groups + g.
+/// Weights as Install takes them: plane p, group g, column s lies in slices[s] at addresses[s] + p
+/// * groups + g.
 struct WeightTile {
-  unsigned address = 0, groups = 0;
-  std::vector<unsigned> slices;
-  std::vector<uint32_t> regions; ///< per slice
+  unsigned groups = 0;
+  std::vector<unsigned> slices, addresses; ///< per column of a group
+  std::vector<uint32_t> regions;
 };
 
 /// Tensors that bursts of one piece touch together with a tensor.
@@ -93,6 +92,9 @@ struct Context {
   /// The host fills the tensor's rows: before the program starts, or in the present (host) step.
   void loadFromHost(unsigned tensor);
 
+  /// Keeps `rows` rows of every slice for constant rows: rows that tensors have used before cannot
+  /// be loaded with the program.
+  void reserveConstantRows(unsigned rows);
   /// A per-lane constant of `width` bytes per lane, little endian, in slices that are not `taken`
   /// (what else a piece reads meanwhile). Copies are made as needed and found again.
   Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
@@ -107,6 +109,11 @@ struct Context {
   const Copy *columnCopy(unsigned tensor, unsigned pe, Hemisphere h) const;
 
 private:
+  /// Rows of one slice kept for constant rows.
+  struct Reserve {
+    unsigned address = 0, rows = 0;
+  };
+  std::vector<std::vector<Reserve>> reserved; ///< per allocator, slice
   std::map<std::string, uint32_t> stringIds;
   std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
@@ -116,6 +123,9 @@ private:
       spans; ///< per tensor, allocator
 
   std::vector<unsigned> costs(unsigned tensor, unsigned pe, Hemisphere h) const;
+  /// `rows` rows of as many slices as an install reads at once.
+  std::vector<memory::Span> takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
+                                            const std::vector<unsigned> &avoid);
   Error outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
                     unsigned first, unsigned last) const;
   uint32_t region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,

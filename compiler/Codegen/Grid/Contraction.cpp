@@ -21,6 +21,10 @@ std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
   return workers;
 }
 
+int64_t longestShare(const Machine &machine, const Work &work) {
+  return std::max<int64_t>(1, machine.mxm.accumulatorRows / 2 / work.stripRows);
+}
+
 namespace {
 
 /// One weight tile: the lanes of one activation tile (for one tap) times the lanes of the result
@@ -63,6 +67,8 @@ public:
   }
 
   Status run();
+  Status storeWeights();
+  Status forEachWeightTile(const std::function<void(const std::string &, unsigned)> &f);
 
 private:
   Context &c;
@@ -80,15 +86,20 @@ private:
   unsigned columnGroups() const {
     return unsigned((domain.lanes + m.mxm.columnsPerInstall - 1) / m.mxm.columnsPerInstall);
   }
+  bool isConstant(const Tile &tile) const {
+    return c.tensor(kernel.terms[tile.term].w.tensor).role == forms::TensorRole::Constant;
+  }
   ElementType typeOf(const Tile &tile) const {
     return c.tensor(kernel.terms[tile.term].a.tensor).type;
   }
 
   Status planTiles();
   void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
+  std::string keyOf(const Tile &tile, const std::string &tap) const;
   Status planPasses();
   Status orderPasses();
   Expected<unsigned> install(const Tile &tile, Cycle from);
+  Expected<WeightTile> store(const Tile &tile);
   Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
   Status installRows(const Tile &tile, unsigned buffer, Cycle from);
   void addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer);
@@ -130,11 +141,28 @@ void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops,
     tile.firstLane = layout.tiles[t].start;
     tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
     tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
-    tile.key = "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
-               std::to_string(share.tile) + ".t" + std::to_string(index) + tap + ".c" +
-               std::to_string(t);
+    tile.key = keyOf(tile, tap);
     tiles.push_back(std::move(tile));
   }
+}
+
+/// Equal keys: equal bytes for equal lanes and columns.
+std::string Contraction::keyOf(const Tile &tile, const std::string &tap) const {
+  const Term &term = kernel.terms[tile.term];
+  const Tensor &a = c.tensor(term.a.tensor), &w = c.tensor(term.w.tensor);
+  const bool ofOneValue =
+      w.splat &&
+      (!work.roles.lane || coefficient(term.a.index[a.laneDim], *work.roles.lane) == 0) &&
+      !work.roles.group;
+  if (!ofOneValue)
+    return "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
+           std::to_string(share.tile) + ".t" + std::to_string(tile.term) + tap + ".c" +
+           std::to_string(tile.aTile);
+  std::string key = "all"; // sums over lanes: many kernels share one tile
+  for (unsigned b = 0; b < byteWidth(w.type); ++b)
+    key += "." + std::to_string(w.data[b]);
+  return key + ":" + nameOf(w.type) + ":" + std::to_string(tile.k0) + "-" +
+         std::to_string(tile.k1) + "x" + std::to_string(domain.lanes);
 }
 
 Status Contraction::planTiles() {
@@ -267,12 +295,16 @@ void Contraction::addInstalls(Piece &piece, Piece::StreamVar stream, unsigned pl
   ++counts.installs;
 }
 
+Expected<WeightTile> Contraction::store(const Tile &tile) {
+  return c.weightTile(tile.key, state.worker.pe, state.worker.hemisphere, columnGroups(),
+                      m.mxm.format(typeOf(tile))->planes, tile.k1,
+                      [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
+}
+
 Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle from) {
   const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   const Worker &worker = state.worker;
-  Expected<WeightTile> stored =
-      c.weightTile(tile.key, worker.pe, worker.hemisphere, columnGroups(), planes, tile.k1,
-                   [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
+  Expected<WeightTile> stored = store(tile);
   if (!stored)
     return stored.takeError();
   Piece piece(c.program);
@@ -280,7 +312,7 @@ Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle fro
       piece.stream(worker.pe, worker.hemisphere, Direction::Outward, m.mxm.columnsPerInstall);
   for (unsigned s = 0; s < stored->slices.size(); ++s) {
     Instruction i = instruction(Opcode::Read, dense(stored->groups * planes, 1));
-    i.address = stored->address;
+    i.address = stored->addresses[s];
     i.s0 = 1;
     i.tensor = stored->regions[s];
     i.provenance = domain.provenance;
@@ -328,7 +360,7 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
       const unsigned place = unsigned(base + s + int64_t(width / 2) * p) % width;
       const unsigned slice = columns.slices[place];
       Instruction i = instruction(Opcode::Read, dense(columnGroups(), 1));
-      i.address = columns.address + p * columns.groups + unsigned((base + s) / width);
+      i.address = columns.addresses[place] + p * columns.groups + unsigned((base + s) / width);
       i.s0 = 1;
       i.tensor = columns.regions[place];
       i.provenance = domain.provenance;
@@ -351,9 +383,8 @@ Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
       return b;
     }
   const unsigned buffer = (state.lastBuffer + 1) % m.mxm.buffers;
-  const bool constant =
-      c.tensor(kernel.terms[tile.term].w.tensor).role == forms::TensorRole::Constant;
-  Status done = constant ? installConstant(tile, buffer, from) : installRows(tile, buffer, from);
+  Status done =
+      isConstant(tile) ? installConstant(tile, buffer, from) : installRows(tile, buffer, from);
   if (!done)
     return done.takeError();
   state.resident[buffer] = tile.key;
@@ -462,7 +493,47 @@ Status Contraction::run() {
   return Success{};
 }
 
+Status Contraction::storeWeights() {
+  if (Status s = planTiles(); !s)
+    return s;
+  if (Status s = planPasses(); !s)
+    return s;
+  for (const Pass &pass : passes)
+    if (isConstant(tiles[pass.tile]))
+      if (Expected<WeightTile> tile = store(tiles[pass.tile]); !tile)
+        return tile.takeError();
+  return Success{};
+}
+
+Status Contraction::forEachWeightTile(const std::function<void(const std::string &, unsigned)> &f) {
+  if (Status s = planTiles(); !s)
+    return s;
+  if (Status s = planPasses(); !s)
+    return s;
+  for (const Pass &pass : passes)
+    if (isConstant(tiles[pass.tile]))
+      f(tiles[pass.tile].key, columnGroups() * m.mxm.format(typeOf(tiles[pass.tile]))->planes);
+  return Success{};
+}
+
 } // namespace
+
+Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                         const Share &share, const Worker &worker,
+                         const std::function<void(const std::string &, unsigned)> &f) {
+  WorkerState state;
+  state.worker = worker;
+  ContractionCounts counts;
+  return Contraction(c, kernel, kernelIndex, work, share, state, counts, 0).forEachWeightTile(f);
+}
+
+Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                      const Share &share, const Worker &worker) {
+  WorkerState state;
+  state.worker = worker;
+  ContractionCounts counts;
+  return Contraction(c, kernel, kernelIndex, work, share, state, counts, 0).storeWeights();
+}
 
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                 const Share &share, WorkerState &state, ContractionCounts &counts,

@@ -30,6 +30,17 @@ Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work
                 const Share &share, WorkerState &state, ContractionCounts &counts,
                 uint32_t provenance);
 
+/// Stores the constant weight tiles that the share needs in its worker's hemisphere.
+Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                      const Share &share, const Worker &worker);
+/// Calls f(key, rows) for each constant weight tile that the share needs; tiles of equal keys are one.
+Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                         const Share &share, const Worker &worker,
+                         const std::function<void(const std::string &, unsigned)> &f);
+/// Strips of a kernel that one sweep may take: half the accumulator's rows, so that the next sweep
+/// can begin while this one's results leave.
+int64_t longestShare(const Machine &machine, const Work &work);
+
 /// Type of the kernel's MXM operands.
 ElementType contractedType(const Context &c, const Kernel &kernel);
 /// Workers of one PE for a format: hemisphere by hemisphere.

@@ -33,13 +33,13 @@ struct Segment {
 };
 
 /// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b
-/// lies in slices[(n + 8 b) mod 16] at address + b * groups + n / 16 (for 16 columns an install
-/// cycle).
+/// lies in place s = (n + 8 b) mod 16, that is slices[s], at addresses[s] + b * groups + n / 16
+/// (for 16 columns an install cycle).
 struct Columns {
   int64_t rows = 0;
-  unsigned address = 0, groups = 0;
-  std::vector<unsigned> slices;
-  std::vector<uint32_t> regions; ///< per slice
+  unsigned groups = 0;
+  std::vector<unsigned> slices, addresses; ///< per place
+  std::vector<uint32_t> regions;           ///< per place
 };
 
 /// One copy of (a row range of) a tensor on one hemisphere.

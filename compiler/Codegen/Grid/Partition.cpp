@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Partition.h"
 
+#include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
 
 namespace millrace::grid {
 namespace {
@@ -30,14 +33,29 @@ uint64_t weightBytes(const Context &c, const Kernel &kernel) {
   return bytes * kHemispheres;
 }
 
-std::vector<std::vector<Share>> deal(const Context &c, const Kernel &kernel, const Work &w,
-                                     const std::vector<unsigned> &order) {
+/// Which kernels' weights every PE holds: small ones, the smallest first, within a third of a PE's
+/// memory.
+std::vector<bool> everywhereOf(const Context &c) {
+  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
+                          kHemispheres * c.machine.lanes();
+  std::vector<std::pair<uint64_t, size_t>> bySize;
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    bySize.push_back({weightBytes(c, c.graph.kernels[k]), k});
+  std::sort(bySize.begin(), bySize.end());
+  std::vector<bool> everywhere(c.graph.kernels.size(), false);
+  uint64_t sum = 0;
+  for (auto [bytes, k] : bySize) {
+    sum += bytes;
+    everywhere[k] = bytes <= memory / 24 && sum <= memory / 3;
+  }
+  return everywhere;
+}
+
+std::vector<std::vector<Share>> deal(const Work &w, const std::vector<unsigned> &order,
+                                     bool everywhere) {
   const int64_t pes = int64_t(order.size());
   std::vector<std::vector<Share>> shares(order.size());
   const bool running = !w.roles.running.empty();
-  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
-                          kHemispheres * c.machine.lanes();
-  const bool everywhere = weightBytes(c, kernel) <= memory / 24;
   if (!running && everywhere && w.strips >= pes) {
     for (int64_t p = 0; p < pes; ++p) {
       const int64_t from = w.strips * p / pes, to = w.strips * (p + 1) / pes;
@@ -164,7 +182,120 @@ void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const
   }
 }
 
-Partition partitionOf(const Context &c, const std::vector<Work> &works) {
+size_t teamOf(const Context &c, const Kernel &kernel) {
+  return kernel.terms.empty() ? kHemispheres
+                              : workersOf(c.machine, 0, contractedType(c, kernel)).size();
+}
+
+namespace {
+
+/// Strips [from, to) of a list of shares, counted through, in pieces of at most `most`.
+std::vector<Share> slice(const std::vector<Share> &all, int64_t from, int64_t to, int64_t most,
+                         bool running) {
+  std::vector<Share> mine;
+  int64_t unit = 0;
+  for (const Share &share : all) {
+    const int64_t strips = running ? 1 : share.strips;
+    const int64_t a = std::max(from - unit, int64_t(0)), b = std::min(to - unit, strips);
+    unit += strips;
+    if (a >= b)
+      continue;
+    if (running) {
+      mine.push_back(share);
+      continue;
+    }
+    const int64_t pieces = (b - a + most - 1) / most;
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t x = a + (b - a) * p / pieces, y = a + (b - a) * (p + 1) / pieces;
+      mine.push_back({share.instance, share.tile, share.strip + x, y - x});
+    }
+  }
+  return mine;
+}
+
+} // namespace
+
+std::vector<Share> sharesOf(const Context &c, const Work &w, const Partition &partition, size_t k,
+                            unsigned pe, size_t member, int64_t most) {
+  const Kernel &kernel = c.graph.kernels[k];
+  const bool running = !w.roles.running.empty();
+  std::vector<Share> all = partition.shares[k][pe];
+  int64_t team = int64_t(teamOf(c, kernel)), mine = int64_t(member);
+  if (!partition.hemispheres.empty() && all.size() > 1) {
+    std::vector<Share> here;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (partition.hemispheres[k][pe][i] == Hemisphere(member % kHemispheres))
+        here.push_back(all[i]);
+    all = std::move(here);
+    team /= kHemispheres;
+    mine /= kHemispheres;
+  }
+  int64_t units = 0;
+  for (const Share &share : all)
+    units += running ? 1 : share.strips;
+  return slice(all, units * mine / team, units * (mine + 1) / team, most, running);
+}
+
+namespace {
+
+Expected<std::vector<uint64_t>> weightRowsOf(Context &c, const std::vector<Work> &works,
+                                             const Partition &partition) {
+  std::vector<uint64_t> rows(size_t(c.machine.pes()) * kHemispheres, 0);
+  std::vector<std::set<std::string>> tiles(rows.size());
+  for (size_t k = 0; k < works.size(); ++k) {
+    const Kernel &kernel = c.graph.kernels[k];
+    if (kernel.terms.empty())
+      continue;
+    const int64_t most = longestShare(c.machine, works[k]);
+    for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+      std::set<std::string> *counted = &tiles[size_t(pe) * kHemispheres];
+      const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+      for (size_t member = 0; member < team.size(); ++member) {
+        const Hemisphere h = team[member].hemisphere;
+        auto count = [&](const std::string &key, unsigned n) {
+          if (counted[size_t(h)].insert(key).second)
+            rows[size_t(pe) * kHemispheres + size_t(h)] += n;
+        };
+        for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, most))
+          if (Status s = forEachWeightTile(c, kernel, k, works[k], share, team[member], count); !s)
+            return s.takeError();
+      }
+    }
+  }
+  return rows;
+}
+
+/// Gives every share of a kernel with constant weights to one hemisphere: to the one with fewer
+/// columns of weights so far.
+std::vector<std::vector<std::vector<Hemisphere>>>
+dealHemispheres(const Context &c, const std::vector<Work> &works, const Partition &p) {
+  std::vector<std::vector<std::vector<Hemisphere>>> dealt(works.size());
+  std::vector<std::array<int64_t, kHemispheres>> load(c.machine.pes(), {0, 0});
+  for (size_t k = 0; k < works.size(); ++k) {
+    dealt[k].resize(c.machine.pes());
+    int64_t depth = 0; // contracted points, for each column
+    for (const forms::Term &t : c.graph.kernels[k].terms)
+      depth += t.macs / std::max<int64_t>(1, works[k].units() * works[k].stripRows);
+    for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
+      for (const Share &share : p.shares[k][pe]) {
+        const size_t h = load[pe][0] <= load[pe][1] ? 0 : 1;
+        load[pe][h] += depth * works[k].tiles[share.tile].count;
+        dealt[k][pe].push_back(Hemisphere(h));
+      }
+  }
+  return dealt;
+}
+
+/// Are there more rows of weights than 7/8 of a hemisphere?
+bool tooMany(const Context &c, const std::vector<uint64_t> &rows) {
+  const uint64_t all = uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice() /
+                       c.machine.mxm.columnsPerInstall;
+  return *std::max_element(rows.begin(), rows.end()) > all - all / 8;
+}
+
+} // namespace
+
+Expected<Partition> partitionOf(Context &c, const std::vector<Work> &works) {
   Partition p;
   p.tensors.resize(c.graph.tensors.size());
   for (TensorRows &rows : p.tensors) {
@@ -172,9 +303,10 @@ Partition partitionOf(const Context &c, const std::vector<Work> &works) {
     rows.needed.resize(c.machine.pes());
   }
   const std::vector<unsigned> order = snake(c.machine);
+  const std::vector<bool> everywhere = everywhereOf(c);
   for (size_t k = 0; k < works.size(); ++k) {
     const Kernel &kernel = c.graph.kernels[k];
-    p.shares.push_back(deal(c, kernel, works[k], order));
+    p.shares.push_back(deal(works[k], order, everywhere[k]));
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
       for (const Share &share : p.shares[k][pe]) {
         forEachRead(c, kernel, works[k], share, [&](unsigned t, unsigned tile, int64_t row) {
@@ -184,6 +316,17 @@ Partition partitionOf(const Context &c, const std::vector<Work> &works) {
           mark(p.tensors[t].owned[pe], c.layouts[t], tile, row);
         });
       }
+  }
+  for (bool wholeTiles : {false, true}) {
+    if (wholeTiles)
+      p.hemispheres = dealHemispheres(c, works, p);
+    Expected<std::vector<uint64_t>> rows = weightRowsOf(c, works, p);
+    if (!rows)
+      return rows.takeError();
+    p.weightRows = std::move(*rows);
+    fprintf(stderr, "whole %d rows %lu %lu\n", int(wholeTiles), p.weightRows[0], p.weightRows[1]);
+    if (!tooMany(c, p.weightRows))
+      break;
   }
   return p;
 }

@@ -30,11 +30,24 @@ struct Transfer {
 struct Partition {
   std::vector<std::vector<std::vector<Share>>> shares; ///< per kernel, per PE
   std::vector<TensorRows> tensors;
+  /// Per kernel, PE and share: the hemisphere whose workers do it. Empty while memory does for weights
+  /// in both hemispheres, of which each does a part of every share.
+  std::vector<std::vector<std::vector<Hemisphere>>> hemispheres;
+  /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere).
+  std::vector<uint64_t> weightRows;
 };
+
+/// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
+size_t teamOf(const Context &c, const Kernel &kernel);
+
+/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction
+/// stays in one piece.
+std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
+                            size_t kernel, unsigned pe, size_t member, int64_t most);
 
 /// Deals every kernel's rows over the PEs: whole rows of an image while all weights are small
 /// enough to be everywhere, else lane tiles first, so that weights are sharded.
-Partition partitionOf(const Context &c, const std::vector<Work> &works);
+Expected<Partition> partitionOf(Context &c, const std::vector<Work> &works);
 
 /// What has to travel once `kernel` has written its part of a tensor.
 std::vector<Transfer> transfersOf(const Partition &partition, const Context &c, size_t kernel,
