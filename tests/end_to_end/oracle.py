@@ -65,8 +65,10 @@ def run_millrace(binary: str | Path, model: str | Path, machine: str, precision:
     subprocess.TimeoutExpired after `timeout` seconds.
     """
     folder = Path(folder)
-    command = [str(binary), "run", str(model), "--machine", str(machine), "--output-dir",
-               str(folder / "outputs"), "--json", str(folder / "report.json"), *flags]
+    command = [str(binary), "run", str(model), "--machine", str(machine), "--json",
+               str(folder / "report.json"), *flags]
+    if "--cycles-only" not in flags:
+        command += ["--output-dir", str(folder / "outputs")]
     if precision:
         command += ["--precision", precision]
     for name, file in save_inputs(inputs, folder).items():

@@ -324,7 +324,6 @@ Expected<Partition> partitionOf(Context &c, const std::vector<Work> &works) {
     if (!rows)
       return rows.takeError();
     p.weightRows = std::move(*rows);
-    fprintf(stderr, "whole %d rows %lu %lu\n", int(wholeTiles), p.weightRows[0], p.weightRows[1]);
     if (!tooMany(c, p.weightRows))
       break;
   }

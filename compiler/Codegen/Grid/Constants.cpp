@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Storage of what is loaded with the program: weight tiles, per-lane constants, constant tensors,
+// and the zero rows of column copies. All of it needs rows that nothing has used before.
+#include "compiler/Codegen/Grid/Context.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+
+using memory::HemisphereAllocator;
+using memory::Span;
+
+std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
+                                           const std::vector<unsigned> &avoid) {
+  const unsigned width = machine.mxm.columnsPerInstall;
+  const unsigned sets = weightSlices % width ? 0 : weightSlices / width;
+  // One whole set of slices after the other, so that the rest serves activations undisturbed.
+  std::vector<std::pair<unsigned, unsigned>> order; ///< cost, first slice
+  for (unsigned first = 0; first < sets * width; first += width) {
+    unsigned cost = 0;
+    for (size_t at = first * machine.memory.banks;
+         at < (first + width) * machine.memory.banks && !avoid.empty(); ++at)
+      cost = std::max(cost, avoid[at]);
+    order.push_back({cost, first});
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto &x, const auto &y) { return x.first < y.first; });
+  std::vector<Span> spans;
+  for (auto [cost, first] : order)
+    if (spans.empty())
+      spans = allocator(pe, h).takeApart(width, rows, first, first + width, avoid);
+  for (unsigned last : {weightSlices, machine.memory.slices})
+    if (spans.empty())
+      spans = allocator(pe, h).takeApart(width, rows, 0, last, avoid);
+  return spans;
+}
+
+Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
+  const Tensor &t = tensor(id);
+  TensorLayout &layout = layouts[id];
+  const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
+  const std::vector<unsigned> avoid = costs(id, pe, h);
+  Copy copy;
+  copy.pe = pe;
+  copy.hemisphere = h;
+  copy.columns = true;
+  for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
+    // One group more than the rows fill: a run of columns may begin within a group.
+    const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
+    const std::vector<Span> spans = takeInstallRows(pe, h, groups * bytes, avoid);
+    if (spans.empty())
+      return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, machine.memory.slices);
+    Columns columns;
+    columns.rows = layout.rows;
+    columns.groups = groups;
+    for (const Span &span : spans) {
+      columns.slices.push_back(span.slices.front());
+      columns.addresses.push_back(span.address);
+      // Pad rows stay as loaded: never reused.
+      columns.regions.push_back(
+          constantRegion(t.name, pe, h, span.slices.front(), span.address, span.rows));
+    }
+    const uint64_t zero = data.size();
+    data.push_back(0);
+    for (int64_t n = layout.rows; n < int64_t(groups) * width; ++n)
+      for (unsigned b = 0; b < bytes; ++b) {
+        const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
+        addBlock(pe, h, columns.slices[s], columns.addresses[s] + b * groups + unsigned(n / width),
+                 1, 1, columns.regions[s], zero);
+      }
+    copy.columnTiles.push_back(std::move(columns));
+  }
+  layout.copies.push_back(std::move(copy));
+  return Success{};
+}
+
+void Context::loadConstant(unsigned id, const Copy &copy) {
+  const Tensor &t = tensor(id);
+  const TensorLayout &layout = layouts[id];
+  const unsigned width = byteWidth(t.type);
+  int64_t laneStride = 1; // elements from one lane to the next
+  for (size_t d = t.laneDim + 1; d < t.shape.size(); ++d)
+    laneStride *= t.shape[d];
+  // Element (row, lane): rows count all dimensions but the lanes, row major.
+  auto elementOf = [&](int64_t row, int64_t lane) {
+    int64_t above = row / laneStride, below = row % laneStride;
+    return (above * t.shape[t.laneDim] + lane) * laneStride + below;
+  };
+  for (size_t tile = 0; tile < layout.tiles.size(); ++tile)
+    for (const Segment &s : copy.tiles[tile])
+      for (unsigned b = 0; b < width; ++b) {
+        const uint64_t offset = data.size();
+        const int64_t count = layout.tiles[tile].count;
+        data.resize(offset + size_t(s.rows * count));
+        for (int64_t r = 0; r < s.rows; ++r)
+          for (int64_t l = 0; l < count; ++l) {
+            int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
+            data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
+          }
+        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows),
+                 unsigned(count), s.regions[b], offset);
+        program.noteAccessFromStart(s.regions[b]);
+        program.regions[s.regions[b]].untilEnd = true;
+      }
+}
+
+void Context::reserveConstantRows(unsigned rows) {
+  for (size_t a = 0; a < allocators.size(); ++a)
+    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
+      for (const Span &span : allocators[a].takeApart(1, rows, slice, slice + 1))
+        reserved[a][slice] = {span.address, span.rows};
+}
+
+Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h,
+                                           const std::vector<uint8_t> &bytes, unsigned width,
+                                           const std::function<bool(unsigned)> &taken) {
+  const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
+                          std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
+  for (const ConstantRow &row : constantRows[key])
+    if (std::none_of(row.slices.begin(), row.slices.end(), taken))
+      return row;
+  const size_t allocator = size_t(pe) * kHemispheres + size_t(h);
+  std::vector<Reserve> &rows = reserved[allocator];
+  // Slices of weights first, the emptiest ones: activations are read meanwhile.
+  std::vector<unsigned> slices;
+  for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
+    if (rows[slice].rows && !taken(slice))
+      slices.push_back(slice);
+  std::stable_sort(slices.begin(), slices.end(), [&](unsigned x, unsigned y) {
+    const bool a = x < weightSlices, b = y < weightSlices;
+    return a != b ? a : rows[x].rows > rows[y].rows;
+  });
+  ConstantRow row;
+  if (slices.size() >= width) {
+    slices.resize(width);
+    for (unsigned slice : slices) {
+      row.slices.push_back(slice);
+      row.addresses.push_back(rows[slice].address++);
+      --rows[slice].rows;
+    }
+  } else {
+    std::vector<unsigned> cost(size_t(machine.memory.slices) * machine.memory.banks, 0);
+    for (size_t at = 0; at < cost.size(); ++at)
+      cost[at] = taken(unsigned(at / machine.memory.banks)) ? HemisphereAllocator::kForbidden : 0;
+    for (const Span &span :
+         allocators[allocator].takeApart(width, 1, 0, machine.memory.slices, cost)) {
+      row.slices.push_back(span.slices.front());
+      row.addresses.push_back(span.address);
+    }
+  }
+  if (row.slices.empty())
+    return outOfMemory("constant row", pe, h, width, 0, machine.memory.slices);
+  const size_t lanes = bytes.size() / width;
+  for (unsigned b = 0; b < width; ++b) {
+    row.regions.push_back(constantRegion("constant", pe, h, row.slices[b], row.addresses[b], 1));
+    const uint64_t offset = data.size();
+    for (size_t l = 0; l < lanes; ++l)
+      data.push_back(bytes[l * width + b]);
+    addBlock(pe, h, row.slices[b], row.addresses[b], 1, unsigned(lanes), row.regions[b], offset);
+  }
+  constantRows[key].push_back(row);
+  return row;
+}
+
+Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h,
+                                         unsigned groups, unsigned planes, unsigned lanes,
+                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
+  const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
+  if (auto it = weightTiles.find(place); it != weightTiles.end())
+    return it->second;
+  const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
+  auto [known, fresh] = tileData.emplace(key, data.size());
+  if (fresh) {
+    std::vector<uint8_t> bytes(size_t(width) * rows * lanes);
+    fill(bytes);
+    data.insert(data.end(), bytes.begin(), bytes.end());
+  }
+  const std::vector<Span> spans = takeInstallRows(pe, h, rows, {});
+  if (spans.empty())
+    return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0,
+                       machine.memory.slices);
+  WeightTile tile;
+  tile.groups = groups;
+  for (unsigned s = 0; s < width; ++s) {
+    const unsigned slice = spans[s].slices.front(), address = spans[s].address;
+    tile.slices.push_back(slice);
+    tile.addresses.push_back(address);
+    tile.regions.push_back(constantRegion("weights", pe, h, slice, address, rows));
+    addBlock(pe, h, slice, address, rows, lanes, tile.regions[s],
+             known->second + uint64_t(s) * rows * lanes);
+  }
+  weightTiles.emplace(place, tile);
+  return tile;
+}
+
+} // namespace millrace::grid

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Storage.h"
+
+#include "compiler/Codegen/Grid/Contraction.h"
+
+#include <algorithm>
+#include <set>
+
+namespace millrace::grid {
+
+using forms::TensorRole;
+
+void Storage::planCopies() {
+  needs.resize(c.graph.tensors.size());
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    const Kernel &kernel = c.graph.kernels[k];
+    for (const forms::Term &t : kernel.terms) {
+      const unsigned planes = c.machine.mxm.format(c.tensor(t.a.tensor).type)->planes;
+      for (unsigned &rows : needs[t.a.tensor].rows)
+        rows = std::max(rows, std::max(1u, c.machine.mxm.planes / planes));
+      if (c.tensor(t.w.tensor).role != TensorRole::Constant)
+        needs[t.w.tensor].columns = true;
+    }
+    std::map<unsigned, unsigned> reads; // of one tensor in one piece
+    for (const Access &o : kernel.operands)
+      ++reads[o.tensor];
+    for (auto [t, n] : reads) {
+      CopyNeed &need = needs[t];
+      unsigned h = 0;
+      need.rows[0] = std::max(need.rows[0], 1u);
+      need.rows[1] = std::max(need.rows[1], 1u);
+      while (need.rows[0] + need.rows[1] < n)
+        ++need.rows[h++ % kHemispheres];
+    }
+  }
+  std::set<unsigned> byHost;
+  for (const forms::HostCall &call : c.graph.hostCalls) {
+    byHost.insert(call.inputs.begin(), call.inputs.end());
+    byHost.insert(call.outputs.begin(), call.outputs.end());
+  }
+  for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
+    const bool read = byHost.count(t) || c.tensor(t).role == TensorRole::Output ||
+                      (needs[t].columns && c.machine.pes() > 1); // or to travel
+    if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
+      needs[t].rows[0] = 1;
+  }
+}
+
+/// Splits the slices of a hemisphere: whole install sets for weights, the rest for activations.
+void Storage::splitSlices() {
+  const unsigned set = c.machine.mxm.columnsPerInstall;
+  const std::vector<uint64_t> weights = partition.weightRows;
+  uint64_t rows = 64 + *std::max_element(weights.begin(), weights.end()); // some constant rows
+  for (unsigned t = 0; t < needs.size(); ++t)
+    if (needs[t].columns)
+      rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
+              c.layouts[t].tiles.size();
+  rows += rows / 16;
+  const unsigned slices = c.machine.memory.slices;
+  const uint64_t sets = std::max<uint64_t>(2, rows / c.machine.rowsPerSlice() + 1);
+  if (sets * set <= slices - slices / 6)
+    c.weightSlices = unsigned(sets) * set;
+  else // no longer whole sets: any slices
+    c.weightSlices = unsigned(std::min<uint64_t>(
+        slices, std::max<uint64_t>(set, rows * set / c.machine.rowsPerSlice() + 1)));
+}
+
+Status Storage::storeWeights() {
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    const Kernel &kernel = c.graph.kernels[k];
+    if (kernel.terms.empty())
+      continue;
+    const int64_t most = longestShare(c.machine, works[k]);
+    for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+      const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+      std::vector<std::vector<Share>> shares;
+      size_t longest = 0;
+      for (size_t member = 0; member < team.size(); ++member) {
+        shares.push_back(sharesOf(c, works[k], partition, k, pe, member, most));
+        longest = std::max(longest, shares.back().size());
+      }
+      for (size_t j = 0; j < longest; ++j) // as they will be installed
+        for (size_t member = 0; member < team.size(); ++member)
+          if (j < shares[member].size())
+            if (Status s = storeWeightsOf(c, kernel, k, works[k], shares[member][j], team[member]);
+                !s)
+              return s;
+    }
+  }
+  return Success{};
+}
+
+bool Storage::isOn(unsigned tensor, unsigned pe) const {
+  const TensorRows &rows = partition.tensors[tensor];
+  return rows.owned[pe].any() || rows.needed[pe].any();
+}
+
+/// Column copies are padded with zero rows, which are loaded with the program.
+Status Storage::storeColumns() {
+  for (unsigned t = 0; t < needs.size(); ++t)
+    for (unsigned pe = 0; pe < c.machine.pes() && needs[t].columns; ++pe)
+      if (isOn(t, pe))
+        for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+          if (Status s = c.addColumnCopy(t, pe, h); !s)
+            return s;
+  return Success{};
+}
+
+/// Twice what the kernels' per-lane constants need if every PE computes all, evenly spread.
+void Storage::reserveConstantRows() {
+  uint64_t rows = 0;
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    std::set<unsigned> constants;
+    for (const Access &o : c.graph.kernels[k].operands)
+      if (c.tensor(o.tensor).role == TensorRole::Constant)
+        constants.insert(o.tensor);
+    for (unsigned t : constants)
+      rows += works[k].tiles.size() * works[k].instances.size() * byteWidth(c.tensor(t).type);
+  }
+  c.reserveConstantRows(
+      unsigned(std::min<uint64_t>(8 + 2 * rows / c.machine.memory.slices, // a row of memory is much
+                                  c.machine.rowsPerSlice() / 32)));
+}
+
+Status Storage::plan() {
+  planCopies();
+  splitSlices();
+  if (Status s = storeWeights(); !s)
+    return s;
+  if (Status s = storeColumns(); !s)
+    return s;
+  reserveConstantRows();
+  return Success{};
+}
+
+Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    if (c.rowCopy(tensor, pe, h))
+      return Success{};
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    for (unsigned n = 0; n < needs[tensor].rows[size_t(h)]; ++n)
+      if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
+        return s;
+  return Success{};
+}
+
+/// Rows of a tensor that a PE holds, cut where its workers' shares of kernel `k` meet.
+RowRuns Storage::runsOf(unsigned tensor, unsigned pe, size_t k) const {
+  const TensorLayout &layout = c.layouts[tensor];
+  std::vector<std::vector<int>> owner(layout.tiles.size(),
+                                      std::vector<int>(size_t(layout.rows), -1));
+  for (const RowSet *set :
+       {&partition.tensors[tensor].needed[pe], &partition.tensors[tensor].owned[pe]})
+    for (unsigned tile = 0; tile < set->tiles.size(); ++tile)
+      for (size_t row = 0; row < set->tiles[tile].size(); ++row)
+        if (set->tiles[tile][row])
+          owner[tile][row] = 0;
+  if (k < c.graph.kernels.size())
+    for (size_t member = 0; member < teamOf(c, c.graph.kernels[k]); ++member)
+      for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, works[k].strips))
+        forEachWritten(c, c.graph.kernels[k], works[k], share,
+                       [&](unsigned t, unsigned tile, int64_t row) {
+                         if (t == tensor)
+                           owner[tile][size_t(row)] = int(member);
+                       });
+  // Owners that alternate row by row would tear the tensor apart: then all rows stay together.
+  for (auto &rows : owner) {
+    size_t changes = 0;
+    for (size_t row = 1; row < rows.size(); ++row)
+      changes += rows[row] >= 0 && rows[row - 1] >= 0 && rows[row] != rows[row - 1];
+    if (changes > 8)
+      for (int &o : rows)
+        o = std::min(o, 0);
+  }
+  RowRuns runs(layout.tiles.size());
+  for (unsigned tile = 0; tile < layout.tiles.size(); ++tile)
+    for (int64_t row = 0; row < layout.rows; ++row) {
+      const int o = owner[tile][size_t(row)];
+      if (o < 0)
+        continue;
+      auto &list = runs[tile];
+      if (!list.empty() && list.back().first + list.back().rows == row &&
+          int(list.back().owner) == o)
+        ++list.back().rows;
+      else
+        list.push_back({row, 1, unsigned(o)});
+    }
+  return runs;
+}
+
+Status Storage::allocateResults(size_t k) {
+  for (const forms::Result &r : c.graph.kernels[k].results)
+    for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
+      if (isOn(r.access.tensor, pe))
+        if (Status s = allocate(r.access.tensor, pe, runsOf(r.access.tensor, pe, k)); !s)
+          return s;
+  return Success{};
+}
+
+/// Constants that flow as activations or operand rows, on every PE with a share.
+Status Storage::allocateConstants(size_t k) {
+  const Kernel &kernel = c.graph.kernels[k];
+  std::set<unsigned> constants;
+  for (const forms::Term &t : kernel.terms)
+    if (c.tensor(t.a.tensor).role == TensorRole::Constant)
+      constants.insert(t.a.tensor);
+  for (const Access &o : kernel.operands) {
+    bool byRow = false;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      byRow |= rowCoefficient(c.layouts[o.tensor], o, l) != 0;
+    if (c.tensor(o.tensor).role == TensorRole::Constant && byRow)
+      constants.insert(o.tensor);
+  }
+  for (unsigned t : constants)
+    for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
+      if (!partition.shares[k][pe].empty())
+        if (Status s = allocate(t, pe, allRows(c.layouts[t])); !s)
+          return s;
+  return Success{};
+}
+
+Status Storage::allocateFor(size_t k) {
+  if (Status s = allocateConstants(k); !s)
+    return s;
+  return allocateResults(k);
+}
+
+/// Rows of the tensor on every PE that reads it, filled by the host.
+Status Storage::allocateFromHost(unsigned tensor) {
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
+    if (partition.tensors[tensor].needed[pe].any())
+      if (Status s = allocate(tensor, pe, runsOf(tensor, pe, c.graph.kernels.size())); !s)
+        return s;
+  c.loadFromHost(tensor);
+  return Success{};
+}
+
+Status Storage::allocateForHost(unsigned constant) {
+  return allocate(constant, 0, allRows(c.layouts[constant]));
+}
+
+} // namespace millrace::grid
