@@ -43,9 +43,11 @@ static bool staysOnHost(Operation *op, bool isFormable) {
   return !isFormable;
 }
 
-/// Masks hold the lowest fp32; as infinities they would make NaN of a product with zero.
+/// What the grid takes from the host is fp32 within the bounds of its storage type: masks hold the
+/// lowest fp32; as infinities they would make NaN of a product with zero.
 static Value clamp(OpBuilder &builder, Value tensor, double bound) {
-  auto type = cast<RankedTensorType>(tensor.getType());
+  auto given = cast<RankedTensorType>(tensor.getType());
+  auto type = RankedTensorType::get(given.getShape(), builder.getF32Type());
   Location loc = tensor.getLoc();
   unsigned rank = unsigned(type.getRank());
   Value low = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(float(-bound)));
@@ -57,7 +59,12 @@ static Value clamp(OpBuilder &builder, Value tensor, double bound) {
       ArrayRef<AffineMap>{identity, identity},
       SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
       [&](OpBuilder &b, Location at, ValueRange x) {
-        Value raised = arith::MaximumFOp::create(b, at, x[0], low);
+        Value value = x[0];
+        if (unsigned width = value.getType().getIntOrFloatBitWidth(); width > 32)
+          value = arith::TruncFOp::create(b, at, b.getF32Type(), value);
+        else if (width < 32)
+          value = arith::ExtFOp::create(b, at, b.getF32Type(), value);
+        Value raised = arith::MaximumFOp::create(b, at, value, low);
         linalg::YieldOp::create(b, at, arith::MinimumFOp::create(b, at, raised, high).getResult());
       });
   return map.getResult(0);
@@ -156,6 +163,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   if (isa<FloatType>(cast<RankedTensorType>(base.getType()).getElementType()))
     result =
         clamp(builder, result, activation() == ElementType::Fp16 ? kLargestFp16 : kLargestBf16);
+  body.setType(builder.getFunctionType(types, {result.getType()}));
   func::ReturnOp::create(builder, base.getLoc(), result);
   llvm::raw_string_ostream out(graph.hostModule);
   body.print(out);

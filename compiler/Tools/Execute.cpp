@@ -26,6 +26,10 @@ void ExecuteOptions::addTo(CLI::App &command) {
       .add_option("--window", window,
                   "cycles that a PE simulates at a time (0: as many as its links allow); results "
                   "are the same")
+      ->check([](const std::string &text) {
+        return text.starts_with('-') ? "'" + text + "' is negative; give 0 or more cycles"
+                                     : std::string();
+      })
       ->capture_default_str();
   command.add_option("--output-dir,-o", outputDirectory,
                      "folder for one .npy per output, named after it");
@@ -173,8 +177,6 @@ std::optional<Failure> check(const ExecuteOptions &options) {
           checkDistinct({{"--json", options.json}, {"--trace", watch.trace}, {"--vcd", watch.vcd}});
       !s)
     return Failure{Usage, s.error()};
-  if (options.cyclesOnly && !options.outputDirectory.empty())
-    return Failure{Usage, "--cycles-only computes no outputs for --output-dir; leave one of them"};
   if (std::optional<Failure> failure = checkInputFiles(options.inputs))
     return failure;
   for (const std::string &file : {options.json, watch.trace, watch.vcd})

@@ -32,6 +32,20 @@ Expected<HostTensor> tensorFor(const Binding &binding) {
   return HostTensor::zeros(*type, binding.shape);
 }
 
+/// Rows are filled by the binding's type and shape, whatever the function gives.
+static Status checkResult(const Step &step, const Binding &binding, const HostTensor &result) {
+  Expected<HostTensor> wanted = tensorFor(binding);
+  if (!wanted)
+    return wanted.takeError();
+  if (result.type != wanted->type || result.elementCount() != wanted->elementCount())
+    return Error{"host function '" + step.function + "' gives " +
+                 std::to_string(result.elementCount()) + " elements of " +
+                 std::string(onnxName(result.type)) + " for '" + binding.name + "', which has " +
+                 std::to_string(wanted->elementCount()) + " of " + binding.hostType +
+                 "; compile the model again"};
+  return Success{};
+}
+
 Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) {
   const auto start = std::chrono::steady_clock::now();
   if (!compiler) {
@@ -68,8 +82,14 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
   Expected<std::vector<HostTensor>> results = function->second.run(arguments);
   if (!results)
     return Error{"host function '" + step.function + "': " + results.error()};
+  if (results->size() < step.outputs.size())
+    return Error{"host function '" + step.function + "' gives " + std::to_string(results->size()) +
+                 " results, its step wants " + std::to_string(step.outputs.size()) +
+                 "; compile the model again"};
   for (size_t r = 0; r < step.outputs.size(); ++r) {
     const Binding &binding = image.bindings[step.outputs[r]];
+    if (Status s = checkResult(step, binding, results->at(r)); !s)
+      return s;
     if (!binding.placements.empty())
       if (Status s = writeTensor(binding, (*results)[r].data.data(), memory); !s)
         return s;

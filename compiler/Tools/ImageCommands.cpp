@@ -5,9 +5,12 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/program/ImageFile.h"
 #include "arch/spec/MachineFile.h"
+#include "arch/spec/Nearest.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/Watch.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -38,6 +41,28 @@ Expected<Opened> open(const std::string &path, const std::string &machineName) {
   return Opened{std::move(*image), std::move(*machine)};
 }
 
+/// A filter that lets nothing through because it names what the image does not have.
+Status checkFilter(const DumpFilter &filter, const Image &image, const Machine &machine) {
+  const auto absent = [](const char *option, unsigned number, size_t count, const char *what) {
+    return Error{std::string(option) + " " + std::to_string(number) +
+                 " does not exist; the image has " + std::to_string(count) + " " + what +
+                 ", from 0"};
+  };
+  if (filter.pe && *filter.pe >= image.instructions.size())
+    return absent("--pe", *filter.pe, image.instructions.size(), "PEs");
+  if (filter.step && *filter.step >= image.steps.size())
+    return absent("--step", *filter.step, image.steps.size(), "steps");
+  std::vector<std::string> names;
+  for (unsigned queue = 0; queue < machine.queues(); ++queue) {
+    names.push_back(machine.queueName(queue));
+    const std::string &name = names.back();
+    if (name == filter.queue || name.starts_with(filter.queue + ".") || filter.queue.empty())
+      return Success{};
+  }
+  return Error{"--queue '" + filter.queue + "' is no queue of '" + machine.name +
+               "', nor the beginning of one; did you mean '" + nearest(filter.queue, names) + "'?"};
+}
+
 int dump(DumpOptions options) {
   if (!options.cycles.empty()) {
     std::optional<CycleRange> range = parseCycles(options.cycles);
@@ -50,6 +75,8 @@ int dump(DumpOptions options) {
   if (!opened)
     return fail(BadInput, opened.error());
   const auto &[image, machine] = *opened;
+  if (Status s = checkFilter(options.filter, image, machine); !s)
+    return fail(Usage, s.error());
   options.filter.tables = !options.noTables;
   options.filter.instructions = !options.noInstructions;
   if (!options.json.empty()) {
@@ -81,9 +108,13 @@ int disassembleFile(const std::string &path, const std::string &machineName,
 
 int assembleFile(const std::string &path, const std::string &output) {
   std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return fail(BadInput,
+                "cannot read '" + path + "': " + std::strerror(errno) + "; check the path");
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return fail(BadInput, "cannot read '" + path + "'");
+  if (!(text << file.rdbuf()) && file.peek() != EOF)
+    return fail(BadInput,
+                "cannot read '" + path + "': it is a folder or damaged; name a text file");
   Expected<Image> image = assemble(text.str(), path);
   if (!image)
     return fail(BadInput, image.error());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "arch/spec/Nearest.h"
 #include "compiler/Tools/Commands.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -9,6 +11,56 @@
 #include <unistd.h>
 
 using namespace millrace::driver;
+
+namespace {
+
+std::string quoted(const std::string &word) { return "'" + word + "'"; }
+
+/// The subcommand on the line, or the program itself.
+const CLI::App &chosenOf(const CLI::App &app) {
+  const std::vector<CLI::App *> chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+/// An option that does not exist, with the nearest one that does; empty if all exist.
+std::string unknownOption(const CLI::App &command, int argc, char **argv) {
+  std::vector<std::string> known;
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &name : option->get_lnames())
+      known.push_back("--" + name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (name.starts_with("--") && name.size() > 2 &&
+        std::find(known.begin(), known.end(), name) == known.end())
+      return "unknown option " + quoted(name) + "; did you mean " +
+             quoted(millrace::nearest(name, known)) + "?";
+  }
+  return {};
+}
+
+/// What is wrong with the command line, in one line.
+std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc, char **argv) {
+  std::vector<std::string> commands;
+  for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
+    commands.push_back(command->get_name());
+  if (app.get_subcommands().empty()) {
+    if (argc > 1 && argv[1][0] != '-')
+      return "unknown command " + quoted(argv[1]) + "; did you mean " +
+             quoted(millrace::nearest(argv[1], commands)) + "?";
+    if (argc < 2)
+      return "no command given; `millrace --help` lists them";
+  }
+  const CLI::App &command = chosenOf(app);
+  if (std::string text = unknownOption(command, argc, argv); !text.empty())
+    return text;
+  std::string text = error.what();
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n'))
+    text.replace(at, 1, " ");
+  const std::string name = &command == &app ? "millrace" : "millrace " + command.get_name();
+  return text + "; `" + name + " --help` says what can be given";
+}
+
+} // namespace
 
 int main(int argc, char **argv) {
   CLI::App app(
@@ -40,7 +92,8 @@ int main(int argc, char **argv) {
     app.parse(argc, argv);
     code = action();
   } catch (const CLI::ParseError &error) {
-    code = app.exit(error) == 0 ? Ok : Usage;
+    code = error.get_exit_code() == 0 ? app.exit(error)
+                                      : fail(Usage, describe(app, error, argc, argv));
   } catch (const std::bad_alloc &) {
     code = fail(TooLarge, "there is not enough memory on this computer for it");
   }

@@ -47,8 +47,10 @@ static Status runSteps(System &system, const Image &image, const SimulationOptio
 Expected<SimulationResult> simulate(const Image &image, const Machine &machine,
                                     const SimulationOptions &options, HostStepRunner *host) {
   if (image.machineHash != machine.hash() && !options.ignoreMachineHash)
-    return Error{"the image was compiled for machine '" + image.machineName + "', not for this '" +
-                 machine.name + "'; compile it again"};
+    return Error{"the image was compiled for machine '" + image.machineName + "', not for " +
+                 (image.machineName == machine.name ? "one of that name with other numbers"
+                                                    : "'" + machine.name + "'") +
+                 "; compile it again"};
   if (Status s = checkStructure(image, machine); !s)
     return s.takeError();
   for (const Step &step : image.steps)

@@ -106,7 +106,7 @@ Status GraphImporter::checkSupported() const {
             nodeName(node, index) + "')";
   }
   if (!list.empty())
-    return Error{"operations that are not supported: " + list};
+    return Error{"operations that are not supported: " + list + "; rewrite the model without them"};
   return Success{};
 }
 
@@ -125,8 +125,9 @@ Status GraphImporter::addArguments(func::FuncOp function, Block &entry) {
     const auto &tensorType = input.type().tensor_type();
     std::optional<HostType> type = hostTypeOf(tensorType.elem_type());
     if (!type)
-      return Error{"input '" + input.name() + "' has ONNX element type " +
-                   std::to_string(tensorType.elem_type()) + ", which is not supported"};
+      return Error{"input '" + input.name() + "' has element type " +
+                   onnx::TensorProto_DataType_Name(tensorType.elem_type()) +
+                   ", which is not supported; use floats, integers or bool"};
     Shape shape;
     for (const auto &dim : tensorType.shape().dim())
       shape.push_back(dim.dim_value());

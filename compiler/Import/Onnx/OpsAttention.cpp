@@ -58,7 +58,10 @@ Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads)
     bool perQuery = given == ArrayRef<int64_t>{heads.batch, heads.queries, heads.keys};
     if (!isCount && !perQuery && given != ArrayRef<int64_t>{heads.batch, heads.keys})
       return node.error("a mask of shape " + shapeText({given.begin(), given.end()}) +
-                        " is not supported");
+                        " is not supported; it must be " + shapeText({heads.batch, heads.keys}) +
+                        " (batch x past and new tokens), " +
+                        shapeText({heads.batch, heads.queries, heads.keys}) + " or " +
+                        shapeText({heads.batch}));
     inputs.push_back(mask);
     maps.push_back(isCount    ? t.select(4, {0})
                    : perQuery ? t.select(4, {0, 2, 3})

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Prepare.h"
 
+#include "compiler/Import/Onnx/NodeImporter.h"
+
 #include <onnx/checker.h>
 #include <onnx/common/file_utils.h>
 #include <onnx/defs/schema.h>
@@ -8,7 +10,11 @@
 #include <onnx/shape_inference/implementation.h>
 #include <onnx/version_converter/convert.h>
 
+#include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -18,44 +24,63 @@ namespace {
 constexpr int oldestOpset = 7;
 
 Expected<onnx::ModelProto> readModel(const std::filesystem::path &path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return Error{"is a folder; name the .onnx file in it"};
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    return Error{"cannot open for reading"};
+    return Error{std::string("cannot be read: ") + std::strerror(errno) + "; check the path"};
   onnx::ModelProto model;
   if (!model.ParseFromIstream(&file))
-    return Error{"not an ONNX model, or cut off (protobuf cannot parse it)"};
+    return Error{
+        "not an ONNX model, or cut off (protobuf cannot parse it); copy or export it again"};
   if (!model.has_graph() || model.graph().node_size() == 0)
-    return Error{"not an ONNX model (it has no graph)"};
+    return Error{"not an ONNX model (it has no graph); export it again"};
+  if (model.graph().output_size() == 0)
+    return Error{"the graph has no outputs; export it with at least one"};
   return model;
+}
+
+/// A number of external data's keys.
+std::optional<uint64_t> parseCount(const std::string &text) {
+  uint64_t number = 0;
+  const char *end = text.data() + text.size();
+  auto [stop, code] = std::from_chars(text.data(), end, number);
+  return code == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
 Status readExternal(onnx::TensorProto &tensor, const std::filesystem::path &folder) {
   std::string location;
   uint64_t offset = 0, length = 0;
   bool hasLength = false;
+  const std::string name = "tensor '" + tensor.name() + "'";
   for (const auto &entry : tensor.external_data()) {
     if (entry.key() == "location")
       location = entry.value();
-    else if (entry.key() == "offset")
-      offset = std::stoull(entry.value());
-    else if (entry.key() == "length") {
-      length = std::stoull(entry.value());
-      hasLength = true;
-    }
+    if (entry.key() != "offset" && entry.key() != "length")
+      continue;
+    std::optional<uint64_t> count = parseCount(entry.value());
+    if (!count)
+      return Error{name + ": external data " + entry.key() + " '" + entry.value() +
+                   "' is no number of bytes; export the model again"};
+    hasLength |= entry.key() == "length";
+    (entry.key() == "length" ? length : offset) = *count;
   }
   std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
   bool leaves = relative.is_absolute() || (!relative.empty() && *relative.begin() == "..");
-  std::string name = "tensor '" + tensor.name() + "'";
   if (location.empty() || leaves)
-    return Error{name + ": external data '" + location + "' must be a file beside the model"};
+    return Error{name + ": external data '" + location +
+                 "' must be a file beside the model; put it there and export again"};
   std::filesystem::path path = folder / relative;
   std::error_code failed;
   uint64_t size = std::filesystem::file_size(path, failed);
   if (failed)
-    return Error{name + ": external data file '" + path.string() + "' is missing"};
+    return Error{name + ": external data file '" + path.string() +
+                 "' is missing; copy it beside the model"};
   if (offset > size || (hasLength && length > size - offset))
     return Error{name + ": external data file '" + path.string() + "' ends before byte " +
-                 std::to_string(offset + length)};
+                 std::to_string(offset + length) + ", it has " + std::to_string(size) +
+                 "; copy it again"};
   if (!hasLength)
     length = size - offset;
   std::ifstream file(path, std::ios::binary);
@@ -231,6 +256,91 @@ void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
   inferShapes(model);
 }
 
+/// Whether ONNX may replace the operation: by its function body, or because newer opsets dropped
+/// it.
+bool mayBecomeOthers(const std::string &type, const std::string &domain, int64_t opset) {
+  using Registry = onnx::OpSchemaRegistry;
+  const onnx::OpSchema *schema = Registry::Schema(type, newestOpset(), domain);
+  if (!schema || schema->Deprecated())
+    return Registry::Schema(type, int(opset), domain) != nullptr;
+  return schema->HasFunction() || schema->HasContextDependentFunction();
+}
+
+/// Operations that neither ONNX, nor the model's own functions, nor a handler know, all at once:
+/// the checker would stop at the first one.
+Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported) {
+  std::set<std::pair<std::string, std::string>> functions;
+  for (const onnx::FunctionProto &function : model.functions())
+    functions.insert({function.domain(), function.name()});
+  std::string list;
+  size_t index = 0;
+  for (const onnx::NodeProto &node : model.graph().node()) {
+    const std::string domain(normalDomain(node));
+    const std::string name = nodeName(node, index++);
+    if (isSupported(domain, node.op_type()) ||
+        functions.contains({node.domain(), node.op_type()}) ||
+        mayBecomeOthers(node.op_type(), domain, opsetOf(model)))
+      continue;
+    list += (list.empty() ? "" : ", ") + (domain.empty() ? "" : domain + ".") + node.op_type() +
+            " (node '" + name + "')";
+  }
+  if (!list.empty())
+    return Error{"operations that are not supported: " + list + "; rewrite the model without them"};
+  return Success{};
+}
+
+/// A tensor that no memory could hold, or that cannot exist, is refused before loops run over it.
+Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
+  constexpr int64_t most = int64_t(1) << 36; // elements
+  int64_t elements = 1;
+  for (const auto &dim : value.type().tensor_type().shape().dim()) {
+    if (!dim.has_dim_value())
+      continue;
+    const int64_t extent = dim.dim_value();
+    const std::string text =
+        std::string(what) + " '" + value.name() + "' has a dimension of " + std::to_string(extent);
+    if (extent < 0)
+      return Error{text + "; export it with a name, and give it by --dim name=n"};
+    if (extent && elements > most / extent)
+      return Error{text + ", which makes more than 2^36 elements; use smaller extents"};
+    elements *= extent;
+  }
+  return Success{};
+}
+
+Status checkAllExtents(const onnx::GraphProto &graph) {
+  for (const auto &[values, what] :
+       {std::pair(&graph.input(), "input"), std::pair(&graph.value_info(), "tensor"),
+        std::pair(&graph.output(), "output")})
+    for (const onnx::ValueInfoProto &value : *values)
+      if (Status s = checkExtents(value, what); !s)
+        return s;
+  for (const onnx::ValueInfoProto &output : graph.output())
+    for (const auto &dim : output.type().tensor_type().shape().dim())
+      if (dim.has_dim_value() && dim.dim_value() == 0)
+        return Error{"output '" + output.name() +
+                     "' has a dimension of 0, so that there is nothing to compute; use extents of "
+                     "at least 1"};
+  return Success{};
+}
+
+/// The ONNX library's words in one line.
+std::string oneLine(const std::string &text) {
+  std::string line;
+  for (char c : text)
+    if (c != '\n')
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  for (std::string_view noise :
+       {"==> Context: ", "[ShapeInferenceError] ", "[TypeInferenceError] ", "Inference error(s): "})
+    for (size_t at = line.find(noise); at != line.npos; at = line.find(noise))
+      line.erase(at, noise.size());
+  while (line.ends_with(' ') || line.ends_with('.'))
+    line.pop_back();
+  return line;
+}
+
 } // namespace
 
 std::string_view normalDomain(const onnx::NodeProto &node) {
@@ -246,19 +356,26 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
     return fail(model.error());
   if (int64_t opset = opsetOf(*model); opset != 0 && (opset < oldestOpset || opset > newestOpset()))
     return fail("opset " + std::to_string(opset) + " is not supported; opsets " +
-                std::to_string(oldestOpset) + " to " + std::to_string(newestOpset()) + " are");
+                std::to_string(oldestOpset) + " to " + std::to_string(newestOpset()) +
+                " are; convert it with onnx.version_converter");
   // The ONNX library reports by exceptions; they end here.
   try {
     if (Status read = readAllExternal(*model, path.parent_path()); !read)
       return fail(read.error());
+    if (Status known = checkKnown(*model, isSupported); !known)
+      return fail(known.error());
     onnx::checker::check_model(*model);
     if (Status bound = bindDims(*model->mutable_graph(), options.dims); !bound)
       return fail(bound.error());
     LiftedWeights weights(*model->mutable_graph());
+    if (Status inputs = checkAllExtents(model->graph()); !inputs)
+      return fail(inputs.error());
     rewrite(*model, isSupported);
+    if (Status all = checkAllExtents(model->graph()); !all)
+      return fail(all.error());
     weights.putBack(*model->mutable_graph());
   } catch (const std::exception &failure) {
-    return fail(failure.what());
+    return fail(oneLine(failure.what()) + "; correct the model or export it again");
   }
   return model;
 }

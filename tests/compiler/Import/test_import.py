@@ -142,7 +142,8 @@ def test_all_unsupported_operations_are_listed_at_once(rejected):
     outputs = [tensor("a", [1, "n"], TensorProto.INT64), tensor("b", ["n"])]
     model = model_of(nodes, [tensor("x", [3])], outputs, domains=["my.domain"])
     assert rejected(model) == \
-        "operations that are not supported: NonZero (node 'first'), my.domain.Strange (node 'Strange_1')"
+        ("operations that are not supported: NonZero (node 'first'), my.domain.Strange (node 'Strange_1'); "
+         "rewrite the model without them")
 
 
 def test_a_cut_off_file_is_rejected(rejected):
