@@ -30,6 +30,7 @@ struct HostLoop {
   int64_t step = 1;
   unsigned hostDim = 0;
   int64_t hostStep = 1;
+  bool operator==(const HostLoop &) const = default;
 };
 
 /// A tensor in MEM. One dimension lies along the lanes, the others are rows (row major in their
@@ -51,6 +52,7 @@ struct Tensor {
                         ///< ties to even, clamped
   int64_t hostZero = 0;
   uint32_t hostFill = 0; ///< with hostLoops: raw bits in `type`
+  bool operator==(const Tensor &) const = default;
 };
 
 /// One dimension's index as an affine form of the kernel's loops: offset + sum of coefficient *
@@ -58,6 +60,7 @@ struct Tensor {
 struct AffineIndex {
   int64_t offset = 0;
   std::vector<std::pair<unsigned, int64_t>> terms; ///< (loop, coefficient), coefficient != 0
+  bool operator==(const AffineIndex &) const = default;
 };
 
 /// An operand's address. Indices outside the shape read `pad` (raw bits of the tensor's type).
@@ -65,6 +68,7 @@ struct Access {
   unsigned tensor = 0;
   std::vector<AffineIndex> index; ///< one per dimension of the tensor
   uint32_t pad = 0;
+  bool operator==(const Access &) const = default;
 };
 
 enum class LoopKind : uint8_t {
@@ -75,6 +79,7 @@ enum class LoopKind : uint8_t {
 struct Loop {
   int64_t extent = 1;
   LoopKind kind = LoopKind::Parallel;
+  bool operator==(const Loop &) const = default;
 };
 
 /// acc += a * w over the contracted loops that a and w use. a streams through the MXM, w is
@@ -85,6 +90,7 @@ struct Term {
   Access a, w;
   int64_t macs = 0; ///< MACs of the model that this term does, unpadded; 0 for helpers such as sums
                     ///< by a ones matrix
+  bool operator==(const Term &) const = default;
 };
 
 /// One scalar operation of the epilogue. Values are 32-bit lanes; an operand of a narrow type is
@@ -103,6 +109,7 @@ struct Node {
   uint32_t bits = 0;
   AluOp op{};
   std::vector<unsigned> args; ///< earlier nodes
+  bool operator==(const Node &) const = default;
 };
 
 /// A stored result: the node's low bytes as the tensor's type. The access uses parallel loops only,
@@ -111,6 +118,7 @@ struct Node {
 struct Result {
   unsigned node = 0;
   Access access;
+  bool operator==(const Result &) const = default;
 };
 
 struct Kernel {
@@ -121,12 +129,14 @@ struct Kernel {
   std::vector<Access> operands; ///< over parallel and running loops
   std::vector<Node> nodes;
   std::vector<Result> results;
+  bool operator==(const Kernel &) const = default;
 };
 
 /// A function on the host between kernels (what no form covers). Named in the report.
 struct HostCall {
   std::string name, function;            ///< ONNX node; symbol in KernelGraph::hostModule
   std::vector<unsigned> inputs, outputs; ///< tensors
+  bool operator==(const HostCall &) const = default;
 };
 
 /// Kernels and host calls in an executable order.
@@ -140,6 +150,7 @@ struct KernelGraph {
   int64_t macs() const;                         ///< sum over terms
   /// Empty, or what is wrong: types, ranks, loops, undefined or doubly written points, order.
   std::string verify() const;
+  bool operator==(const KernelGraph &) const = default;
 };
 
 } // namespace millrace::forms

@@ -5,12 +5,7 @@
 #include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Build.h"
-#include "compiler/Forms/ClipRunning.h"
-#include "compiler/Forms/PackPixels.h"
-#include "compiler/Forms/PackWindows.h"
-#include "compiler/Forms/SplitEpilogues.h"
-#include "compiler/Forms/SplitRunning.h"
-#include "compiler/Forms/SplitWindows.h"
+#include "compiler/Forms/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Inputs.h"
 #include "compiler/Tools/Progress.h"
@@ -157,19 +152,11 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
                                                       : forms::Precision::Fp16;
   precision.exactQdq = options.exactQdq;
   precision.lanes = machine->lanes();
-  precision.chain =
-      std::max(2u, machine->vxm.alus * 3 / 4); // the others hold values back until their use
+  precision.chain = forms::longestChain(*machine);
   mlir::FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(**module, precision);
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
-  std::vector<std::string> packed = forms::packWindows(*graph, *machine);
-  for (std::string &line : forms::packPixels(*graph, *machine))
-    packed.push_back(std::move(line));
-  forms::windowInputs(*graph, precision.lanes); // stems that feed no pooling
-  forms::splitWindows(*graph);
-  forms::clipRunning(*graph);
-  forms::splitRunning(*graph);
-  forms::splitEpilogues(*graph, precision.chain);
+  const std::vector<std::string> packed = forms::rewrite(*graph, *machine);
   if (Status s = checkConstantsFit(*graph, *machine); !s)
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Rewritings.h"
+
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/ClipRunning.h"
+#include "compiler/Forms/PackPixels.h"
+#include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/SplitEpilogues.h"
+#include "compiler/Forms/SplitRunning.h"
+#include "compiler/Forms/SplitWindows.h"
+
+#include <algorithm>
+
+namespace millrace::forms {
+
+using Lines = std::vector<std::string>;
+
+static const Rewriting table[] = {
+    {"pack-windows", "packs pixels into rows where a convolution of the input feeds a pooling",
+     [](KernelGraph &graph, const Machine &machine) { return packWindows(graph, machine); }},
+    {"pack-pixels", "packs neighbouring pixels of few channels into rows between contractions",
+     [](KernelGraph &graph, const Machine &machine) { return packPixels(graph, machine); }},
+    {"window-inputs", "lets the host write the windows of images with few channels",
+     [](KernelGraph &graph, const Machine &machine) {
+       windowInputs(graph, machine.lanes()); // stems that feed no pooling
+       return Lines();
+     }},
+    {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
+     [](KernelGraph &graph, const Machine &) {
+       splitWindows(graph);
+       return Lines();
+     }},
+    {"clip-running", "cuts running loops down to what lies inside the tensors",
+     [](KernelGraph &graph, const Machine &) {
+       clipRunning(graph);
+       return Lines();
+     }},
+    {"split-running", "reduces two running loops that step unevenly one after the other",
+     [](KernelGraph &graph, const Machine &) {
+       splitRunning(graph);
+       return Lines();
+     }},
+    {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
+     [](KernelGraph &graph, const Machine &machine) {
+       splitEpilogues(graph, longestChain(machine));
+       return Lines();
+     }},
+};
+
+unsigned longestChain(const Machine &machine) { return std::max(2u, machine.vxm.alus * 3 / 4); }
+
+std::span<const Rewriting> rewritings() { return table; }
+
+std::vector<std::string> rewrite(KernelGraph &graph, const Machine &machine) {
+  Lines lines;
+  for (const Rewriting &rewriting : table)
+    for (std::string &line : rewriting.run(graph, machine))
+      lines.push_back(std::move(line));
+  return lines;
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The rewritings of kernel graphs in the order in which they run: what follows forming, written
+// once for the driver and for whoever runs a single one.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace millrace::forms {
+
+/// Most operations that one kernel may chain on this machine; the other ALUs hold values back until
+/// their use.
+unsigned longestChain(const Machine &machine);
+
+struct Rewriting {
+  const char *name;    ///< pack-windows
+  const char *summary; ///< one line
+  /// Rewrites the graph for the machine. Returns what it did, a line per tensor or kernel, where
+  /// the report wants to know.
+  std::vector<std::string> (*run)(KernelGraph &graph, const Machine &machine);
+};
+
+/// All of them, in order.
+std::span<const Rewriting> rewritings();
+
+/// Runs all of them. Returns their lines.
+std::vector<std::string> rewrite(KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::forms
