@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "simulator/base/Annotation.h"
 
+#include <algorithm>
+#include <vector>
+
 namespace millrace::sim {
 
 static Tag tagOf(const Producer &p, int64_t element) {
@@ -88,6 +91,42 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
   return {};
 }
 
+/// Whether two entries speak of one element of one byte of one operand.
+static bool overlap(const Producer &x, const Producer &y) {
+  const bool bytes = x.byte == y.byte || x.byte == kAllBytes || y.byte == kAllBytes;
+  const bool height = x.of == ProducerOf::Weights || (x.from1 < uint32_t(y.from1) + y.count1 &&
+                                                      y.from1 < uint32_t(x.from1) + x.count1);
+  return x.of == y.of && bytes && height && x.from0 < uint32_t(y.from0) + y.count0 &&
+         y.from0 < uint32_t(x.from0) + x.count0;
+}
+
+/// Whether any two entries overlap.
+static bool anyOverlap(std::span<const Producer> producers) {
+  if (producers.size() <= 32) {
+    for (size_t k = 1; k < producers.size(); ++k)
+      for (size_t o = 0; o < k; ++o)
+        if (overlap(producers[o], producers[k]))
+          return true;
+    return false;
+  }
+  // Long lists are swept along the outer loop.
+  std::vector<const Producer *> sorted, open;
+  for (const Producer &p : producers)
+    sorted.push_back(&p);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Producer *x, const Producer *y) { return x->from1 < y->from1; });
+  for (const Producer *p : sorted) {
+    std::erase_if(open, [&](const Producer *o) {
+      return o->of != ProducerOf::Weights && uint32_t(o->from1) + o->count1 <= p->from1;
+    });
+    for (const Producer *o : open)
+      if (overlap(*o, *p))
+        return true;
+    open.push_back(p);
+  }
+  return false;
+}
+
 std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
   constexpr const char *names[] = {"operand a", "operand b", "operand c", "memory",
                                    "weights",   "link",      "product"};
@@ -121,6 +160,8 @@ std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
              std::to_string(covered[of]) + " of " + std::to_string(extent.bytes * extent.elements) +
              " sampled vectors";
   }
+  if (burst.instruction->opcode != Opcode::Gather && anyOverlap(burst.producers))
+    return "two annotation entries speak of the same element";
   return std::nullopt;
 }
 

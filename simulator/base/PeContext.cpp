@@ -85,8 +85,9 @@ VectorRef PeContext::sample(Burst &burst, ProducerOf of, unsigned cursorSlot, un
 
 void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, StreamId stream,
                         unsigned byte, Cycle now) {
-  if (cell && expected.pe == pe && cell->replaced == expected.tag) {
-    reportAt(Invariant::S3, cell->injected, cell->queue, cell->by, [&] {
+  const Buried *lost = cell && expected.pe == pe ? streams.burier(*cell, expected.tag) : nullptr;
+  if (lost) {
+    reportAt(Invariant::S3, lost->injected, lost->queue, lost->by, [&] {
       return "injects on stream " + nameOf(machine, stream) + " over " + describe(expected.tag) +
              ", which instruction " + std::to_string(burst.index) + " still samples in cycle " +
              std::to_string(now);

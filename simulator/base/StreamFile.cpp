@@ -8,7 +8,7 @@ namespace millrace::sim {
 StreamFile::StreamFile(const Machine &machine, const Timing &timing, VectorPool &pool)
     : pool(pool), hop(timing.hop), last(timing.last),
       ring(std::bit_ceil(timing.last * timing.hop + 1u)),
-      wheelSize(std::bit_ceil(timing.longestDelay + 2u)) {
+      wheelSize(std::bit_ceil(timing.longestDelay + 2u)), buried(1) {
   for (unsigned s = 0; s < machine.streamCount(); ++s)
     outward.push_back(machine.directionOf(StreamId(s)) == Direction::Outward);
   cells.resize(size_t(machine.streamCount()) * ring);
@@ -22,6 +22,25 @@ void StreamFile::inject(Cycle at, const Injection &injection) {
     done = at - 1;
 }
 
+uint32_t StreamFile::bury(const StreamCell &lost, const Injection &by, Cycle now) {
+  uint32_t slot = freeBuried;
+  if (slot)
+    freeBuried = buried[slot].earlier;
+  else
+    slot = uint32_t(buried.size()), buried.emplace_back();
+  buried[slot] = {lost.tag, by.by, by.queue, now, lost.buried};
+  return slot;
+}
+
+/// Gives the records of a diagonal that has left the stream back.
+void StreamFile::forget(uint32_t last) {
+  uint32_t first = last;
+  while (buried[first].earlier)
+    first = buried[first].earlier;
+  buried[first].earlier = freeBuried;
+  freeBuried = last;
+}
+
 void StreamFile::clear() {
   for (std::vector<Injection> &slot : wheel) {
     for (const Injection &injection : slot)
@@ -30,6 +49,8 @@ void StreamFile::clear() {
   }
   waiting = 0;
   done = -1;
+  buried.resize(1);
+  freeBuried = 0;
   for (StreamCell &cell : cells) {
     if (cell.diagonal != INT64_MIN)
       retire(cell);

@@ -4,7 +4,7 @@
 // stream's start) in cycle t moves one register every `hop` cycles: it lives on the diagonal t - x
 // hop, so nothing is copied from cycle to cycle. One entry per diagonal is enough: a later
 // injection on the same diagonal, further along, replaces the vector for everyone behind it, and
-// what it replaced is remembered for S3.
+// what was replaced, by whom, is remembered for S3.
 #pragma once
 
 #include "simulator/base/Tag.h"
@@ -19,13 +19,22 @@ namespace millrace::sim {
 /// What stands in a register now.
 struct StreamCell {
   Cycle diagonal = INT64_MIN;
-  Tag tag,
-      replaced; ///< `replaced`: the vector that stood here before this one was injected over it
+  Tag tag;
   VectorRef value = 0;
   uint32_t by = 0; ///< instruction that injected it
   Cycle injected = 0;
   uint16_t queue = 0;        ///< of `by`
   uint16_t from = 0, to = 0; ///< distance of the injection and of the last sampler
+  uint32_t buried = 0;       ///< the latest vector that this diagonal has lost (S3); 0: none
+};
+
+/// A vector that another one was injected over.
+struct Buried {
+  Tag tag;
+  uint32_t by = 0; ///< instruction that injected over it
+  uint16_t queue = 0;
+  Cycle injected = 0;
+  uint32_t earlier = 0; ///< lost before it on the same diagonal; 0: none
 };
 
 /// Two injections into one register in one cycle (S3).
@@ -64,6 +73,13 @@ public:
       cell.to = uint16_t(x);
     return &cell;
   }
+  /// Who injected over the vector `tag` on this diagonal, or null when nobody did.
+  const Buried *burier(const StreamCell &cell, const Tag &tag) const {
+    for (uint32_t b = cell.buried; b; b = buried[b].earlier)
+      if (buried[b].tag == tag)
+        return &buried[b];
+    return nullptr;
+  }
   bool idle() const { return waiting == 0; }
   /// Forgets everything under way (the end of a step).
   void clear();
@@ -78,6 +94,8 @@ private:
     hops += cell.to - cell.from;
     pool.release(cell.value);
   }
+  uint32_t bury(const StreamCell &lost, const Injection &by, Cycle now);
+  void forget(uint32_t last);
   template <class F> void place(Cycle now, const Injection &injection, F &clash);
 
   VectorPool &pool;
@@ -86,6 +104,8 @@ private:
   std::vector<bool> outward;
   std::vector<StreamCell> cells;             ///< [stream][diagonal mod ring]
   std::vector<std::vector<Injection>> wheel; ///< [cycle mod wheelSize]
+  std::vector<Buried> buried;                ///< slot 0 stays unused
+  uint32_t freeBuried = 0;                   ///< a list through `earlier`
   size_t waiting = 0;
   Cycle done = -1; ///< injections up to this cycle have been performed
   uint64_t injections = 0, hops = 0;
@@ -95,16 +115,19 @@ template <class F> void StreamFile::place(Cycle now, const Injection &injection,
   unsigned x = distance(injection.stream, injection.position);
   Cycle d = now - Cycle(x) * hop;
   StreamCell &cell = cells[size_t(injection.stream) * ring + (d & (ring - 1))];
-  Tag replaced;
+  uint32_t lost = 0;
   if (cell.diagonal == d) {
     if (cell.injected == now && cell.from == x)
       clash(now, injection, cell);
-    replaced = cell.tag;
+    lost = bury(cell, injection, now);
+  } else if (cell.buried) {
+    forget(cell.buried);
   }
   if (cell.diagonal != INT64_MIN)
     retire(cell);
-  cell = {d,   injection.tag,   replaced,    injection.value, injection.by,
-          now, injection.queue, uint16_t(x), uint16_t(x)};
+  cell = {d,   injection.tag,   injection.value, injection.by,
+          now, injection.queue, uint16_t(x),     uint16_t(x),
+          lost};
   ++injections;
 }
 

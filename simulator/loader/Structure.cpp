@@ -13,6 +13,13 @@ static Status checkMachine(const Machine &m) {
                        m.mxm.columns % m.mxm.columnsPerInstall))
     return Error{
         "the simulator needs column groups that are multiples of 16 and divide the columns"};
+  const LatencySpec &l = m.latency;
+  if (m.mxm.planes && l.mxmEntry + l.mxmMultiply + l.mxmAccumulate + l.mxmExit <
+                          m.mxm.columns / m.mxm.columnsPerInstall)
+    return Error{"the simulator needs latencies mxm_entry + mxm_multiply + mxm_accumulate + "
+                 "mxm_exit of at least " +
+                 std::to_string(m.mxm.columns / m.mxm.columnsPerInstall) +
+                 ", the number of column groups: a result leaves when the last one is used"};
   return Success{};
 }
 

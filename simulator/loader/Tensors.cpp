@@ -12,6 +12,8 @@ using Moment = std::pair<unsigned, uint64_t>;
 Moment birth(const Region &r) { return {r.step0, r.from}; }
 Moment death(const Region &r) { return {r.step1, r.to}; }
 
+bool lives(const Region &r) { return birth(r) <= death(r); }
+
 auto place(const Region &r) { return std::tuple(r.pe, r.hemisphere, r.slice); }
 } // namespace
 
@@ -49,7 +51,7 @@ void checkTensors(const Image &image, const Machine &machine, ViolationLog &log)
       open.clear();
     std::erase_if(open, [&](uint32_t o) { return uint64_t(t[o].row) + t[o].rows <= r.row; });
     for (uint32_t o : open)
-      if (birth(t[o]) <= death(r) && birth(r) <= death(t[o]) && r.rows)
+      if (birth(t[o]) <= death(r) && birth(r) <= death(t[o]) && lives(r) && lives(t[o]) && r.rows)
         report(image, machine, log, r, std::max(birth(r), birth(t[o])),
                "row " + std::to_string(r.row) + " belongs to tensor " + std::to_string(o) +
                    " and tensor " + std::to_string(order[k]) + " at once");

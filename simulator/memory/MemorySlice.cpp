@@ -63,19 +63,30 @@ const Region *MemorySlice::regionOf(const Instruction &i) const {
   return here ? &region : nullptr;
 }
 
+/// From the dispatch of an element to the cycle in which it holds its bank.
+Cycle MemorySlice::slotDelay(const Instruction &i) const {
+  return i.opcode == Opcode::Write || i.opcode == Opcode::Scatter ? context.timing.write : 0;
+}
+
+/// The last row that a Gather or Scatter at `row` may touch: the last one of its tensor.
+uint32_t MemorySlice::lastRowOf(const Instruction &i, uint32_t row) const {
+  const Region *region = regionOf(i);
+  const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
+  return std::max(end, row + 1) - 1;
+}
+
 /// S10 for the whole burst: rows inside the named region, bank slots inside its lifetime.
 void MemorySlice::dispatch(Burst &burst) {
   allocate();
   const Instruction &i = *burst.instruction;
   const Region *region = regionOf(i);
+  const Cycle delay = slotDelay(i);
   if (!region) {
-    context.report(Invariant::S10, burst.start, burst, [&] {
+    context.report(Invariant::S10, burst.start + delay, burst, [&] {
       return "tensor " + std::to_string(i.tensor) + " has no rows in this slice";
     });
     return;
   }
-  const bool writes = i.opcode == Opcode::Write || i.opcode == Opcode::Scatter;
-  const Cycle delay = writes ? context.timing.write : 0;
   const unsigned step = context.step;
   const Cycle from = region->step0 < step   ? 0
                      : region->step0 > step ? INT64_MAX
@@ -113,7 +124,7 @@ void MemorySlice::dispatch(Burst &burst) {
 void MemorySlice::element(Burst &burst, Cycle now) {
   int64_t row = burst.row();
   if (row < 0 || row >= int64_t(rowCount)) {
-    context.report(Invariant::S10, now, burst, [&] {
+    context.report(Invariant::S10, now + slotDelay(*burst.instruction), burst, [&] {
       return "row " + std::to_string(row) + " does not exist; the slice has " +
              std::to_string(rowCount);
     });
@@ -137,12 +148,12 @@ void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned la
   lastRead = now;
   lastReadBank[0] = firstBank, lastReadBank[1] = lastBank;
   for (const PendingWrite &w : writes) {
-    unsigned bank = bankOf(w.row);
-    if (w.slot == now && bank >= firstBank && bank <= lastBank)
+    const unsigned bank = std::max(bankOf(w.row), firstBank);
+    if (w.slot == now && bank <= std::min(bankOf(w.lastRow), lastBank))
       context.report(Invariant::S5, now, burst, [&] {
         return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) +
                " while instruction " + std::to_string(w.burst.index) + " writes its row " +
-               std::to_string(w.row);
+               std::to_string(w.row) + (w.row == w.lastRow ? "" : " or one behind it");
       });
   }
 }
@@ -192,7 +203,7 @@ void MemorySlice::read(Burst &burst, Cycle now) {
 void MemorySlice::write(Burst &burst, Cycle now) {
   VectorRef value =
       context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
-  post(burst, now, uint32_t(burst.row()), value, 0);
+  post(burst, now, uint32_t(burst.row()), uint32_t(burst.row()), value, 0);
 }
 
 uint32_t MemorySlice::addressOf(const uint8_t *map, unsigned superlane) const {
@@ -206,11 +217,10 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
   const Machine &m = context.machine;
   VectorRef map =
       context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
-  const Region *region = regionOf(*burst.instruction);
   const uint32_t base = uint32_t(burst.row());
-  const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
+  const uint32_t end = lastRowOf(*burst.instruction, base) + 1;
   applyWrites(now);
-  checkBanks(burst, bankOf(base), bankOf(std::max(end, base + 1) - 1), now);
+  checkBanks(burst, bankOf(base), bankOf(end - 1), now);
   ++context.counters.sramReads;
   VectorRef value = 0;
   if (context.values) {
@@ -243,22 +253,24 @@ void MemorySlice::scatter(Burst &burst, Cycle now) {
   VectorRef value =
       context.sample(burst, ProducerOf::B, slot::B, 0, burst.instruction->b.index, position, now);
   context.pool.retain(map);
-  post(burst, now, uint32_t(burst.row()), value, map);
+  const uint32_t row = uint32_t(burst.row());
+  post(burst, now, row, lastRowOf(*burst.instruction, row), value, map);
 }
 
-void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, VectorRef value, VectorRef map) {
+void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, uint32_t lastRow, VectorRef value,
+                       VectorRef map) {
   const Cycle slot = now + context.timing.write;
   if (!writes.empty() && writes.front().slot < now - 64)
     applyWrites(now);
   context.pool.retain(value);
   context.lastWriteSlot = std::max(context.lastWriteSlot, slot);
   ++context.counters.sramWrites;
-  unsigned bank = bankOf(row);
-  if (lastRead == slot && bank >= lastReadBank[0] && bank <= lastReadBank[1])
+  const unsigned bank = std::max(bankOf(row), lastReadBank[0]);
+  if (lastRead == slot && bank <= std::min(bankOf(lastRow), lastReadBank[1]))
     context.report(Invariant::S5, slot, burst, [&] {
       return "bank " + std::to_string(bank) + " is read in the slot of this write";
     });
-  writes.push_back({slot, row, burst, value, map});
+  writes.push_back({slot, row, lastRow, burst, value, map});
 }
 
 void MemorySlice::applyWrites(Cycle before) {
@@ -285,8 +297,7 @@ void MemorySlice::apply(PendingWrite &w) {
     context.pool.release(w.value);
     return;
   }
-  const Region *region = regionOf(*w.burst.instruction);
-  const uint32_t end = region ? std::min(region->row + region->rows, rowCount) : rowCount;
+  const uint32_t end = w.lastRow + 1;
   // Which rows are written is data. For timing any row of the tensor may have been.
   for (uint32_t r = w.row; r < end; ++r) {
     rows[r].tag = {w.burst.index, Tag::kAnyElement};

@@ -36,8 +36,8 @@ private:
   };
   struct PendingWrite {
     Cycle slot;
-    uint32_t row;
-    Burst burst; ///< for diagnostics and the tag
+    uint32_t row, lastRow; ///< whose banks are held; a Scatter may write any row in between
+    Burst burst;           ///< for diagnostics and the tag
     VectorRef value, map;
   };
   void read(Burst &burst, Cycle now);
@@ -49,11 +49,14 @@ private:
   void checkBanks(const Burst &burst, unsigned firstBank, unsigned lastBank, Cycle now);
   void applyWrites(Cycle before);
   void apply(PendingWrite &pending);
-  void post(Burst &burst, Cycle now, uint32_t row, VectorRef value, VectorRef map);
+  void post(Burst &burst, Cycle now, uint32_t row, uint32_t lastRow, VectorRef value,
+            VectorRef map);
   const Region *regionOf(const Instruction &instruction) const;
   unsigned bankOf(uint32_t row) const { return row / context.machine.memory.rowsPerBank; }
   uint8_t *storageOf(uint32_t row);
   uint32_t addressOf(const uint8_t *map, unsigned superlane) const;
+  uint32_t lastRowOf(const Instruction &instruction, uint32_t row) const;
+  Cycle slotDelay(const Instruction &instruction) const;
   void allocate();
 
   Hemisphere hemisphere;

@@ -171,7 +171,7 @@ uint64_t System::runStep(unsigned step) {
     lastWrite = std::max(lastWrite, part->context.lastWriteSlot);
     lastDispatch = std::max(lastDispatch, part->context.lastDispatch);
   }
-  const uint64_t measured = uint64_t(1 + (lastWrite >= 0 ? lastWrite : lastDispatch)) +
+  const uint64_t measured = uint64_t(1 + std::max<Cycle>(lastWrite, 0)) +
                             machine.latency.startBarrier + machine.latency.superlaneStagger;
   if (!log.decided(step))
     checkCount(step, measured);
