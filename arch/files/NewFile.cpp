@@ -30,8 +30,10 @@ Error cannotWrite(const std::string &path, int reason) {
   case EROFS:
     remedy = "; choose a folder that you may write to";
     break;
-  case ENOENT:
   case ENOTDIR:
+    remedy = ", where a folder should be; choose another name";
+    break;
+  case ENOENT:
     remedy = "; make the folder '" + folderOf(path) + "' first";
     break;
   default:

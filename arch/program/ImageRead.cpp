@@ -159,7 +159,7 @@ private:
              std::to_string(Image::kVersion) + "; compile the model again";
     if (head.fileBytes != file.size())
       return "should have " + std::to_string(head.fileBytes) + " bytes and has " +
-             std::to_string(file.size()) + "; it was cut off or added to";
+             std::to_string(file.size()) + "; it was cut off or added to; copy it again";
     for (uint8_t b : head.reserved)
       if (b)
         return "has a damaged header: a reserved byte is " + std::to_string(b) + ", not 0";
@@ -167,7 +167,7 @@ private:
     Checksum sum(seed);
     sum.add(file.subspan(sizeof(Header)));
     if (sum.result() != head.checksum)
-      return "is damaged: its checksum does not fit its contents";
+      return "is damaged: its checksum does not fit its contents; copy or compile it again";
     return {};
   }
 
@@ -328,7 +328,7 @@ Expected<Image> decodeImage(std::span<const uint8_t> bytes, const std::string &n
 
 Expected<Image> readImage(const std::string &path) {
   const auto failed = [&] {
-    return Error{"cannot read image '" + path + "': " + std::strerror(errno)};
+    return Error{"cannot read image '" + path + "': " + std::strerror(errno) + "; check the path"};
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -338,7 +338,7 @@ Expected<Image> readImage(const std::string &path) {
   if (::fstat(fd, &info))
     return failed();
   if (!S_ISREG(info.st_mode))
-    return Error{"cannot read image '" + path + "': it is not a regular file"};
+    return Error{"cannot read image '" + path + "': it is not a regular file; name an image"};
   const size_t size = size_t(info.st_size);
   if (size == 0)
     return decodeImage({}, path);

@@ -60,9 +60,10 @@ uint64_t bytesOf(const forms::Tensor &tensor) {
   return bytes;
 }
 
-/// A model whose constants alone, without any padding, are larger than the memory of all PEs is
-/// refused before it is planned, by how much it is larger.
-Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine) {
+/// A model that cannot be in the memory of all PEs, even without any padding, is refused before it
+/// is planned, by how much it is larger: its constants are there all the time, its inputs at the
+/// beginning and its outputs at the end.
+Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
   std::vector<bool> used(graph.tensors.size(),
                          false); // rewritings leave tensors behind that nothing reads
   for (const forms::Kernel &kernel : graph.kernels) {
@@ -71,10 +72,13 @@ Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine
     for (const forms::Term &term : kernel.terms)
       used[term.a.tensor] = used[term.w.tensor] = true;
   }
-  uint64_t needed = 0;
+  std::map<forms::TensorRole, uint64_t> bytes;
   for (size_t t = 0; t < graph.tensors.size(); ++t)
-    if (used[t] && graph.tensors[t].role == forms::TensorRole::Constant)
-      needed += bytesOf(graph.tensors[t]);
+    if (used[t] || graph.tensors[t].role == forms::TensorRole::Output)
+      bytes[graph.tensors[t].role] += bytesOf(graph.tensors[t]);
+  const uint64_t constants = bytes[forms::TensorRole::Constant];
+  const uint64_t ends = std::max(bytes[forms::TensorRole::Input], bytes[forms::TensorRole::Output]);
+  const uint64_t needed = constants + ends;
   const uint64_t present = factsOf(machine).capacityBytes * machine.pes();
   if (needed <= present)
     return Success{};
@@ -83,8 +87,9 @@ Status checkConstantsFit(const forms::KernelGraph &graph, const Machine &machine
     std::snprintf(text, sizeof text, "%.2f MiB", double(bytes) / (1 << 20));
     return std::string(text);
   };
-  return Error{"its constants take " + mebibytes(needed) + ", the memory of all PEs has " +
-               mebibytes(present) + ": " + mebibytes(needed - present) +
+  return Error{"its constants take " + mebibytes(constants) + " and its inputs or outputs " +
+               mebibytes(ends) + ", the memory of all PEs has " + mebibytes(present) + ": " +
+               mebibytes(needed - present) +
                " too little; use a machine with more memory or more PEs"};
 }
 
@@ -157,7 +162,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   if (mlir::failed(graph))
     return Failure{BadInput, options.model + ": " + diagnostics};
   const std::vector<std::string> packed = forms::rewrite(*graph, *machine);
-  if (Status s = checkConstantsFit(*graph, *machine); !s)
+  if (Status s = checkFits(*graph, *machine); !s)
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;
   grid::CompileOptions compileOptions;

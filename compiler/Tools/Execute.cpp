@@ -58,10 +58,12 @@ std::string fileNameOf(std::string name, std::set<std::string> &taken) {
 
 /// A folder that may be made later: the nearest one above it that exists can be written to.
 Status checkFolder(const std::string &path) {
-  fs::path folder = fs::absolute(path);
+  fs::path folder = path;
   std::error_code ignored;
-  while (!fs::exists(folder, ignored) && folder.has_parent_path() && folder != folder.parent_path())
+  while (!folder.empty() && !fs::exists(folder, ignored) && folder != folder.parent_path())
     folder = folder.parent_path();
+  if (folder.empty())
+    folder = ".";
   if (!fs::is_directory(folder, ignored))
     return Error{"cannot write into '" + path + "': '" + folder.string() +
                  "' is not a folder; choose another --output-dir"};

@@ -3,10 +3,12 @@
 #include "compiler/Tools/Commands.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <new>
 #include <unistd.h>
 
@@ -15,6 +17,13 @@ using namespace millrace::driver;
 namespace {
 
 std::string quoted(const std::string &word) { return "'" + word + "'"; }
+
+/// A file opened in place of a closed standard stream would take what is printed.
+void openStandardStreams() {
+  for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0)
+      (void)!::open("/dev/null", O_RDWR); // takes the lowest free number: this one
+}
 
 /// The subcommand on the line, or the program itself.
 const CLI::App &chosenOf(const CLI::App &app) {
@@ -53,7 +62,11 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc
   const CLI::App &command = chosenOf(app);
   if (std::string text = unknownOption(command, argc, argv); !text.empty())
     return text;
+  if (dynamic_cast<const CLI::ArgumentMismatch *>(&error))
+    return quoted(std::string(error.what()).substr(0, std::string(error.what()).find(':'))) +
+           " needs a value; `millrace " + command.get_name() + " --help` says which";
   std::string text = error.what();
+  text[0] = char(std::tolower(static_cast<unsigned char>(text[0])));
   for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n'))
     text.replace(at, 1, " ");
   const std::string name = &command == &app ? "millrace" : "millrace " + command.get_name();
@@ -63,6 +76,7 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc
 } // namespace
 
 int main(int argc, char **argv) {
+  openStandardStreams();
   CLI::App app(
       "Compiles ONNX models to static schedules for spatial dataflow accelerators and executes "
       "them on a "

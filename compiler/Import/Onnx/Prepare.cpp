@@ -328,7 +328,7 @@ Status checkAllExtents(const onnx::GraphProto &graph) {
 std::string oneLine(const std::string &text) {
   std::string line;
   for (char c : text)
-    if (c != '\n')
+    if (c != '\n' && c != ' ')
       line += c;
     else if (!line.empty() && line.back() != ' ')
       line += ' ';

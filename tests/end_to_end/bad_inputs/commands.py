@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Command lines that cannot be meant, and outputs that cannot be written."""
+from bad_inputs.case import Workplace, case
+from bad_inputs.images import assemble
+
+
+def command(kind: str, *arguments, fixture: str | None = "mnist.onnx") -> None:
+    """A case whose files are a fixture, or none."""
+    @case("command", kind)
+    def _(place: Workplace):
+        if fixture:
+            place.fixture(fixture)
+        return list(arguments)
+
+
+command("no command", fixture=None)
+command("unknown command", "simulat", "x.mrp", fixture=None)
+command("unknown option", "run", "mnist.onnx", "--machin", "tsp-v1")
+command("unknown option before the command", "--frob", "run", "mnist.onnx")
+command("no model", "run", fixture=None)
+command("two models", "run", "mnist.onnx", "other.onnx")
+command("option without its value", "run", "mnist.onnx", "--machine")
+command("unknown precision", "run", "mnist.onnx", "--precision", "fp3")
+command("seed that is no number", "run", "mnist.onnx", "--seed", "x")
+command("negative window", "run", "mnist.onnx", "--window", "-4")
+command("compile without an output", "compile", "mnist.onnx")
+command("`--dim` without a value", "run", "mnist.onnx", "--dim", "batch")
+command("`--dim` with a word for a number", "run", "mnist.onnx", "--dim", "batch=many")
+command("`--dim` below zero", "run", "mnist.onnx", "--dim", "batch=-1")
+command("`--input` without a file", "run", "mnist.onnx", "--input", "image")
+command("`--input` twice for one input", "run", "mnist.onnx", "--input", "a=mnist.onnx", "--input",
+        "a=mnist.onnx")
+command("one file for two outputs", "run", "mnist.onnx", "--json", "x", "--trace", "x")
+command("waveform cycles that are no range", "run", "mnist.onnx", "--vcd", "w.vcd", "--vcd-cycles",
+        "9..1")
+command("waveform cycles without a waveform", "run", "mnist.onnx", "--vcd-cycles", "1..9")
+
+
+@case("command", "program too large for a waveform")
+def _(place: Workplace):
+    assemble(place)
+    return ["simulate", "program.mrp", "--vcd", "w.vcd", "--vcd-limit", "2"]
+
+
+def listing(kind: str, *arguments) -> None:
+    @case("command", kind)
+    def _(place: Workplace):
+        assemble(place)
+        return ["dump", "program.mrp", *arguments]
+
+
+listing("listing of cycles that are no range", "--cycles", "9..1")
+listing("listing of a PE that does not exist", "--pe", "7")
+listing("listing of a step that does not exist", "--step", "3")
+listing("listing of a queue that does not exist", "--queue", "alv")
+
+
+def output(kind: str, *arguments) -> None:
+    @case("output", kind)
+    def _(place: Workplace):
+        place.fixture("mnist.onnx")
+        place.write("file", "")
+        (place.folder / "folder").mkdir()
+        return list(arguments)
+
+
+output("report in a folder that does not exist", "run", "mnist.onnx", "--json", "none/r.json")
+output("report that is a folder", "run", "mnist.onnx", "--json", "folder")
+output("report under a file", "run", "mnist.onnx", "--json", "file/r.json")
+output("trace in a folder that does not exist", "run", "mnist.onnx", "--trace", "none/t.json")
+output("waveform over a device", "run", "mnist.onnx", "--vcd", "/dev/null")
+output("output folder that is a file", "run", "mnist.onnx", "--output-dir", "file")
+output("output folder under a file", "run", "mnist.onnx", "--output-dir", "file/out")
+output("image in a folder that does not exist", "compile", "mnist.onnx", "-o", "none/m.mrp")
+output("image over a device", "compile", "mnist.onnx", "-o", "/dev/full")
+output("facts of a machine in a folder that does not exist", "describe", "tsp-v1", "--json",
+       "none/facts.json")
