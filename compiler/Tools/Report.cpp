@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <sys/resource.h>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
 
 namespace millrace::driver {
 
@@ -15,10 +17,14 @@ using nlohmann::json;
 
 namespace {
 
+/// Most memory that this program had. Not getrusage's: that begins with the peak of whoever started
+/// the process.
 uint64_t peakBytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return uint64_t(usage.ru_maxrss) * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (uint64_t kibibytes = 0; std::sscanf(line.c_str(), "VmHWM: %" SCNu64, &kibibytes) == 1)
+      return kibibytes * 1024;
+  return 0;
 }
 
 /// Bytes of memory.

@@ -4,6 +4,7 @@ import re
 import json
 import os
 import pty
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fixtures import FOLDER
 from oracle import save_model
 from resnet50 import resnet50
 
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/running.md"
 MNIST = FOLDER / "mnist.onnx"
 
 
@@ -52,6 +54,20 @@ def test_the_json_has_the_promised_keys_with_the_values_of_the_run(mesh_run):
     assert np.load(folder / "prediction.npy").shape == (1, 10)
     assert report["seconds_at_clock"] == pytest.approx(report["measured_cycles"] / 900e6)
     assert report["images_per_second"] == pytest.approx(900e6 / report["measured_cycles"])
+
+
+def test_the_document_lists_the_keys_of_the_report(mesh_run):
+    rows = [line for line in DOCUMENT.read_text().split("## The report")[1].splitlines() if line.startswith("| `")]
+    documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    assert documented - {"tokens_per_second", "runs_per_second"} == set(mesh_run[1])
+
+
+def test_the_peak_of_memory_is_not_that_of_the_parent(millrace, tmp_path):
+    ballast = bytearray(b"x") * (400 << 20)
+    done = run(millrace, "run", MNIST, "--json", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert 10 << 20 < report["peak_rss_bytes"] < len(ballast)
 
 
 def test_the_peak_link_is_the_busiest_of_the_links(mesh_run):
