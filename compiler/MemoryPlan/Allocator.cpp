@@ -114,8 +114,7 @@ std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, 
         if (!fit && r.fresh && r.rows >= rows)
           fit = &r;
       }
-      if (fit && cost < kForbidden &&
-          (cost < best.cost || (cost == best.cost && room > best.room)))
+      if (fit && cost < kForbidden && (cost < best.cost || (cost == best.cost && room > best.room)))
         best = {cost, room, s, fit->address};
     }
     if (best.cost != UINT32_MAX)

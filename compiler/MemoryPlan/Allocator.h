@@ -29,8 +29,8 @@ public:
   Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
             const std::vector<unsigned> &avoid, unsigned most = kForbidden, bool fresh = false);
   /// `width` different slices of [first, last), the cheapest ones, each with a run of its own of
-  /// `rows` rows that nothing has used; spans of one slice each, by slice. Empty, and nothing taken,
-  /// if fewer slices have room.
+  /// `rows` rows that nothing has used; spans of one slice each, by slice. Empty, and nothing
+  /// taken, if fewer slices have room.
   std::vector<Span> takeApart(unsigned width, unsigned rows, unsigned first, unsigned last,
                               const std::vector<unsigned> &avoid = {});
   /// `fresh`: nothing was ever put there.

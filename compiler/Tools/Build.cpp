@@ -4,6 +4,7 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
+#include "compiler/Codegen/Grid/Partition.h"
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
@@ -35,6 +36,15 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_option(
       "--set", settings,
       "change one key of the machine, path=value (memory.slices=16); repeat for more");
+  std::vector<std::string> solvers{"auto"};
+  std::string text = "who deals kernels to PEs: auto, the first whose weights fit";
+  for (const grid::PartitionSolver &solver : grid::partitionSolvers()) {
+    solvers.push_back(solver.name);
+    text += "; " + solver.name + ", " + solver.text;
+  }
+  command.add_option("--partition", partition, text)
+      ->check(CLI::IsMember(solvers))
+      ->capture_default_str();
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 
@@ -107,6 +117,7 @@ void addNotes(Image &image, const ModelOptions &options, const forms::KernelGrap
   note(image, "host_ops", report.hostCalls);
   note(image, "compile_seconds", elapsed);
   note(image, "bursts", report.bursts);
+  note(image, "partition", report.partition);
   note(image, "integer_input_bounds", bounds);
   json kernels = json::array();
   for (const grid::KernelReport &k : report.kernels)
@@ -166,6 +177,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
     return Failure{TooLarge, options.model + " on " + machine->name + ": " + s.error()};
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
+  compileOptions.partition = options.partition;
   progress.stage("scheduling", graph->kernels.size());
   compileOptions.progress = [&](size_t done, size_t) { progress.update(done); };
   Expected<Image> image = grid::compile(*graph, *machine, compileOptions, report);

@@ -15,7 +15,7 @@
 namespace millrace::driver {
 
 struct ModelOptions {
-  std::string model, machine = "tsp-v1", precision = "fp16";
+  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto";
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;

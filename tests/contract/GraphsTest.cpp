@@ -13,13 +13,19 @@ using namespace millrace;
 
 namespace {
 
-class Contract : public testing::TestWithParam<const char *> {
+struct Target {
+  const char *machine, *partition;
+};
+
+class Contract : public testing::TestWithParam<Target> {
 protected:
   void holds(const forms::KernelGraph &graph, double tolerance = 1e-5) {
-    Expected<Machine> machine = loadMachine(GetParam());
+    Expected<Machine> machine = loadMachine(GetParam().machine);
     ASSERT_TRUE(machine) << machine.error();
     const auto inputs = forms::randomInputs(graph);
-    test::GridRun run = test::runOnGrid(graph, *machine, inputs);
+    grid::CompileOptions options;
+    options.partition = GetParam().partition;
+    test::GridRun run = test::runOnGrid(graph, *machine, inputs, true, options);
     ASSERT_EQ(run.error, "");
     if (run.simulated.violation)
       FAIL() << run.simulated.violation->describe();
@@ -54,12 +60,21 @@ TEST_P(Contract, Int8Convolution) {
 TEST_P(Contract, MaxPool) { holds(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16), 0); }
 TEST_P(Contract, LayerNorm) { holds(forms::buildLayerNorm(20, 100)); }
 TEST_P(Contract, AttentionHead) { holds(forms::buildAttention(20, 32, 16, true)); }
+TEST_P(Contract, AttentionOfOneTokenMoreThanATileOfTheSmallMachineHasColumns) {
+  holds(forms::buildAttention(33, 1, 16, true));
+}
+TEST_P(Contract, AttentionWithHeadsLongerThanATile) {
+  holds(forms::buildAttention(15, 63, 33, false));
+}
 TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
 
 INSTANTIATE_TEST_SUITE_P(Machines, Contract,
-                         testing::Values("tsp-v1", "tsp-small", "lp30", "mesh-4x4"),
+                         testing::Values(Target{"tsp-v1", "auto"}, Target{"tsp-small", "auto"},
+                                         Target{"lp30", "auto"}, Target{"mesh-4x4", "spread"},
+                                         Target{"mesh-4x4", "pipeline"}),
                          [](const auto &info) {
-                           std::string name = info.param;
+                           std::string name =
+                               std::string(info.param.machine) + "_" + info.param.partition;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -114,9 +114,10 @@ inline GridRun simulateImage(const Image &program, const forms::KernelGraph &gra
 
 /// Compiles, verifies, and simulates what the image's file holds.
 inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine,
-                         const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true) {
+                         const std::map<unsigned, forms::TensorBytes> &inputs, bool values = true,
+                         const grid::CompileOptions &options = {}) {
   grid::CompileReport report;
-  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  Expected<Image> image = grid::compile(graph, machine, options, report);
   if (!image) {
     GridRun run;
     run.error = image.error();

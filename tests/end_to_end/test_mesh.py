@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Do 16 PEs of the mesh earn their place?"""
 import numpy as np
+import pytest
 
+import probe
 import randomize
-from oracle import cut_softmax, run_millrace, save_model
+from bert_base import Shape, transformer
+from oracle import cut_softmax, relative_l2, run_millrace, save_model
 
 ONE_PE = [f"--set={key}" for key in ("fabric.topology=single", "fabric.rows=1", "fabric.columns=1",
                                      "memory.rows_per_bank=8192")]
@@ -16,3 +19,35 @@ def test_squeezenet_needs_at_most_a_quarter_of_the_cycles_of_one_pe(millrace, tm
     assert 4 * sixteen.report["measured_cycles"] <= one.report["measured_cycles"]
     shares = np.array(sixteen.report["macs_executed_by_pe"])
     assert (shares >= 0.03 * shares.sum()).sum() >= 12
+
+
+@pytest.mark.parametrize("partition", ["spread", "pipeline"])
+def test_each_partition_of_a_chain_gives_the_values_of_onnx_runtime(millrace, tmp_path, partition):
+    model = transformer(Shape(layers=4, hidden=64, heads=4, inner=256, sequence=16,
+                              embeddings=False))
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), "mesh-4x4", "fp16", inputs, tmp_path,
+                       ["--partition", partition])
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    assert got.report["partition"] == partition
+    for name, expected in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], expected) <= 2e-3
+
+
+def test_a_chain_of_24_layers_fits_the_mesh_as_a_pipeline(millrace, tmp_path):
+    model = transformer(Shape(layers=24, hidden=64, heads=4, inner=256, sequence=16,
+                              embeddings=False))
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), "mesh-4x4", "fp16", inputs, tmp_path)
+    assert got.report["partition"] == "pipeline"
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    for name, expected in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], expected) <= 2e-3
+
+
+def test_squeezenet_fits_the_small_machine_whole(millrace, tmp_path):
+    model = randomize.randomize(randomize.load("light:squeezenet"))
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-small", "fp16", {}, tmp_path,
+                       ["--cycles-only"])
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    assert got.report["host_ops"] == []

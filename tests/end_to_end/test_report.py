@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a run says: the table for people, JSON for programs, waveforms and progress."""
-import re
 import json
+import re
 import os
 import pty
 import re

@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Codegen/Grid/Transfer.h"
+#include "compiler/MemoryPlan/Verify.h"
 
 #include <algorithm>
 #include <set>
@@ -47,7 +48,7 @@ private:
   CompileReport &report;
   schedule::Program program;
   Context c;
-  Routes routes;
+  placement::Routes routes;
   Partition partition;
   std::vector<Work> works; ///< per kernel
   Storage storage;
@@ -57,6 +58,7 @@ private:
 
   Status planKernels();
   Status checkFormats(const Kernel &kernel) const;
+  Status planPartition();
   size_t bursts() const;
   Status schedule(size_t k);
   Status hostStep(const forms::HostCall &call);
@@ -100,6 +102,20 @@ Status GridCompiler::planKernels() {
   for (uint32_t b = 0; b < bound.size(); ++b)
     bindingOf[bound[b]] = b;
   return Success{};
+}
+
+/// Solvers are checked, so that a new one need not be believed.
+Status GridCompiler::planPartition() {
+  const placement::Placement line = placement::solve(machine);
+  if (Status s = placement::verify(machine, line); !s)
+    return s;
+  const PartitionProblem problem{c, works, line.order};
+  Expected<Partition> solved = solve(problem, options.partition);
+  if (!solved)
+    return solved.takeError();
+  partition = std::move(*solved);
+  report.partition = partition.solver;
+  return verify(problem, partition);
 }
 
 size_t GridCompiler::bursts() const {
@@ -290,10 +306,8 @@ Expected<Image> GridCompiler::run() {
     return Error{wrong};
   if (Status s = planKernels(); !s)
     return s.takeError();
-  if (Expected<Partition> dealt = partitionOf(c, works))
-    partition = std::move(*dealt);
-  else
-    return dealt.takeError();
+  if (Status s = planPartition(); !s)
+    return s.takeError();
   if (Status s = storage.plan(); !s)
     return s.takeError();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
@@ -310,7 +324,10 @@ Expected<Image> GridCompiler::run() {
   }
   if (!program.stepIsEmpty())
     endGridStep();
-  return finish();
+  Image image = finish();
+  if (Status s = memory::verify(machine, image.tensors, image.strings); !s)
+    return s.takeError();
+  return image;
 }
 
 } // namespace

@@ -13,6 +13,8 @@
 namespace millrace::grid {
 
 struct CompileOptions {
+  /// Who deals kernels to PEs: a name of partitionSolvers(), or `auto`.
+  std::string partition = "auto";
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
 };
@@ -26,6 +28,7 @@ struct KernelReport {
 };
 
 struct CompileReport {
+  std::string partition; ///< the solver that dealt the kernels
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host

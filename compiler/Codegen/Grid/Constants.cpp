@@ -40,7 +40,6 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
-  const std::vector<unsigned> avoid = costs(id, pe, h);
   Copy copy;
   copy.pe = pe;
   copy.hemisphere = h;
@@ -48,6 +47,10 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
     // One group more than the rows fill: a run of columns may begin within a group.
     const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
+    // All in the last bank while it has room: what is read beside them finds the others free.
+    std::vector<unsigned> avoid = costs(id, unsigned(tile), pe, h);
+    for (size_t at = 0; at < avoid.size(); ++at)
+      avoid[at] += at % machine.memory.banks + 1 < machine.memory.banks;
     const std::vector<Span> spans = takeInstallRows(pe, h, groups * bytes, avoid);
     if (spans.empty())
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, machine.memory.slices);

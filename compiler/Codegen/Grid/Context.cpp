@@ -19,26 +19,32 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
   string("");
   company.resize(graph.tensors.size());
   for (const Kernel &kernel : graph.kernels) {
-    std::vector<unsigned> in, out;
+    struct Touched {
+      unsigned tensor;
+      bool swept; ///< through the MXM: any lane tile meets any
+    };
+    std::vector<Touched> in, out;
     for (const forms::Term &t : kernel.terms)
-      in.push_back(t.a.tensor);
+      in.push_back({t.a.tensor, true});
     for (const Access &o : kernel.operands)
-      in.push_back(o.tensor);
+      in.push_back({o.tensor, false});
     for (const forms::Result &r : kernel.results)
-      out.push_back(r.access.tensor);
-    for (unsigned x : in) {
-      for (unsigned y : in)
-        if (x != y)
-          company[x].samePort.push_back(y);
-      for (unsigned y : out) {
-        company[x].sameBank.push_back(y);
-        company[y].sameBank.push_back(x);
+      out.push_back({r.access.tensor, false});
+    auto meet = [&](const Touched &x, const Touched &y, bool samePort) {
+      if (x.tensor != y.tensor)
+        company[x.tensor].push_back({y.tensor, samePort, !x.swept && !y.swept});
+    };
+    for (const Touched &x : in) {
+      for (const Touched &y : in)
+        meet(x, y, true);
+      for (const Touched &y : out) {
+        meet(x, y, false);
+        meet(y, x, false);
       }
     }
-    for (unsigned x : out)
-      for (unsigned y : out)
-        if (x != y)
-          company[x].samePort.push_back(y);
+    for (const Touched &x : out)
+      for (const Touched &y : out)
+        meet(x, y, true);
   }
 }
 
@@ -99,33 +105,38 @@ void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, 
   blocks.push_back(block);
 }
 
-/// Cost of every (slice, bank) of a hemisphere for a new copy of the tensor.
-std::vector<unsigned> Context::costs(unsigned id, unsigned pe, Hemisphere h) const {
+/// Cost of every (slice, bank) of a hemisphere for a lane tile of a new copy of the tensor.
+std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, Hemisphere h) const {
+  constexpr unsigned kTogether = 400, kNear = 60; // in one piece; perhaps in neighbouring ones
   const MemorySpec &spec = machine.memory;
   std::vector<unsigned> cost(size_t(spec.slices) * spec.banks, 0);
-  auto add = [&](unsigned tensor, bool wholeSlice, unsigned amount) {
-    for (const Copy &copy : layouts[tensor].copies) {
+  auto mark = [&](unsigned slice, unsigned address, bool wholeSlice, unsigned amount) {
+    for (unsigned b = 0; b < spec.banks; ++b)
+      if (wholeSlice || b == address / spec.rowsPerBank)
+        cost[slice * spec.banks + b] = std::max(cost[slice * spec.banks + b], amount);
+  };
+  auto add = [&](const Company &other, unsigned amount) {
+    const TensorLayout &layout = layouts[other.tensor];
+    auto amountOf = [&](size_t k) {
+      return other.aligned && layout.tiles[k].start != layouts[id].tiles[tile].start ? kNear
+                                                                                     : amount;
+    };
+    for (const Copy &copy : layout.copies) {
       if (copy.pe != pe || copy.hemisphere != h)
         continue;
-      auto mark = [&](unsigned slice, unsigned address) {
-        for (unsigned b = 0; b < spec.banks; ++b)
-          if (wholeSlice || b == address / spec.rowsPerBank)
-            cost[slice * spec.banks + b] = std::max(cost[slice * spec.banks + b], amount);
-      };
-      for (const auto &tile : copy.tiles)
-        for (const Segment &s : tile)
+      for (size_t k = 0; k < copy.tiles.size(); ++k)
+        for (const Segment &s : copy.tiles[k])
           for (unsigned slice : s.slices)
-            mark(slice, s.address);
-      for (const Columns &columns : copy.columnTiles)
-        for (size_t place = 0; place < columns.slices.size(); ++place)
-          mark(columns.slices[place], columns.addresses[place]);
+            mark(slice, s.address, other.samePort, amountOf(k));
+      for (size_t k = 0; k < copy.columnTiles.size(); ++k)
+        for (size_t place = 0; place < copy.columnTiles[k].slices.size(); ++place)
+          mark(copy.columnTiles[k].slices[place], copy.columnTiles[k].addresses[place],
+               other.samePort, amountOf(k));
     }
   };
-  for (unsigned other : company[id].sameBank)
-    add(other, false, 400);
-  for (unsigned other : company[id].samePort)
-    add(other, true, 400);
-  add(id, true, HemisphereAllocator::kForbidden);
+  for (const Company &other : company[id])
+    add(other, kTogether);
+  add({id, true, false}, HemisphereAllocator::kForbidden);
   return cost;
 }
 
@@ -138,7 +149,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   TensorLayout &layout = layouts[id];
   const MemorySpec &spec = machine.memory;
   const unsigned width = byteWidth(t.type);
-  const std::vector<unsigned> base = costs(id, pe, h);
+  std::vector<unsigned> base;
   std::vector<int> owned(spec.slices, -1); ///< which owner's rows a slice holds
   Copy copy;
   copy.pe = pe;
@@ -178,10 +189,12 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
     }
     return Success{};
   };
-  for (unsigned tile = 0; tile < runs.size(); ++tile)
+  for (unsigned tile = 0; tile < runs.size(); ++tile) {
+    base = costs(id, tile, pe, h);
     for (const RowRun &run : runs[tile])
       if (Status s = allocate(tile, run.first, run.first + run.rows, int(run.owner)); !s)
         return s;
+  }
   layout.copies.push_back(std::move(copy));
   if (constant)
     loadConstant(id, layout.copies.back());

@@ -39,11 +39,11 @@ struct WeightTile {
   std::vector<uint32_t> regions;
 };
 
-/// Tensors that bursts of one piece touch together with a tensor.
+/// A tensor that bursts of one piece touch together with another.
 struct Company {
-  std::vector<unsigned> samePort; ///< read with it, or written with it: must lie in other slices
-  std::vector<unsigned>
-      sameBank; ///< read while it is written, or the reverse: must lie in other banks
+  unsigned tensor = 0;
+  bool samePort = false; ///< read with it, or written with it: other slices; else other banks
+  bool aligned = false;  ///< only lane tiles that begin at one lane meet
 };
 
 /// Rows [first, first + rows) that one worker writes.
@@ -62,7 +62,7 @@ struct Context {
   const KernelGraph &graph;
   schedule::Program &program;
   std::vector<TensorLayout> layouts;
-  std::vector<Company> company;                        ///< per tensor
+  std::vector<std::vector<Company>> company;           ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
   unsigned weightSlices =
       0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
@@ -122,7 +122,7 @@ private:
   std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>>
       spans; ///< per tensor, allocator
 
-  std::vector<unsigned> costs(unsigned tensor, unsigned pe, Hemisphere h) const;
+  std::vector<unsigned> costs(unsigned tensor, unsigned tile, unsigned pe, Hemisphere h) const;
   /// `rows` rows of as many slices as an install reads at once.
   std::vector<memory::Span> takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
                                             const std::vector<unsigned> &avoid);

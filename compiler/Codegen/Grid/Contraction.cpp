@@ -538,7 +538,10 @@ Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, cons
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                 const Share &share, WorkerState &state, ContractionCounts &counts,
                 uint32_t provenance) {
-  return Contraction(c, kernel, kernelIndex, work, share, state, counts, provenance).run();
+  Status done = Contraction(c, kernel, kernelIndex, work, share, state, counts, provenance).run();
+  if (!done && done.error().find("kernel '") == std::string::npos)
+    return Error{"kernel '" + kernel.name + "': " + done.error()};
+  return done;
 }
 
 } // namespace millrace::grid

@@ -33,7 +33,8 @@ Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work
 /// Stores the constant weight tiles that the share needs in its worker's hemisphere.
 Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                       const Share &share, const Worker &worker);
-/// Calls f(key, rows) for each constant weight tile that the share needs; tiles of equal keys are one.
+/// Calls f(key, rows) for each constant weight tile that the share needs; tiles of equal keys are
+/// one.
 Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                          const Share &share, const Worker &worker,
                          const std::function<void(const std::string &, unsigned)> &f);

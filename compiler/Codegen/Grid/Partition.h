@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Which PE computes which rows of a kernel, which rows of every tensor a PE therefore holds, and
-// which must travel.
+// how many rows of weights that takes. A problem, exchangeable solvers, and a check of what they
+// answer.
 #pragma once
 
 #include "compiler/Codegen/Grid/Work.h"
+
+#include <string>
+#include <vector>
 
 namespace millrace::grid {
 
@@ -12,6 +16,8 @@ namespace millrace::grid {
 struct RowSet {
   std::vector<std::vector<bool>> tiles;
   bool any() const;
+  bool has(unsigned tile, int64_t row) const;
+  void mark(const TensorLayout &layout, unsigned tile, int64_t row);
 };
 
 struct TensorRows {
@@ -19,42 +25,43 @@ struct TensorRows {
   std::vector<RowSet> needed; ///< per PE: read there
 };
 
-/// Rows of one lane tile that travel together: from one PE to several.
-struct Transfer {
-  unsigned tile = 0;
-  int64_t row = 0, rows = 0;
-  unsigned from = 0;
-  std::vector<unsigned> to;
+/// Who does what: per kernel and PE, shares of its work.
+using Dealing = std::vector<std::vector<std::vector<Share>>>;
+
+struct PartitionProblem {
+  Context &c;
+  const std::vector<Work> &works;     ///< per kernel
+  const std::vector<unsigned> &order; ///< of PEs: neighbours in it are near each other
 };
 
 struct Partition {
-  std::vector<std::vector<std::vector<Share>>> shares; ///< per kernel, per PE
+  std::string solver; ///< whose dealing this is
+  Dealing shares;
   std::vector<TensorRows> tensors;
-  /// Per kernel, PE and share: the hemisphere whose workers do it. Empty while memory does for weights
-  /// in both hemispheres, of which each does a part of every share.
+  /// Per kernel, PE and share: the hemisphere whose workers do it. Empty while memory does for
+  /// weights in both hemispheres, of which each does a part of every share.
   std::vector<std::vector<std::vector<Hemisphere>>> hemispheres;
   /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere).
   std::vector<uint64_t> weightRows;
 };
 
-/// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
-size_t teamOf(const Context &c, const Kernel &kernel);
+/// A solver deals every kernel's work over the PEs.
+struct PartitionSolver {
+  std::string name, text; ///< for --help
+  Dealing (*solve)(const PartitionProblem &problem);
+};
+/// `spread`: every kernel over all PEs, whole rows of an image while all weights are small enough
+/// to be everywhere, else lane tiles first, so that weights are sharded. `pipeline`: consecutive
+/// kernels on one PE, cut where the longest stage is shortest.
+const std::vector<PartitionSolver> &partitionSolvers();
 
-/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction
-/// stays in one piece.
-std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
-                            size_t kernel, unsigned pe, size_t member, int64_t most);
+/// The dealing of the named solver; with `auto`, of the first one whose weights leave an eighth of
+/// every hemisphere free (or else of the one that needs least). Errors name what a kernel cannot be
+/// cut into, or an unknown solver.
+Expected<Partition> solve(const PartitionProblem &problem, const std::string &solver);
 
-/// Deals every kernel's rows over the PEs: whole rows of an image while all weights are small
-/// enough to be everywhere, else lane tiles first, so that weights are sharded.
-Expected<Partition> partitionOf(Context &c, const std::vector<Work> &works);
-
-/// What has to travel once `kernel` has written its part of a tensor.
-std::vector<Transfer> transfersOf(const Partition &partition, const Context &c, size_t kernel,
-                                  unsigned tensor, const Work &work);
-
-/// Calls f(tensor, tile, row) for every row that a share writes.
-void forEachWritten(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
-                    const std::function<void(unsigned, unsigned, int64_t)> &f);
+/// Every strip of every kernel is dealt exactly once, and every row that a PE reads is written
+/// somewhere or comes from the host or the image.
+Status verify(const PartitionProblem &problem, const Partition &partition);
 
 } // namespace millrace::grid

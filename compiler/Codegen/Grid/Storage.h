@@ -4,7 +4,7 @@
 // (weights, column copies, constants) gets its rows before anything that is made at run time.
 #pragma once
 
-#include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Codegen/Grid/Shares.h"
 
 namespace millrace::grid {
 

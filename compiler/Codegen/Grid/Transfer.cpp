@@ -2,41 +2,8 @@
 #include "compiler/Codegen/Grid/Transfer.h"
 
 #include <algorithm>
-#include <deque>
 
 namespace millrace::grid {
-
-Routes::Routes(const Machine &m)
-    : machine(m), into(m.pes(), std::vector<const Link *>(m.pes(), nullptr)) {
-  for (unsigned from = 0; from < m.pes(); ++from) {
-    std::deque<unsigned> queue{from};
-    while (!queue.empty()) {
-      const unsigned pe = queue.front();
-      queue.pop_front();
-      for (const Link &link : m.links)
-        if (link.from == pe && link.to != from && !into[from][link.to]) {
-          into[from][link.to] = &link;
-          queue.push_back(link.to);
-        }
-    }
-  }
-}
-
-std::vector<const Link *> Routes::tree(unsigned from, const std::vector<unsigned> &to) const {
-  std::vector<const Link *> links;
-  for (unsigned target : to) {
-    std::vector<const Link *> path;
-    for (unsigned pe = target; pe != from; pe = path.back()->from) {
-      if (!into[from][pe])
-        return {};
-      path.push_back(into[from][pe]);
-    }
-    for (size_t k = path.size(); k-- > 0;)
-      if (std::find(links.begin(), links.end(), path[k]) == links.end())
-        links.push_back(path[k]);
-  }
-  return links;
-}
 
 namespace {
 
@@ -142,8 +109,8 @@ private:
 
 } // namespace
 
-Status moveRows(Context &c, const Routes &routes, unsigned tensor, const Transfer &transfer,
-                uint32_t provenance) {
+Status moveRows(Context &c, const placement::Routes &routes, unsigned tensor,
+                const Transfer &transfer, uint32_t provenance) {
   const std::vector<const Link *> links = routes.tree(transfer.from, transfer.to);
   if (links.empty())
     return Error{"rows of '" + c.tensor(tensor).name + "' cannot travel from PE " +

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Partition.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+namespace {
+
+/// Bytes of weights that a PE needs to compute every lane tile of the kernel, in both hemispheres.
+uint64_t weightBytes(const Context &c, const Kernel &kernel) {
+  uint64_t bytes = 0;
+  for (const forms::Term &t : kernel.terms) {
+    const Tensor &w = c.tensor(t.w.tensor);
+    uint64_t elements = 1;
+    for (int64_t d : w.shape)
+      elements *= uint64_t(d);
+    bytes += elements * byteWidth(w.type);
+  }
+  return bytes * kHemispheres;
+}
+
+/// Which kernels' weights every PE holds: small ones, the smallest first, within a third of a PE's
+/// memory.
+std::vector<bool> everywhereOf(const Context &c) {
+  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
+                          kHemispheres * c.machine.lanes();
+  std::vector<std::pair<uint64_t, size_t>> bySize;
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    bySize.push_back({weightBytes(c, c.graph.kernels[k]), k});
+  std::sort(bySize.begin(), bySize.end());
+  std::vector<bool> everywhere(c.graph.kernels.size(), false);
+  uint64_t sum = 0;
+  for (auto [bytes, k] : bySize) {
+    sum += bytes;
+    everywhere[k] = bytes <= memory / 24 && sum <= memory / 3;
+  }
+  return everywhere;
+}
+
+/// One kernel over all PEs: strips of every tile where weights are everywhere, else runs of units.
+std::vector<std::vector<Share>> deal(const Work &w, const std::vector<unsigned> &order,
+                                     bool everywhere) {
+  const int64_t pes = int64_t(order.size());
+  std::vector<std::vector<Share>> shares(order.size());
+  const bool running = !w.roles.running.empty();
+  if (!running && everywhere && w.strips >= pes) {
+    for (int64_t p = 0; p < pes; ++p) {
+      const int64_t from = w.strips * p / pes, to = w.strips * (p + 1) / pes;
+      for (size_t i = 0; i < w.instances.size(); ++i)
+        for (size_t t = 0; t < w.tiles.size(); ++t)
+          shares[order[size_t(p)]].push_back({i, t, from, to - from});
+    }
+    return shares;
+  }
+  const int64_t whole = running ? w.strips : 1, units = w.units() / whole;
+  for (int64_t p = 0; p < pes; ++p)
+    shares[order[size_t(p)]] = sharesOf(w, units * p / pes * whole, units * (p + 1) / pes * whole,
+                                        std::max<int64_t>(w.strips, 1));
+  return shares;
+}
+
+Dealing spread(const PartitionProblem &problem) {
+  const std::vector<bool> everywhere = everywhereOf(problem.c);
+  Dealing shares;
+  for (size_t k = 0; k < problem.works.size(); ++k)
+    shares.push_back(deal(problem.works[k], problem.order, everywhere[k]));
+  return shares;
+}
+
+/// Vectors that a kernel sends through a PE's MXM or VXM, a measure of its cycles.
+int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
+  const int64_t rows = w.units() * w.stripRows;
+  if (kernel.terms.empty())
+    return rows;
+  int64_t passes = 0;
+  for (const forms::Term &t : kernel.terms) {
+    int64_t taps = 1;
+    for (unsigned l : w.roles.contracted)
+      if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
+        taps *= kernel.loops[l].extent;
+    passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
+  }
+  return rows * passes;
+}
+
+/// Stages that consecutive kernels fill, each at most `most` vectors and half a PE's memory of
+/// weights; one kernel alone may be more.
+std::vector<size_t> stagesOf(const std::vector<int64_t> &vectors,
+                             const std::vector<uint64_t> &bytes, int64_t most, uint64_t memory) {
+  std::vector<size_t> stages;
+  int64_t sum = 0;
+  uint64_t held = 0;
+  size_t stage = 0;
+  for (size_t k = 0; k < vectors.size(); ++k) {
+    if (k && (sum + vectors[k] > most || held + bytes[k] > memory / 2)) {
+      ++stage;
+      sum = 0;
+      held = 0;
+    }
+    sum += vectors[k];
+    held += bytes[k];
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+Dealing pipeline(const PartitionProblem &problem) {
+  const Context &c = problem.c;
+  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
+                          kHemispheres * c.machine.lanes();
+  std::vector<int64_t> vectors;
+  std::vector<uint64_t> bytes;
+  for (size_t k = 0; k < problem.works.size(); ++k) {
+    vectors.push_back(vectorsOf(c, c.graph.kernels[k], problem.works[k]));
+    bytes.push_back(weightBytes(c, c.graph.kernels[k]));
+  }
+  int64_t low = 0, high = 1; // the shortest longest stage that needs no more stages than PEs
+  for (int64_t v : vectors)
+    high += v;
+  while (low + 1 < high) {
+    const int64_t middle = (low + high) / 2;
+    const std::vector<size_t> stages = stagesOf(vectors, bytes, middle, memory);
+    (stages.empty() || stages.back() < problem.order.size() ? high : low) = middle;
+  }
+  const std::vector<size_t> stages = stagesOf(vectors, bytes, high, memory);
+  Dealing shares;
+  for (size_t k = 0; k < problem.works.size(); ++k) {
+    const Work &w = problem.works[k];
+    shares.emplace_back(problem.order.size());
+    const size_t place = std::min(stages[k], problem.order.size() - 1);
+    shares.back()[problem.order[place]] = sharesOf(w, 0, w.units(), std::max<int64_t>(w.strips, 1));
+  }
+  return shares;
+}
+
+} // namespace
+
+const std::vector<PartitionSolver> &partitionSolvers() {
+  static const std::vector<PartitionSolver> solvers{
+      {"spread", "every kernel over all PEs", spread},
+      {"pipeline", "consecutive kernels on one PE", pipeline}};
+  return solvers;
+}
+
+} // namespace millrace::grid

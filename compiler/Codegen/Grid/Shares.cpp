@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Shares.h"
+
+#include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+
+namespace millrace::grid {
+namespace {
+
+/// Calls f(row) for every row of an access over a domain that lies inside its tensor.
+template <class F> void forEachRow(const Context &c, const Access &access, const Domain &d, F f) {
+  Expected<Box> box = insideOf(c, access, d, d.flow);
+  if (!box || box->empty())
+    return;
+  const RowPattern rows = rowsOf(c.layouts[access.tensor], access, d);
+  const int64_t n0 = rows.step0 ? box->n0 : 1, n1 = rows.step1 ? box->n1 : 1;
+  for (int64_t i1 = 0; i1 < n1; ++i1)
+    for (int64_t i0 = 0; i0 < n0; ++i0)
+      f(rows.row + (box->from1 + i1) * rows.step1 + (box->from0 + i0) * rows.step0);
+}
+
+/// Every lane tile of `tensor` that lanes [from, to) touch.
+template <class F> void forEachTile(const TensorLayout &layout, int64_t from, int64_t to, F f) {
+  for (unsigned t = layout.tileOf(from); t < layout.tiles.size() && layout.tiles[t].start < to; ++t)
+    f(t);
+}
+
+Domain domainForRows(const Work &w, const Kernel &kernel, const Share &share) {
+  Domain d = domainOf(w, kernel, share, 0, 0);
+  if (!w.roles.running.empty()) { // the running loop is walked too
+    d.loop1 = d.loop0;
+    d.loop0.reset();
+    d.flow = Flow{1, d.flow.n0, 1, 1};
+  }
+  return d;
+}
+
+} // namespace
+
+void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
+                 const std::function<void(unsigned, unsigned, int64_t)> &f) {
+  const Domain d = domainForRows(w, kernel, share);
+  for (const Access &o : kernel.operands) {
+    const Tensor &t = c.tensor(o.tensor);
+    if (t.role == forms::TensorRole::Constant)
+      continue;
+    const unsigned tile = c.layouts[o.tensor].tileOf(evaluate(o.index[t.laneDim], d.loops));
+    forEachRow(c, o, d, [&](int64_t row) { f(o.tensor, tile, row); });
+  }
+  for (const forms::Term &term : kernel.terms) {
+    for (const Access *a : {&term.a, &term.w}) {
+      const Tensor &t = c.tensor(a->tensor);
+      const TensorLayout &layout = c.layouts[a->tensor];
+      if (t.role == forms::TensorRole::Constant)
+        continue;
+      if (a == &term.w) { // installed from a copy of all columns
+        for (unsigned k = 0; k < layout.tiles.size(); ++k)
+          for (int64_t row = 0; row < layout.rows; ++row)
+            f(a->tensor, k, row);
+        continue;
+      }
+      std::vector<std::vector<int64_t>> points{d.loops};
+      int64_t lanes = 1;
+      for (unsigned l : w.roles.contracted) {
+        if (coefficient(a->index[t.laneDim], l)) {
+          lanes += (kernel.loops[l].extent - 1) * coefficient(a->index[t.laneDim], l);
+          continue;
+        }
+        if (!forms::usesLoop(*a, l)) // another term's
+          continue;
+        std::vector<std::vector<int64_t>> next;
+        for (const auto &point : points)
+          for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
+            next.push_back(point);
+            next.back()[l] = v;
+          }
+        points = std::move(next);
+      }
+      const int64_t from = evaluate(a->index[t.laneDim], d.loops);
+      const int64_t to = evaluate(a->index[t.laneDim], loopsAtLane(d, d.lanes - 1)) + lanes;
+      for (const auto &point : points) {
+        Domain tap = d;
+        tap.loops = point;
+        forEachTile(layout, from, to, [&](unsigned k) {
+          forEachRow(c, *a, tap, [&](int64_t row) { f(a->tensor, k, row); });
+        });
+      }
+    }
+  }
+}
+
+void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
+                    const std::function<void(unsigned, unsigned, int64_t)> &f) {
+  const Domain d = domainForRows(w, kernel, share);
+  for (const forms::Result &r : kernel.results) {
+    const Tensor &t = c.tensor(r.access.tensor);
+    const unsigned tile =
+        c.layouts[r.access.tensor].tileOf(evaluate(r.access.index[t.laneDim], d.loops));
+    forEachRow(c, r.access, d, [&](int64_t row) { f(r.access.tensor, tile, row); });
+  }
+}
+
+size_t teamOf(const Context &c, const Kernel &kernel) {
+  return kernel.terms.empty() ? kHemispheres
+                              : workersOf(c.machine, 0, contractedType(c, kernel)).size();
+}
+
+namespace {
+
+/// Strips [from, to) of a list of shares, counted through, in pieces of at most `most`.
+std::vector<Share> slice(const std::vector<Share> &all, int64_t from, int64_t to, int64_t most,
+                         bool running) {
+  std::vector<Share> mine;
+  int64_t unit = 0;
+  for (const Share &share : all) {
+    const int64_t strips = running ? 1 : share.strips;
+    const int64_t a = std::max(from - unit, int64_t(0)), b = std::min(to - unit, strips);
+    unit += strips;
+    if (a >= b)
+      continue;
+    if (running) {
+      mine.push_back(share);
+      continue;
+    }
+    const int64_t pieces = (b - a + most - 1) / most;
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t x = a + (b - a) * p / pieces, y = a + (b - a) * (p + 1) / pieces;
+      mine.push_back({share.instance, share.tile, share.strip + x, y - x});
+    }
+  }
+  return mine;
+}
+
+} // namespace
+
+std::vector<Share> sharesOf(const Context &c, const Work &w, const Partition &partition, size_t k,
+                            unsigned pe, size_t member, int64_t most) {
+  const Kernel &kernel = c.graph.kernels[k];
+  const bool running = !w.roles.running.empty();
+  std::vector<Share> all = partition.shares[k][pe];
+  int64_t team = int64_t(teamOf(c, kernel)), mine = int64_t(member);
+  if (!partition.hemispheres.empty() && all.size() > 1) {
+    std::vector<Share> here;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (partition.hemispheres[k][pe][i] == Hemisphere(member % kHemispheres))
+        here.push_back(all[i]);
+    all = std::move(here);
+    team /= kHemispheres;
+    mine /= kHemispheres;
+  }
+  int64_t units = 0;
+  for (const Share &share : all)
+    units += running ? 1 : share.strips;
+  return slice(all, units * mine / team, units * (mine + 1) / team, most, running);
+}
+
+std::vector<Transfer> transfersOf(const Partition &p, const Context &c, size_t kernel,
+                                  unsigned tensor, const Work &work) {
+  constexpr int64_t kLongest =
+      128; // rows that travel as one burst: short enough to follow the rows' making
+  std::vector<Transfer> transfers;
+  const unsigned pes = c.machine.pes();
+  for (unsigned from = 0; from < pes; ++from) {
+    RowSet written;
+    for (const Share &share : p.shares[kernel][from])
+      forEachWritten(c, c.graph.kernels[kernel], work, share,
+                     [&](unsigned t, unsigned tile, int64_t row) {
+                       if (t == tensor)
+                         written.mark(c.layouts[t], tile, row);
+                     });
+    for (unsigned tile = 0; tile < written.tiles.size(); ++tile)
+      for (int64_t row = 0; row < int64_t(written.tiles[tile].size()); ++row) {
+        if (!written.tiles[tile][size_t(row)])
+          continue;
+        std::vector<unsigned> to;
+        for (unsigned pe = 0; pe < pes; ++pe)
+          if (pe != from && p.tensors[tensor].needed[pe].has(tile, row))
+            to.push_back(pe);
+        if (to.empty())
+          continue;
+        Transfer *last = transfers.empty() ? nullptr : &transfers.back();
+        if (last && last->from == from && last->tile == tile && last->row + last->rows == row &&
+            last->to == to && last->rows < kLongest)
+          ++last->rows;
+        else
+          transfers.push_back({tile, row, 1, from, to});
+      }
+  }
+  return transfers;
+}
+
+} // namespace millrace::grid

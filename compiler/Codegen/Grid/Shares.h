@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A partition in use: what each worker of a PE does, which rows a share touches, which rows travel.
+#pragma once
+
+#include "compiler/Codegen/Grid/Partition.h"
+
+namespace millrace::grid {
+
+/// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
+size_t teamOf(const Context &c, const Kernel &kernel);
+
+/// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction
+/// stays in one piece.
+std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
+                            size_t kernel, unsigned pe, size_t member, int64_t most);
+
+/// Calls f(tensor, tile, row) for every row that a share reads (constants aside) or writes.
+void forEachRead(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
+                 const std::function<void(unsigned, unsigned, int64_t)> &f);
+void forEachWritten(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
+                    const std::function<void(unsigned, unsigned, int64_t)> &f);
+
+/// Rows of one lane tile that travel together: from one PE to several.
+struct Transfer {
+  unsigned tile = 0;
+  int64_t row = 0, rows = 0;
+  unsigned from = 0;
+  std::vector<unsigned> to;
+};
+/// What has to travel once `kernel` has written its part of a tensor.
+std::vector<Transfer> transfersOf(const Partition &partition, const Context &c, size_t kernel,
+                                  unsigned tensor, const Work &work);
+
+} // namespace millrace::grid

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does every solver deal all work once, and does the check see what is missing or twice?
+#include "TestMachine.h"
+
+#include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+using namespace millrace;
+
+namespace {
+
+/// What a partition is made for: a graph on `pes` PEs in a line.
+class Dealt {
+public:
+  Dealt(const forms::KernelGraph &graph, unsigned pes, unsigned rowsPerBank = 4096)
+      : graph(graph), machine(lineOf(pes, rowsPerBank)), program(machine),
+        c(machine, this->graph, program) {
+    for (const forms::Kernel &kernel : this->graph.kernels)
+      works.push_back(*grid::workOf(c, kernel));
+    for (unsigned pe = 0; pe < pes; ++pe)
+      order.push_back(pe);
+  }
+  grid::PartitionProblem problem() { return {c, works, order}; }
+
+private:
+  static Machine lineOf(unsigned pes, unsigned rowsPerBank) {
+    Machine m = test::testMachine(2);
+    m.fabric.columns = pes;
+    m.memory.rowsPerBank = rowsPerBank;
+    return m;
+  }
+  forms::KernelGraph graph;
+  Machine machine;
+  schedule::Program program;
+  grid::Context c;
+  std::vector<grid::Work> works;
+  std::vector<unsigned> order;
+};
+
+class EverySolver : public testing::TestWithParam<std::string> {};
+
+TEST_P(EverySolver, DealsAllWorkOnce) {
+  for (unsigned pes : {1u, 3u, 7u})
+    for (const forms::KernelGraph &graph :
+         {forms::buildPerceptron(30, 64, 4, ElementType::Fp16),
+          forms::buildAttention(20, 32, 16, true), forms::buildLayerNorm(20, 100),
+          forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 50})}) {
+      Dealt dealt(graph, pes);
+      Expected<grid::Partition> p = grid::solve(dealt.problem(), GetParam());
+      ASSERT_TRUE(p) << p.error();
+      Status s = grid::verify(dealt.problem(), *p);
+      EXPECT_TRUE(s) << s.error();
+    }
+}
+
+TEST_P(EverySolver, IsRefusedWhenAShareIsMissingOrTwice) {
+  Dealt dealt(forms::buildPerceptron(30, 64, 4, ElementType::Fp16), 3);
+  const Expected<grid::Partition> p = grid::solve(dealt.problem(), GetParam());
+  ASSERT_TRUE(p) << p.error();
+  for (unsigned k = 0; k < p->shares.size(); ++k)
+    for (unsigned pe = 0; pe < 3; ++pe) {
+      if (p->shares[k][pe].empty())
+        continue;
+      grid::Partition damaged = *p;
+      damaged.shares[k][pe].back().strips -= 1;
+      Status s = grid::verify(dealt.problem(), damaged);
+      ASSERT_FALSE(s);
+      EXPECT_NE(s.error().find("is dealt 0 times"), std::string::npos) << s.error();
+      damaged = *p;
+      damaged.shares[k][(pe + 1) % 3].push_back(p->shares[k][pe].front());
+      s = grid::verify(dealt.problem(), damaged);
+      ASSERT_FALSE(s);
+      EXPECT_NE(s.error().find("is dealt 2 times"), std::string::npos) << s.error();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Solvers, EverySolver, testing::Values("spread", "pipeline"),
+                         [](const auto &info) { return info.param; });
+
+TEST(Partition, APipelineKeepsEveryKernelOnOnePeAndUsesThemAll) {
+  Dealt dealt(forms::buildPerceptron(30, 64, 6, ElementType::Fp16), 3);
+  Expected<grid::Partition> p = grid::solve(dealt.problem(), "pipeline");
+  ASSERT_TRUE(p) << p.error();
+  std::vector<unsigned> kernels(3, 0);
+  unsigned last = 0;
+  for (const auto &shares : p->shares)
+    for (unsigned pe = 0; pe < 3; ++pe)
+      if (!shares[pe].empty()) {
+        EXPECT_GE(pe, last) << "stages follow the line";
+        last = pe;
+        ++kernels[pe];
+      }
+  EXPECT_EQ(kernels[0] + kernels[1] + kernels[2], p->shares.size());
+  EXPECT_GT(*std::min_element(kernels.begin(), kernels.end()), 0u);
+}
+
+TEST(Partition, AutoTurnsToThePipelineWhenSpreadWeightsDoNotFit) {
+  const forms::KernelGraph graph = forms::buildPerceptron(8, 256, 8, ElementType::Fp16);
+  Dealt roomy(graph, 8);
+  EXPECT_EQ(grid::solve(roomy.problem(), "auto")->solver, "spread");
+  Dealt tight(graph, 8, 48);
+  Expected<grid::Partition> p = grid::solve(tight.problem(), "auto");
+  ASSERT_TRUE(p) << p.error();
+  Expected<grid::Partition> spread = grid::solve(tight.problem(), "spread");
+  EXPECT_LE(*std::max_element(p->weightRows.begin(), p->weightRows.end()),
+            *std::max_element(spread->weightRows.begin(), spread->weightRows.end()));
+}
+
+TEST(Partition, AnUnknownSolverIsNamedWithTheKnownOnes) {
+  Dealt dealt(forms::buildLayerNorm(20, 100), 1);
+  Expected<grid::Partition> p = grid::solve(dealt.problem(), "best");
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.error(), "no partition solver is called 'best'; there are auto, spread, pipeline");
+}
+
+} // namespace

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rows of a hemisphere: taken once, given back, and never loaded twice.
+#include "compiler/MemoryPlan/Allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+using namespace millrace;
+using memory::HemisphereAllocator;
+using memory::Span;
+
+namespace {
+
+Machine machine(unsigned slices = 4, unsigned rowsPerBank = 8) {
+  Machine m;
+  m.memory.slices = slices;
+  m.memory.slicesPerRegister = 1;
+  m.memory.banks = 2;
+  m.memory.rowsPerBank = rowsPerBank;
+  return m;
+}
+
+using Rows = std::set<std::pair<unsigned, unsigned>>; ///< (slice, row)
+
+void add(Rows &rows, const Span &span) {
+  for (unsigned slice : span.slices)
+    for (unsigned r = 0; r < span.rows; ++r)
+      EXPECT_TRUE(rows.insert({slice, span.address + r}).second)
+          << "row " << span.address + r << " of slice " << slice << " is taken twice";
+}
+
+TEST(Allocator, TakesEverySliceApartWhereItHasRoom) {
+  const Machine m = machine();
+  HemisphereAllocator a(m);
+  Rows rows;
+  const Span torn = a.take(1, 6, 2, 3, {}); // slice 2 begins elsewhere
+  add(rows, torn);
+  for (int k = 0; k < 2; ++k) {
+    const std::vector<Span> spans = a.takeApart(4, 4, 0, 4);
+    ASSERT_EQ(spans.size(), 4u);
+    for (const Span &span : spans)
+      add(rows, span);
+  }
+  EXPECT_TRUE(a.takeApart(4, 8, 0, 4).empty()) << "slice 2 has no 8 rows in one bank";
+  EXPECT_EQ(a.freeRows(0, 4), 64u - 6 - 32) << "a failed take takes nothing";
+}
+
+TEST(Allocator, LoadsOnlyRowsThatNothingUsedBefore) {
+  const Machine m = machine(1);
+  HemisphereAllocator a(m);
+  Span span = a.take(1, 8, 0, 1, {});
+  a.give(span);
+  span = a.take(1, 8, 0, 1, {}); // the other bank or the same, both now used or given back
+  a.give(span);
+  const unsigned before = unsigned(a.takeApart(1, 8, 0, 1).size());
+  EXPECT_TRUE(a.takeApart(1, 8, 0, 1).empty());
+  EXPECT_LE(before, 1u);
+  EXPECT_GE(a.freeRows(0, 1), 8u) << "what was given back is free, only not for loading";
+}
+
+TEST(Allocator, AvoidsTheDearerSlices) {
+  const Machine m = machine();
+  HemisphereAllocator a(m);
+  std::vector<unsigned> cost(8, 0);
+  cost[0] = cost[1] = 10; // slice 0
+  cost[2] = 5;            // bank 0 of slice 1
+  const std::vector<Span> spans = a.takeApart(3, 8, 0, 4, cost);
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0].slices[0], 1u);
+  EXPECT_EQ(spans[0].address, 8u) << "the cheaper bank";
+  cost.assign(8, HemisphereAllocator::kForbidden);
+  EXPECT_TRUE(a.takeApart(1, 1, 0, 4, cost).empty());
+}
+
+TEST(Allocator, NeverGivesARowTwice) {
+  std::mt19937 random(3);
+  auto below = [&](unsigned n) { return unsigned(random() % n); };
+  const Machine m = machine(6, 32);
+  for (int round = 0; round < 200; ++round) {
+    HemisphereAllocator a(m);
+    std::vector<Span> held;
+    for (int step = 0; step < 60; ++step) {
+      if (below(3) == 0 && !held.empty()) {
+        const size_t which = below(unsigned(held.size()));
+        a.give(held[which]);
+        held.erase(held.begin() + which);
+      } else if (below(2)) {
+        if (Span s = a.take(1 + below(3), 1 + below(20), 0, 6, {}); !s.slices.empty())
+          held.push_back(s);
+      } else {
+        for (const Span &s : a.takeApart(1 + below(4), 1 + below(10), 0, 6))
+          held.push_back(s);
+      }
+      Rows rows;
+      for (const Span &s : held)
+        add(rows, s);
+      EXPECT_EQ(a.freeRows(0, 6) + rows.size(), 6u * 64);
+    }
+  }
+}
+
+} // namespace
