@@ -131,6 +131,20 @@ void addNotes(Image &image, const ModelOptions &options, const forms::KernelGrap
   note(image, "kernels", kernels);
 }
 
+/// The reference computes empty outputs too; a schedule would have nothing to do.
+Status checkOutputsHold(mlir::ModuleOp module) {
+  auto main = module.lookupSymbol<mlir::func::FuncOp>("main");
+  for (unsigned i = 0; main && i < main.getNumResults(); ++i)
+    if (auto type = mlir::dyn_cast<mlir::ShapedType>(main.getResultTypes()[i]);
+        type && type.hasStaticShape() && type.getNumElements() == 0) {
+      auto name = main.getResultAttrOfType<mlir::StringAttr>(i, "onnx.name");
+      return Error{"output '" + (name ? name.str() : std::to_string(i)) +
+                   "' has a dimension of 0, so that there is nothing to compute; use extents of "
+                   "at least 1"};
+    }
+  return Success{};
+}
+
 } // namespace
 
 std::variant<Built, Failure> build(const ModelOptions &options) {
@@ -161,6 +175,8 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   auto module = importOnnx(options.model, import, context);
   if (!module)
     return Failure{BadInput, module.error()};
+  if (Status s = checkOutputsHold(**module); !s)
+    return Failure{BadInput, options.model + ": " + s.error()};
   progress.stage("forming kernels");
   forms::PrecisionOptions precision;
   precision.precision = options.precision == "bf16"   ? forms::Precision::Bf16
