@@ -6,7 +6,8 @@
 // it, composition-WORDS is a row of "Checks by composition".
 #include "tests/contract/HandWritten.h"
 
-#include "simulator/system/Simulate.h"
+#include "simulator/truth/Truth.h"
+#include "tests/simulator/system/Same.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -45,26 +46,45 @@ void expectBytes(const HandWritten &program, RowAccess &memory) {
 
 class Programs : public testing::TestWithParam<std::string> {};
 
-TEST_P(Programs, DoWhatAPersonWorkedOut) {
-  const Expected<HandWritten> program = test::readHandWritten(GetParam());
-  ASSERT_TRUE(program) << program.error();
+using Simulator = Expected<sim::SimulationResult> (*)(const Image &, const Machine &,
+                                                      const sim::SimulationOptions &,
+                                                      HostStepRunner *);
+
+void expectOutcome(const HandWritten &program, Simulator simulator) {
   for (bool values : {true, false}) {
-    if (!values && program->valuesOnly)
+    if (!values && program.valuesOnly)
       continue;
     sim::SimulationOptions options;
     options.values = values;
     options.readOutputs = [&](RowAccess &memory) -> Status {
-      expectBytes(*program, memory);
+      expectBytes(program, memory);
       return Success{};
     };
-    const auto result = sim::simulate(program->image, program->machine, options);
+    const auto result = simulator(program.image, program.machine, options, nullptr);
     ASSERT_TRUE(result) << result.error();
-    EXPECT_EQ(result->violation ? wordsOf(*result->violation, program->machine) : "",
-              program->violation)
+    EXPECT_EQ(result->violation ? wordsOf(*result->violation, program.machine) : "",
+              program.violation)
         << (result->violation ? result->violation->describe() : "nothing is violated");
-    if (program->cycles && !result->violation) {
-      EXPECT_EQ(result->measuredCycles, *program->cycles);
+    if (program.cycles && !result->violation) {
+      EXPECT_EQ(result->measuredCycles, *program.cycles);
     }
+  }
+}
+
+TEST_P(Programs, DoWhatAPersonWorkedOut) {
+  const Expected<HandWritten> program = test::readHandWritten(GetParam());
+  ASSERT_TRUE(program) << program.error();
+  expectOutcome(*program, sim::simulate);
+}
+
+TEST_P(Programs, DoTheSameInTheSlowSimulator) {
+  const Expected<HandWritten> program = test::readHandWritten(GetParam());
+  ASSERT_TRUE(program) << program.error();
+  expectOutcome(*program, sim::simulateSlowly);
+  for (bool values : {true, false}) {
+    sim::SimulationOptions options;
+    options.values = values;
+    EXPECT_EQ(sim::test::differenceOn(program->image, program->machine, options), "");
   }
 }
 
