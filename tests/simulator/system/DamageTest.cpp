@@ -133,6 +133,11 @@ TEST(Damage, NeverCrashesAndIsJudgedAlikeWithAndWithoutValues) {
     if (!gathers) {
       EXPECT_EQ(verdict(*values), verdict(*cycles)) << seed;
     }
+    if (isShort(*values)) {
+      EXPECT_EQ(differenceOn(image, whole.machine, options), "") << seed;
+      options.values = true;
+      EXPECT_EQ(differenceOn(image, whole.machine, options), "") << seed;
+    }
   }
   RecordProperty("errors", int(errors));
   RecordProperty("violations", int(violations));

@@ -6,6 +6,7 @@
 #include "arch/operations/AluOp.h"
 #include "arch/spec/MachineFile.h"
 #include "simulator/system/Simulate.h"
+#include "tests/simulator/system/Same.h"
 
 #include <gtest/gtest.h>
 
@@ -169,7 +170,7 @@ public:
       });
   }
   /// One grid step of all instructions; the header is taken as right unless `predicted` says
-  /// otherwise.
+  /// otherwise. The slow simulator must find the same.
   SimulationResult run(SimulationOptions options = handWritten(),
                        std::optional<uint64_t> predicted = {}) {
     sort();
@@ -199,6 +200,9 @@ public:
     }
     auto result = simulate(image, machine, options);
     EXPECT_TRUE(result) << (result ? "" : result.error());
+    if (!options.makeUnit && result && isShort(*result)) {
+      EXPECT_EQ(differenceOn(image, machine, options), "");
+    }
     return result ? *result : SimulationResult();
   }
   std::map<std::tuple<unsigned, Hemisphere, unsigned, uint32_t>, Row>

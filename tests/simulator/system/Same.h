@@ -65,6 +65,11 @@ inline std::string difference(const SimulationResult &fast, const SimulationResu
   return text;
 }
 
+/// Short enough to be stepped: a damaged loop may run for millions of cycles.
+inline bool isShort(const SimulationResult &fast) {
+  return fast.measuredCycles < 100000 && (!fast.violation || fast.violation->cycle < 100000);
+}
+
 /// Simulates with both; what differs, or nothing.
 inline std::string differenceOn(const Image &image, const Machine &machine,
                                 SimulationOptions options) {
