@@ -12,6 +12,7 @@
 #include "simulator/system/Simulate.h"
 
 #include <cmath>
+#include <functional>
 #include <map>
 
 namespace millrace::test {
@@ -50,25 +51,20 @@ struct GridRun {
       outputs; ///< by binding name, raw bytes of the grid type
 };
 
-/// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine.
-inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph,
-                             const Machine &machine,
-                             const std::map<unsigned, forms::TensorBytes> &inputs,
-                             bool values = true, bool ignoreMachine = false) {
-  GridRun run;
-  const Image *image = &program;
-  auto tensorNamed = [&](const std::string &name) {
-    for (unsigned t = 0; t < graph.tensors.size(); ++t)
-      if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name : graph.tensors[t].hostName) ==
-          name)
-        return t;
-    return 0u;
-  };
-  sim::SimulationOptions options;
-  options.values = values;
-  options.ignoreMachineHash = ignoreMachine;
-  options.writeInputs = [&](RowAccess &memory) -> Status {
-    for (const Binding &b : image->bindings) {
+/// Puts inputs of the graph, in grid types, where the image's bindings say. The arguments must live
+/// as long as the function returned.
+inline std::function<Status(RowAccess &)>
+inputWriter(const Image &image, const forms::KernelGraph &graph,
+            const std::map<unsigned, forms::TensorBytes> &inputs) {
+  return [&](RowAccess &memory) -> Status {
+    auto tensorNamed = [&](const std::string &name) {
+      for (unsigned t = 0; t < graph.tensors.size(); ++t)
+        if ((graph.tensors[t].hostName.empty() ? graph.tensors[t].name
+                                               : graph.tensors[t].hostName) == name)
+          return t;
+      return 0u;
+    };
+    for (const Binding &b : image.bindings) {
       if (b.role != Binding::Role::Input)
         continue;
       const forms::TensorBytes &bytes = inputs.at(tensorNamed(b.name));
@@ -83,6 +79,19 @@ inline GridRun simulateImage(const Image &program, const forms::KernelGraph &gra
     }
     return Success{};
   };
+}
+
+/// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine.
+inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph,
+                             const Machine &machine,
+                             const std::map<unsigned, forms::TensorBytes> &inputs,
+                             bool values = true, bool ignoreMachine = false) {
+  GridRun run;
+  const Image *image = &program;
+  sim::SimulationOptions options;
+  options.values = values;
+  options.ignoreMachineHash = ignoreMachine;
+  options.writeInputs = inputWriter(program, graph, inputs);
   options.readOutputs = [&](RowAccess &memory) -> Status {
     std::vector<uint8_t> vector(machine.lanes());
     for (const Binding &b : image->bindings) {

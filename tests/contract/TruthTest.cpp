@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does the fast simulator find what the slow one finds, which steps every cycle and register: on
+// compiled programs, and on their mutants? Cycles, counters, memory, and the first violation.
+#include "tests/contract/Mutants.h"
+#include "tests/simulator/system/Same.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Builders.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace millrace;
+
+namespace {
+
+/// A compiled program with inputs.
+struct Compiled {
+  std::string name;
+  forms::KernelGraph graph;
+  Machine machine;
+  Image image;
+  std::map<unsigned, forms::TensorBytes> inputs;
+};
+
+Expected<Compiled> compiled(const std::string &machineName, forms::KernelGraph graph) {
+  Compiled c;
+  c.name = graph.name + " on " + machineName;
+  Expected<Machine> machine = loadMachine(machineName);
+  if (!machine)
+    return machine.takeError();
+  grid::CompileReport report;
+  Expected<Image> image = grid::compile(graph, *machine, {}, report);
+  if (!image)
+    return image.takeError();
+  c.inputs = forms::randomInputs(graph);
+  c.graph = std::move(graph), c.machine = *machine, c.image = std::move(*image);
+  return c;
+}
+
+/// What differs between the two simulators, or nothing.
+std::string differenceOf(const Compiled &c, const Image &image, bool values) {
+  sim::SimulationOptions options;
+  options.values = values;
+  options.writeInputs = test::inputWriter(image, c.graph, c.inputs);
+  return sim::test::differenceOn(image, c.machine, options);
+}
+
+std::vector<test::Subject> smallGraphs() {
+  using namespace forms;
+  std::vector<test::Subject> list = test::mutationSubjects();
+  for (const char *machine : {"tsp-small", "mesh-4x4"}) {
+    list.push_back({machine, buildMatmul({.m = 1, .k = 100, .n = 40})});
+    list.push_back({machine, buildMatmul({.m = 33, .k = 65, .n = 31, .type = ElementType::Int8})});
+    list.push_back({machine, buildConv({.channels = 40,
+                                        .height = 15,
+                                        .width = 13,
+                                        .filters = 50,
+                                        .stride = 2,
+                                        .residual = true})});
+    list.push_back(
+        {machine,
+         buildConv({.channels = 32, .height = 9, .width = 9, .filters = 64, .groups = 4})});
+    list.push_back(
+        {machine,
+         buildConv({.channels = 48, .height = 9, .width = 9, .filters = 48, .groups = 48})});
+    list.push_back({machine, buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Int8)});
+    list.push_back({machine, buildPerceptron(10, 40, 3, ElementType::Fp16)});
+  }
+  list.push_back({"lp30", buildMatmul({.m = 3, .k = 40, .n = 20, .type = ElementType::Int8})});
+  return list;
+}
+
+TEST(Truth, CompiledProgramsTakeTheSameCyclesAndGiveTheSameValuesStepByStep) {
+  for (const test::Subject &subject : smallGraphs()) {
+    Expected<Compiled> c = compiled(subject.machine, subject.graph);
+    ASSERT_TRUE(c) << c.error();
+    SCOPED_TRACE(c->name);
+    for (bool values : {true, false})
+      EXPECT_EQ(differenceOf(*c, c->image, values), "");
+  }
+}
+
+/// A campaign takes its length from the environment.
+unsigned numberOf(const char *variable, unsigned otherwise) {
+  const char *text = std::getenv(variable);
+  return text ? unsigned(std::atoi(text)) : otherwise;
+}
+
+TEST(Truth, MutantsBreakTheSameInvariantFirstOrDoTheSame) {
+  const unsigned each = numberOf("MILLRACE_TRUTH_MUTANTS", 1),
+                 seed = numberOf("MILLRACE_TRUTH_SEED", 3);
+  unsigned compared = 0, violations = 0, tooLong = 0, malformed = 0;
+  for (const test::Subject &subject : test::mutationSubjects()) {
+    Expected<Compiled> c = compiled(subject.machine, subject.graph);
+    ASSERT_TRUE(c) << c.error();
+    test::forEachMutant(c->image, c->machine, each, seed, [&](const test::Mutant &mutant) {
+      SCOPED_TRACE(mutant.kind + " of " + c->name + ", " + mutant.where);
+      sim::SimulationOptions options;
+      options.values = false;
+      const auto cycles = sim::simulate(mutant.image, c->machine, options);
+      if (!cycles) {
+        ++malformed;
+        return;
+      }
+      if (!sim::test::isShort(*cycles)) {
+        ++tooLong;
+        return;
+      }
+      ++compared;
+      violations += cycles->violation.has_value();
+      EXPECT_EQ(differenceOf(*c, mutant.image, true), "");
+      EXPECT_EQ(differenceOf(*c, mutant.image, false), "");
+    });
+  }
+  std::printf("%u mutants compared, %u of them violations; %u too long to step, %u malformed\n",
+              compared, violations, tooLong, malformed);
+  EXPECT_GE(compared, 200u);
+  EXPECT_GE(violations, 100u);
+  EXPECT_LE(20 * tooLong, compared);
+}
+
+} // namespace
