@@ -48,6 +48,10 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 
+std::string jsonText(const json &value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
 nlohmann::json jsonNote(const Image &image, const std::string &key) {
   for (const auto &[k, value] : image.notes)
     if (k == key)
@@ -104,7 +108,7 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
 }
 
 void note(Image &image, const char *key, const json &value) {
-  image.notes.push_back({key, value.dump()});
+  image.notes.push_back({key, jsonText(value)});
 }
 
 void addNotes(Image &image, const ModelOptions &options, const forms::KernelGraph &graph,

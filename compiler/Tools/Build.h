@@ -38,6 +38,10 @@ struct Failure {
 /// image passed verifyImage.
 std::variant<Built, Failure> build(const ModelOptions &options);
 
+/// JSON as text, indented by so many blanks (-1: in one line). Names of tensors and nodes may hold
+/// bytes that are no UTF-8; they become U+FFFD.
+std::string jsonText(const nlohmann::json &value, int indent = -1);
+
 /// A note of the image; null if there is none, or none that is JSON.
 nlohmann::json jsonNote(const Image &image, const std::string &key);
 

@@ -14,6 +14,7 @@ namespace millrace::driver {
 
 struct HostRunner::Compiler {
   mlir::MLIRContext context;
+  std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::map<std::string, Reference> functions;
 };
@@ -50,12 +51,18 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
   const auto start = std::chrono::steady_clock::now();
   if (!compiler) {
     compiler = std::make_unique<Compiler>();
+    compiler->context.getDiagEngine().registerHandler([own = compiler.get()](mlir::Diagnostic &d) {
+      if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
+        own->diagnostic = d.str();
+      return mlir::success();
+    });
     loadImportDialects(compiler->context);
     registerReferenceDialects(compiler->context);
     compiler->module =
         mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, &compiler->context);
     if (!compiler->module)
-      return Error{"the image's host functions are not valid MLIR"};
+      return Error{"the image's host functions are not valid MLIR (" + compiler->diagnostic +
+                   "); compile the model again"};
   }
   auto function = compiler->functions.find(step.function);
   if (function == compiler->functions.end()) {

@@ -2,7 +2,7 @@
 #include "arch/files/NewFile.h"
 #include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
-#include "compiler/Tools/Commands.h"
+#include "compiler/Tools/Build.h"
 
 #include <nlohmann/json.hpp>
 
@@ -41,7 +41,7 @@ void addDescribe(CLI::App &app, Action &action) {
         return fail(BadInput, machine.error());
       std::fputs(*yaml ? toYaml(*machine).c_str() : toText(factsOf(*machine)).c_str(), stdout);
       if (!json->empty())
-        if (Status s = writeFile(*json, toJson(factsOf(*machine)).dump(2) + "\n"); !s)
+        if (Status s = writeFile(*json, jsonText(toJson(factsOf(*machine)), 2) + "\n"); !s)
           return fail(BadOutput, s.error());
       return Ok;
     };

@@ -203,7 +203,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const Execution &
                               {"file", e.files.count(name) ? json(e.files.at(name)) : json()},
                               {"shape", tensor.shape},
                               {"type", std::string(onnxName(tensor.type))}});
-  return out.dump(2);
+  return jsonText(out, 2);
 }
 
 } // namespace millrace::driver

@@ -59,6 +59,8 @@ def test_the_json_has_the_promised_keys_with_the_values_of_the_run(mesh_run):
 def test_the_document_lists_the_keys_of_the_report(mesh_run):
     rows = [line for line in DOCUMENT.read_text().split("## The report")[1].splitlines() if line.startswith("| `")]
     documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    missing = set(mesh_run[1]) - documented
+    assert not missing, f"docs/running.md does not say what {missing} are"
     assert documented - {"tokens_per_second", "runs_per_second"} == set(mesh_run[1])
 
 

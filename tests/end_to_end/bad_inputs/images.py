@@ -145,6 +145,10 @@ def assembled(kind: str, text: str) -> None:
 assembled("tensor in a slice that does not exist",
           "machine tsp-small\ntensor X west slice=999 rows=0..9\nstep grid cycles=1\n")
 assembled("tensor beyond its slice", "machine tsp-small\ntensor X west slice=3 rows=0..99999999\nstep grid cycles=1\n")
+assembled("host functions that are no MLIR",
+          "machine tsp-small\nhostmodule \"func @f\"\nstep host \"f\"\nstep grid cycles=1\n")
+assembled("host step of a function that does not exist",
+          "machine tsp-small\nhostmodule \"func.func @f() { return }\"\nstep host \"g\"\nstep grid cycles=1\n")
 violating("program with a wrong count of cycles", "cycles=60", "cycles=61")
 violating("program that samples a stream too early", "@2  alu.2", "@1  alu.2")
 violating("program that writes what has not arrived", "@11 mem.w.4", "@12 mem.w.4")
