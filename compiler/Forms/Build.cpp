@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/Former.h"
 #include "compiler/Forms/Rewrite.h"
+#include "compiler/Forms/Rewritings.h"
 
 namespace millrace::forms {
 
@@ -12,6 +13,25 @@ LogicalResult Former::run() {
   findSlicePoints();
   // Inputs keep their order in the graph, also those that nothing reads.
   return storeOutputs();
+}
+
+PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq) {
+  PrecisionOptions options;
+  options.precision = precision;
+  options.exactQdq = exactQdq;
+  options.lanes = machine.lanes();
+  options.chain = longestChain(machine);
+  return options;
+}
+
+std::optional<Precision> precisionNamed(std::string_view name) {
+  if (name == "fp16")
+    return Precision::Fp16;
+  if (name == "bf16")
+    return Precision::Bf16;
+  if (name == "int8")
+    return Precision::Int8;
+  return std::nullopt;
 }
 
 FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options) {

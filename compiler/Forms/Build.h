@@ -6,7 +6,12 @@
 
 #include "compiler/Forms/Kernel.h"
 
+#include "arch/spec/Machine.h"
+
 #include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+#include <string_view>
 
 namespace millrace::forms {
 
@@ -20,6 +25,12 @@ struct PrecisionOptions {
       320; ///< vector length of the machine; maxima over longer lanes are taken in parts
   unsigned chain = 16; ///< most operations fused into one kernel
 };
+
+/// The options of a stated precision for a machine.
+PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq);
+
+/// fp16, bf16 or int8; nothing for other names.
+std::optional<Precision> precisionNamed(std::string_view name);
 
 /// Forms the kernels of @main. Emits an error and fails where a float model is asked for in int8,
 /// and names the recipe that quantises it. What no form covers becomes a HostCall.

@@ -103,6 +103,9 @@ void Program::finish(Image &image) const {
     }
   }
   image.steps = steps;
+  for (Step &step : image.steps)
+    if (step.kind == Step::Kind::Host)
+      step.pes.clear(); // the ranges of host steps say where the next grid step begins, here only
   const unsigned lastStep = unsigned(steps.size()) - 1;
   for (const RegionState &r : regions) {
     Region region;

@@ -14,18 +14,24 @@
 
 namespace millrace::driver {
 
+/// The levels of a model on its way, in their order. The pipeline is entered at any but the image,
+/// and left at any but ONNX.
+enum class Level : uint8_t { Onnx, Tensor, Spatial, Sched, Image };
+
 struct ModelOptions {
   std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto";
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
-  /// Adds --machine, --precision, --dim, --set and the model itself to a subcommand.
+  Level from = Level::Onnx; ///< of the file `model`
+  /// Adds --machine, --precision, --dim, --set, --from and the model itself to a subcommand.
   void addTo(CLI::App &command);
 };
 
 struct Built {
   Machine machine;
-  Image image; ///< notes hold what the compiler knows, as JSON
+  Image image;        ///< notes hold what the compiler knows, as JSON
+  double seconds = 0; ///< that it took
 };
 
 /// Errors carry the exit code that they mean.
@@ -34,9 +40,12 @@ struct Failure {
   std::string message;
 };
 
-/// Runs import, kernel forming, rewriting and grid code generation, with progress on stderr. The
-/// image passed verifyImage.
+/// Runs the stages from the level of the file on, with progress on stderr. The image passed
+/// verifyImage, and is the same whether the pipeline ran in one go or was left and entered.
 std::variant<Built, Failure> build(const ModelOptions &options);
+
+/// Runs them up to a level with a text, `options.from` or a later one, and returns that.
+std::variant<std::string, Failure> buildText(const ModelOptions &options, Level to);
 
 /// JSON as text, indented by so many blanks (-1: in one line). Names of tensors and nodes may hold
 /// bytes that are no UTF-8; they become U+FFFD.

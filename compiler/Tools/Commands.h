@@ -22,6 +22,7 @@ enum Exit : int {
 using Action = std::function<int()>;
 void addRun(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
+void addOpt(CLI::App &app, Action &action);
 void addSimulate(CLI::App &app, Action &action);
 void addDump(CLI::App &app, Action &action);
 void addAssemble(CLI::App &app, Action &action);

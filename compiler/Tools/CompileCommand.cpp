@@ -5,31 +5,59 @@
 
 namespace millrace::driver {
 
+namespace {
+
+int writeProgram(const ModelOptions &model, const std::string &output) {
+  std::variant<Built, Failure> built = build(model);
+  if (auto *failure = std::get_if<Failure>(&built))
+    return fail(failure->code, failure->message);
+  const Built &b = std::get<Built>(built);
+  if (Status s = writeImage(b.image, output); !s)
+    return fail(BadOutput, s.error());
+  uint64_t cycles = 0;
+  for (const Step &step : b.image.steps)
+    cycles += step.predictedCycles;
+  std::printf("%s: %llu cycles on %s, compiled in %.2f s\n", output.c_str(),
+              static_cast<unsigned long long>(cycles), b.machine.name.c_str(), b.seconds);
+  return Ok;
+}
+
+int writeLevel(const ModelOptions &model, Level to, const std::string &output) {
+  std::variant<std::string, Failure> text = buildText(model, to);
+  if (auto *failure = std::get_if<Failure>(&text))
+    return fail(failure->code, failure->message);
+  if (Status s = writeFile(output, std::get<std::string>(text)); !s)
+    return fail(BadOutput, s.error());
+  return Ok;
+}
+
+} // namespace
+
 void addCompile(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
+  auto to = std::make_shared<Level>(Level::Image);
   CLI::App *command = app.add_subcommand(
-      "compile", "Compiles a model to a program image.\n\n"
+      "compile", "Compiles a model to a program image, or to the text of a level before it.\n\n"
                  "Example: millrace compile model.onnx --machine tsp-v1 -o model.mrp");
   model->addTo(*command);
-  command->add_option("--output,-o", *output, "image file to write")->required();
+  command
+      ->add_option("--to", *to,
+                   "level to stop at: tensor, spatial or sched, written as text, or image")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Level>{{"tensor", Level::Tensor},
+                                                                       {"spatial", Level::Spatial},
+                                                                       {"sched", Level::Sched},
+                                                                       {"image", Level::Image}}))
+      ->default_str("image");
+  command->add_option("--output,-o", *output, "file to write")->required();
   command->callback([=, &action] {
     action = [=]() -> int {
+      if (*to < model->from)
+        return fail(Usage, "--to names a level before that of --from; the order is onnx, tensor, "
+                           "spatial, sched, image");
       if (Status s = checkWritable(*output); !s)
         return fail(BadOutput, s.error());
-      std::variant<Built, Failure> built = build(*model);
-      if (auto *failure = std::get_if<Failure>(&built))
-        return fail(failure->code, failure->message);
-      const Built &b = std::get<Built>(built);
-      if (Status s = writeImage(b.image, *output); !s)
-        return fail(BadOutput, s.error());
-      uint64_t cycles = 0;
-      for (const Step &step : b.image.steps)
-        cycles += step.predictedCycles;
-      std::printf("%s: %llu cycles on %s, compiled in %.2f s\n", output->c_str(),
-                  static_cast<unsigned long long>(cycles), b.machine.name.c_str(),
-                  jsonNote(b.image, "compile_seconds").get<double>());
-      return Ok;
+      return *to == Level::Image ? writeProgram(*model, *output) : writeLevel(*model, *to, *output);
     };
   });
 }

@@ -5,9 +5,6 @@
 
 #include "arch/isa/semantics/Convert.h"
 #include "arch/spec/Nearest.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,54 +15,6 @@
 #include <unistd.h>
 
 namespace millrace::driver {
-
-std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module) {
-  std::map<std::string, int64_t> bounds;
-  auto main = module.lookupSymbol<mlir::func::FuncOp>("main");
-  if (!main)
-    return bounds;
-  for (mlir::BlockArgument argument : main.getArguments()) {
-    auto type = mlir::dyn_cast<mlir::RankedTensorType>(argument.getType());
-    auto name = main.getArgAttrOfType<mlir::StringAttr>(argument.getArgNumber(), "onnx.name");
-    if (!type || !name || !type.getElementType().isInteger())
-      continue;
-    // Follow the values made of it until one picks elements of another tensor.
-    std::vector<mlir::Value> work{argument};
-    std::set<mlir::Operation *> seen;
-    while (!work.empty()) {
-      mlir::Value value = work.back();
-      work.pop_back();
-      for (mlir::Operation *user : value.getUsers()) {
-        if (!seen.insert(user).second)
-          continue;
-        bool picks = false;
-        user->walk([&](mlir::tensor::ExtractOp extract) {
-          auto from = mlir::cast<mlir::RankedTensorType>(extract.getTensor().getType());
-          if (from.getRank() == 0 || extract.getTensor() == value)
-            return;
-          picks = true;
-          auto [it, fresh] = bounds.emplace(name.str(), from.getDimSize(0));
-          it->second = std::min(it->second, from.getDimSize(0));
-        });
-        if (!picks)
-          for (mlir::Value result : user->getResults())
-            if (auto t = mlir::dyn_cast<mlir::RankedTensorType>(result.getType());
-                t && t.getElementType().isInteger())
-              work.push_back(result);
-      }
-    }
-  }
-  return bounds;
-}
-
-std::vector<std::string> inputNames(mlir::ModuleOp module) {
-  std::vector<std::string> names;
-  if (auto main = module.lookupSymbol<mlir::func::FuncOp>("main"))
-    for (unsigned i = 0; i < main.getNumArguments(); ++i)
-      if (auto name = main.getArgAttrOfType<mlir::StringAttr>(i, "onnx.name"))
-        names.push_back(name.str());
-  return names;
-}
 
 namespace {
 

@@ -8,19 +8,11 @@
 #include "compiler/Support/HostTensor.h"
 #include "compiler/Tools/Build.h"
 
-#include "mlir/IR/BuiltinOps.h"
-
 #include <map>
 #include <string>
 #include <vector>
 
 namespace millrace::driver {
-
-/// For integer arguments of @main that index a tensor: the least extent indexed, by ONNX name.
-std::map<std::string, int64_t> integerBounds(mlir::ModuleOp module);
-
-/// ONNX names of the model's inputs, also of those that no result depends on.
-std::vector<std::string> inputNames(mlir::ModuleOp module);
 
 /// Whether each of `files` is name=path.npy, with a path that can be read and a name given once.
 std::optional<Failure> checkInputFiles(const std::vector<std::string> &files);

@@ -92,6 +92,7 @@ int main(int argc, char **argv) {
   Action action;
   addRun(app, action);
   addCompile(app, action);
+  addOpt(app, action);
   addSimulate(app, action);
   addDump(app, action);
   addAssemble(app, action);

@@ -20,7 +20,8 @@ void addRun(CLI::App &app, Action &action) {
       std::variant<Built, Failure> built = build(*model);
       if (auto *failure = std::get_if<Failure>(&built))
         return fail(failure->code, failure->message);
-      const Built &b = std::get<Built>(built);
+      Built &b = std::get<Built>(built);
+      b.image.notes.push_back({"compile_seconds", nlohmann::json(b.seconds).dump()});
       return execute(b.image, b.machine, *execution);
     };
   });

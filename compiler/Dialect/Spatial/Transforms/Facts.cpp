@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Dialect/Spatial/Transforms/Facts.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+
+#include <algorithm>
+#include <set>
+
+namespace millrace::spatial {
+
+using namespace mlir;
+
+static constexpr llvm::StringLiteral kAttribute = "millrace.facts";
+
+/// For integer arguments of @main that index a tensor: the least extent indexed, by ONNX name.
+static std::map<std::string, int64_t> integerBoundsOf(ModuleOp module) {
+  std::map<std::string, int64_t> bounds;
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main)
+    return bounds;
+  for (BlockArgument argument : main.getArguments()) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    auto name = main.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name");
+    if (!type || !name || !type.getElementType().isInteger())
+      continue;
+    // Follow the values made of it until one picks elements of another tensor.
+    std::vector<Value> work{argument};
+    std::set<Operation *> seen;
+    while (!work.empty()) {
+      Value value = work.back();
+      work.pop_back();
+      for (Operation *user : value.getUsers()) {
+        if (!seen.insert(user).second)
+          continue;
+        bool picks = false;
+        user->walk([&](tensor::ExtractOp extract) {
+          auto from = cast<RankedTensorType>(extract.getTensor().getType());
+          if (from.getRank() == 0 || extract.getTensor() == value)
+            return;
+          picks = true;
+          auto [it, fresh] = bounds.emplace(name.str(), from.getDimSize(0));
+          it->second = std::min(it->second, from.getDimSize(0));
+        });
+        if (!picks)
+          for (Value result : user->getResults())
+            if (auto t = dyn_cast<RankedTensorType>(result.getType());
+                t && t.getElementType().isInteger())
+              work.push_back(result);
+      }
+    }
+  }
+  return bounds;
+}
+
+/// ONNX names of the arguments of @main.
+static std::vector<std::string> inputNamesOf(ModuleOp module) {
+  std::vector<std::string> names;
+  if (auto main = module.lookupSymbol<func::FuncOp>("main"))
+    for (unsigned i = 0; i < main.getNumArguments(); ++i)
+      if (auto name = main.getArgAttrOfType<StringAttr>(i, "onnx.name"))
+        names.push_back(name.str());
+  return names;
+}
+
+std::string identityOf(const Machine &machine) {
+  return machine.name + " " + llvm::utohexstr(machine.hash(), /*LowerCase=*/true);
+}
+
+void describe(ModuleOp module, const Machine &machine, const std::string &precision,
+              ModelFacts &facts) {
+  facts.integerBounds = integerBoundsOf(module);
+  facts.inputs = inputNamesOf(module);
+  facts.machine = identityOf(machine);
+  facts.precision = precision;
+}
+
+Status checkMachine(const ModelFacts &facts, const Machine &machine) {
+  if (facts.machine.empty() || facts.machine == identityOf(machine))
+    return Success{};
+  return Error{"the kernels were made for machine " + facts.machine + ", not for " +
+               identityOf(machine) + "; give that machine and its settings, or form them again"};
+}
+
+void writeFacts(ModuleOp module, const ModelFacts &facts) {
+  Builder builder(module.getContext());
+  SmallVector<NamedAttribute> all, bounds;
+  const auto text = [&](StringRef key, const std::string &value) {
+    if (!value.empty())
+      all.push_back(builder.getNamedAttr(key, builder.getStringAttr(value)));
+  };
+  const auto list = [&](StringRef key, const std::vector<std::string> &values) {
+    SmallVector<StringRef> lines(values.begin(), values.end());
+    if (!lines.empty())
+      all.push_back(builder.getNamedAttr(key, builder.getStrArrayAttr(lines)));
+  };
+  for (const auto &[name, bound] : facts.integerBounds)
+    bounds.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(bound)));
+  if (!bounds.empty())
+    all.push_back(builder.getNamedAttr("integer_bounds", builder.getDictionaryAttr(bounds)));
+  list("inputs", facts.inputs);
+  text("machine", facts.machine);
+  text("model", facts.model);
+  list("packed", facts.packed);
+  text("precision", facts.precision);
+  module->setAttr(kAttribute, builder.getDictionaryAttr(all));
+}
+
+ModelFacts readFacts(ModuleOp module) {
+  ModelFacts facts;
+  auto all = module->getAttrOfType<DictionaryAttr>(kAttribute);
+  if (!all)
+    return facts;
+  const auto text = [&](StringRef key) {
+    auto value = all.getAs<StringAttr>(key);
+    return value ? value.str() : std::string();
+  };
+  const auto list = [&](StringRef key) {
+    std::vector<std::string> lines;
+    if (auto values = all.getAs<ArrayAttr>(key))
+      for (auto line : values.getAsRange<Attribute>())
+        if (auto value = dyn_cast<StringAttr>(line))
+          lines.push_back(value.str());
+    return lines;
+  };
+  facts.model = text("model");
+  facts.precision = text("precision");
+  facts.machine = text("machine");
+  facts.inputs = list("inputs");
+  facts.packed = list("packed");
+  if (auto bounds = all.getAs<DictionaryAttr>("integer_bounds"))
+    for (NamedAttribute bound : bounds)
+      if (auto value = dyn_cast<IntegerAttr>(bound.getValue()))
+        facts.integerBounds[bound.getName().str()] = value.getInt();
+  return facts;
+}
+
+} // namespace millrace::spatial

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Dialect/Spatial/Transforms/Passes.h"
+
+#include "compiler/Dialect/Spatial/IR/Spatial.h"
+#include "compiler/Dialect/Spatial/Transforms/Facts.h"
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/Rewrite.h"
+#include "compiler/Forms/Rewritings.h"
+
+#include "arch/spec/MachineFile.h"
+
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassRegistry.h"
+
+namespace millrace::spatial {
+
+using namespace mlir;
+
+namespace {
+
+/// One of the rewrites of the tensor level.
+struct TensorRewrite {
+  const char *name, *summary;
+  void (*run)(func::FuncOp function);
+};
+
+constexpr TensorRewrite tensorRewrites[] = {
+    {"fold-channels", "folds maps that are affine per channel into constant weights",
+     forms::foldChannels},
+    {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
+    {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
+    {"split-max-windows", "cuts maximum windows into one along each dimension",
+     forms::splitMaxWindows},
+};
+
+class TensorPass : public PassWrapper<TensorPass, OperationPass<func::FuncOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(TensorPass)
+  explicit TensorPass(const TensorRewrite &rewrite) : rewrite(rewrite) {}
+  StringRef getArgument() const final { return rewrite.name; }
+  StringRef getDescription() const final { return rewrite.summary; }
+  void runOnOperation() final { rewrite.run(getOperation()); }
+
+private:
+  const TensorRewrite &rewrite;
+};
+
+/// A pass that works for a machine. Registered classes differ in their arguments only.
+template <class Derived> class MachinePass : public PassWrapper<Derived, OperationPass<ModuleOp>> {
+public:
+  MachinePass() = default;
+  MachinePass(const MachinePass &other) : PassWrapper<Derived, OperationPass<ModuleOp>>(other) {}
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<SpatialDialect>();
+  }
+
+protected:
+  /// The machine of the option, or a diagnostic.
+  FailureOr<Machine> loadTarget() {
+    Expected<Machine> target = loadMachine(machine);
+    if (!target)
+      return this->getOperation().emitError() << target.error();
+    return std::move(*target);
+  }
+  /// Puts the graph in the place of what the module holds.
+  LogicalResult replace(const forms::KernelGraph &graph, GraphOp old, const ModelFacts &facts) {
+    ModuleOp module = this->getOperation();
+    FailureOr<OwningOpRef<ModuleOp>> next = exportGraph(graph, *module.getContext(), old);
+    if (failed(next))
+      return module.emitError("the graph's host functions do not parse");
+    module.getBody()->clear();
+    module.getBody()->getOperations().splice(module.getBody()->end(),
+                                             (**next).getBody()->getOperations());
+    writeFacts(module, facts);
+    return success();
+  }
+
+  Pass::Option<std::string> machine{*this, "machine",
+                                    llvm::cl::desc("a machine's name, or a YAML file"),
+                                    llvm::cl::init("tsp-v1")};
+};
+
+class FormPass : public MachinePass<FormPass> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormPass)
+  FormPass() = default;
+  FormPass(const FormPass &other) : MachinePass(other) {}
+  StringRef getArgument() const final { return "form-kernels"; }
+  StringRef getDescription() const final { return "makes the kernel graph of @main"; }
+  void runOnOperation() final {
+    FailureOr<Machine> target = loadTarget();
+    std::optional<forms::Precision> chosen = forms::precisionNamed(precision);
+    if (!chosen)
+      getOperation().emitError() << "there is no precision '" << precision
+                                 << "'; form-kernels knows fp16, bf16 and int8";
+    if (failed(target) || !chosen)
+      return signalPassFailure();
+    ModelFacts facts = readFacts(getOperation());
+    FailureOr<forms::KernelGraph> graph =
+        forms::buildKernelGraph(getOperation(), forms::optionsFor(*target, *chosen, exactQdq));
+    if (failed(graph))
+      return signalPassFailure();
+    describe(getOperation(), *target, precision, facts);
+    if (failed(replace(*graph, {}, facts)))
+      signalPassFailure();
+  }
+
+private:
+  Option<std::string> precision{*this, "precision", llvm::cl::desc("fp16, bf16 or int8"),
+                                llvm::cl::init("fp16")};
+  Option<bool> exactQdq{*this, "exact-qdq",
+                        llvm::cl::desc("int8: keep every rounding of the quantised graph"),
+                        llvm::cl::init(false)};
+};
+
+/// One rewriting, or all of them.
+class RewritePass : public MachinePass<RewritePass> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RewritePass)
+  explicit RewritePass(const forms::Rewriting &rewriting) : rewriting(rewriting) {}
+  RewritePass(const RewritePass &other) : MachinePass(other), rewriting(other.rewriting) {}
+  StringRef getArgument() const final { return rewriting.name; }
+  StringRef getDescription() const final { return rewriting.summary; }
+  void runOnOperation() final {
+    FailureOr<Machine> target = loadTarget();
+    FailureOr<forms::KernelGraph> graph = importGraph(getOperation());
+    if (failed(target) || failed(graph))
+      return signalPassFailure();
+    ModelFacts facts = readFacts(getOperation());
+    if (Status s = checkMachine(facts, *target); !s) {
+      getOperation().emitError() << s.error();
+      return signalPassFailure();
+    }
+    facts.machine = identityOf(*target);
+    for (std::string &line : rewriting.run(*graph, *target))
+      facts.packed.push_back(std::move(line));
+    if (failed(replace(*graph, findGraph(getOperation()), facts)))
+      signalPassFailure();
+  }
+
+private:
+  const forms::Rewriting &rewriting;
+};
+
+constexpr forms::Rewriting everyRewriting = {
+    "rewrite-kernels", "all rewritings of the kernel graph, in order", forms::rewrite};
+
+void registerRewriting(const forms::Rewriting &rewriting) {
+  registerPass([&rewriting] { return std::make_unique<RewritePass>(rewriting); });
+}
+
+} // namespace
+
+void registerPasses() {
+  for (const TensorRewrite &rewrite : tensorRewrites)
+    registerPass([&rewrite] { return std::make_unique<TensorPass>(rewrite); });
+  registerPass([] { return std::make_unique<FormPass>(); });
+  for (const forms::Rewriting &rewriting : forms::rewritings())
+    registerRewriting(rewriting);
+  registerRewriting(everyRewriting);
+}
+
+} // namespace millrace::spatial

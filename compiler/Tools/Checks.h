@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What is refused before any time is spent on it.
+#pragma once
+
+#include "arch/spec/Machine.h"
+#include "compiler/Forms/Kernel.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace millrace::driver {
+
+/// A tensor level whose outputs hold something. The reference computes empty outputs too; a
+/// schedule would have nothing to do.
+Status checkOutputsHold(mlir::ModuleOp module);
+
+/// A model that cannot be in the memory of all PEs, even without any padding, is refused before it
+/// is planned, by how much it is larger: its constants are there all the time, its inputs at the
+/// beginning and its outputs at the end.
+Status checkFits(const forms::KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::driver

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/Stages.h"
+
+#include "arch/program/Assembler.h"
+#include "arch/program/ImageCheck.h"
+#include "arch/spec/MachineFile.h"
+#include "compiler/Dialect/Spatial/IR/Spatial.h"
+#include "compiler/Forms/Build.h"
+#include "compiler/Forms/Rewritings.h"
+#include "compiler/Import/Onnx/Import.h"
+#include "compiler/Tools/Checks.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <sstream>
+
+namespace millrace::driver {
+
+using nlohmann::json;
+
+namespace {
+
+void note(Image &image, const char *key, const json &value) {
+  image.notes.push_back({key, jsonText(value)});
+}
+
+void addNotes(Image &image, const spatial::ModelFacts &facts, const forms::KernelGraph &graph,
+              const grid::CompileReport &report) {
+  note(image, "model", facts.model);
+  note(image, "precision", facts.precision);
+  note(image, "macs_total", graph.macs());
+  note(image, "macs_on_grid", report.macsOnGrid);
+  note(image, "host_ops", report.hostCalls);
+  note(image, "bursts", report.bursts);
+  note(image, "partition", report.partition);
+  note(image, "integer_input_bounds", facts.integerBounds);
+  note(image, "packed", facts.packed);
+  note(image, "model_inputs", facts.inputs);
+  json kernels = json::array();
+  for (const grid::KernelReport &k : report.kernels)
+    kernels.push_back({{"name", k.name},
+                       {"first_cycle", k.firstCycle},
+                       {"last_cycle", k.lastCycle},
+                       {"macs", k.macs},
+                       {"mxm_vectors", k.mxmVectors},
+                       {"mxm_tiles_installed", k.mxmInstalls},
+                       {"vxm_vectors", k.vxmVectors}});
+  note(image, "kernels", kernels);
+}
+
+std::string textOf(mlir::ModuleOp module, bool locations) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module.print(out, mlir::OpPrintingFlags().enableDebugInfo(locations));
+  out << "\n";
+  return text;
+}
+
+/// What a diagnostic says; with its place if that is in a text.
+std::string textOf(const mlir::Diagnostic &diagnostic) {
+  auto place = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation());
+  std::string text = diagnostic.str();
+  return place ? place.getFilename().str() + ":" + std::to_string(place.getLine()) + ":" +
+                     std::to_string(place.getColumn()) + ": " + text
+               : text;
+}
+
+} // namespace
+
+Stages::Stages(const ModelOptions &options)
+    : options(options), handler(&context, [this](mlir::Diagnostic &d) {
+        if (d.getSeverity() == mlir::DiagnosticSeverity::Error)
+          diagnostics += (diagnostics.empty() ? "" : "; ") + textOf(d);
+        return mlir::success();
+      }) {
+  loadImportDialects(context);
+}
+
+Failure Stages::failed(Exit code, const std::string &what) const {
+  return {code, options.model + " on " + target->name + ": " + what};
+}
+
+std::optional<Failure> Stages::loadTarget() {
+  Expected<Machine> machine = loadMachine(options.machine, options.settings);
+  if (!machine)
+    return Failure{BadInput, machine.error()};
+  target = std::move(*machine);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::importModel() {
+  progress.stage("importing");
+  ImportOptions import;
+  for (const std::string &dim : options.dims) {
+    const size_t equals = dim.find('=');
+    char *end = nullptr;
+    const long value =
+        equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
+    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1)
+      return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
+    import.dims[dim.substr(0, equals)] = value;
+  }
+  auto imported = importOnnx(options.model, import, context);
+  if (!imported)
+    return Failure{BadInput, imported.error()};
+  module = std::move(*imported);
+  facts.model = options.model;
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::formKernels() {
+  if (Status s = checkOutputsHold(*module); !s)
+    return Failure{BadInput, options.model + ": " + s.error()};
+  progress.stage("forming kernels");
+  mlir::FailureOr<forms::KernelGraph> formed = forms::buildKernelGraph(
+      *module,
+      forms::optionsFor(*target, *forms::precisionNamed(options.precision), options.exactQdq));
+  if (mlir::failed(formed))
+    return Failure{BadInput, options.model + ": " + diagnostics};
+  graph = std::move(*formed);
+  spatial::describe(*module, *target, options.precision, facts);
+  facts.packed = forms::rewrite(graph, *target);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::schedule() {
+  if (Status s = checkFits(graph, *target); !s)
+    return failed(TooLarge, s.error());
+  grid::CompileReport report;
+  grid::CompileOptions compileOptions;
+  compileOptions.partition = options.partition;
+  progress.stage("scheduling", graph.kernels.size());
+  compileOptions.progress = [&](size_t done, size_t) { progress.update(done); };
+  Expected<Image> compiled = grid::compile(graph, *target, compileOptions, report);
+  if (!compiled)
+    return failed(TooLarge, compiled.error());
+  image = std::move(*compiled);
+  image.machineYaml = toYaml(*target);
+  addNotes(image, facts, graph, report);
+  return verify();
+}
+
+std::optional<Failure> Stages::verify() {
+  progress.stage("verifying");
+  Status s = verifyImage(image, *target);
+  if (s)
+    return std::nullopt;
+  if (options.from == Level::Sched)
+    return failed(BadInput, s.error());
+  return failed(Wrong, "the compiler made an image that is not well formed (" + s.error() +
+                           "); please report it with the model and the machine");
+}
+
+std::optional<Failure> Stages::parse(const std::string &level) {
+  context.loadDialect<spatial::SpatialDialect>();
+  module = mlir::parseSourceFile<mlir::ModuleOp>(options.model, &context);
+  if (!module)
+    return Failure{BadInput, diagnostics.empty() ? "cannot read '" + options.model +
+                                                       "' as text of the " + level + " level"
+                                                 : diagnostics};
+  facts = spatial::readFacts(*module);
+  if (facts.model.empty())
+    facts.model = options.model;
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::readTensors() { return parse("tensor"); }
+
+std::optional<Failure> Stages::readKernels() {
+  if (auto failure = parse("spatial"))
+    return failure;
+  if (Status s = spatial::checkMachine(facts, *target); !s)
+    return Failure{BadInput, options.model + ": " + s.error()};
+  mlir::FailureOr<forms::KernelGraph> read = spatial::importGraph(*module);
+  if (mlir::failed(read))
+    return Failure{BadInput, diagnostics};
+  graph = std::move(*read);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::readSchedule() {
+  std::ifstream file(options.model, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return Failure{BadInput, "cannot read '" + options.model + "'; check the path"};
+  Expected<Image> assembled = assemble(text.str(), options.model, &*target);
+  if (!assembled)
+    return Failure{BadInput, assembled.error()};
+  image = std::move(*assembled);
+  return verify();
+}
+
+std::optional<Failure> Stages::writeTensors(std::string &text) {
+  spatial::writeFacts(*module, facts);
+  text = textOf(*module, /*locations=*/true); // they name the ONNX nodes
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::writeKernels(std::string &text) {
+  mlir::MLIRContext fresh; // in which the names of constants are not taken by the tensor level
+  fresh.loadDialect<spatial::SpatialDialect>();
+  auto exported = spatial::exportGraph(graph, fresh);
+  if (mlir::failed(exported))
+    return failed(Wrong, "the compiler made host functions that do not parse; please report it");
+  spatial::writeFacts(**exported, facts);
+  text = textOf(**exported, /*locations=*/false);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::writeSchedule(std::string &text) {
+  text = disassemble(image, *target);
+  return std::nullopt;
+}
+
+} // namespace millrace::driver

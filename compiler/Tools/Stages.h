@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The single stages of the compiler on one model, and the text of every level between them. Their
+// order stands in Build.cpp.
+#pragma once
+
+#include "arch/program/Image.h"
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Dialect/Spatial/Transforms/Facts.h"
+#include "compiler/Tools/Build.h"
+#include "compiler/Tools/Progress.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <optional>
+
+namespace millrace::driver {
+
+/// A model on its way: what the last stage left is there, the rest is empty. Every step returns a
+/// failure or nothing.
+class Stages {
+public:
+  explicit Stages(const ModelOptions &options);
+
+  std::optional<Failure> loadTarget();
+
+  // Stages, each from its level to the next. Images pass verifyImage.
+  std::optional<Failure> importModel();
+  std::optional<Failure> formKernels();
+  std::optional<Failure> schedule();
+
+  // Levels as text: read the model's file as that level; make the text.
+  std::optional<Failure> readTensors();
+  std::optional<Failure> readKernels();
+  std::optional<Failure> readSchedule();
+  std::optional<Failure> writeTensors(std::string &text);
+  std::optional<Failure> writeKernels(std::string &text);
+  std::optional<Failure> writeSchedule(std::string &text);
+
+  Built take(double seconds) { return {std::move(*target), std::move(image), seconds}; }
+
+private:
+  /// Whether the image passes verifyImage.
+  std::optional<Failure> verify();
+  std::optional<Failure> parse(const std::string &level);
+  Failure failed(Exit code, const std::string &what) const;
+
+  const ModelOptions &options;
+  Progress progress;
+  std::optional<Machine> target;
+  mlir::MLIRContext context;
+  std::string diagnostics; ///< errors that MLIR reported, in one line
+  mlir::ScopedDiagnosticHandler handler;
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< tensor level, or the text's spatial level
+  spatial::ModelFacts facts;
+  forms::KernelGraph graph;
+  Image image;
+};
+
+} // namespace millrace::driver

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pipeline in one go, and left and entered at every level: the same bytes of image."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FIXTURES = Path(__file__).resolve().parents[2] / "models/fixtures"
+GPT2 = [f"--dim={dim}" for dim in ("batch_size=1", "seq_len=3", "past_seq_len=4", "total_seq_len=7")]
+# model, options of the model, options of what is made of it
+MODELS = {
+    "mnist on a mesh": ("mnist.onnx", [], ["--machine=mesh-4x4"]),
+    "convnet in int8": ("convnet_int8.onnx", [], ["--precision=int8"]),
+    "gpt2 with host steps": ("tiny_gpt2.onnx", GPT2, ["--set=memory.slices=40"]),
+}
+REWRITINGS = ["pack-windows", "pack-pixels", "window-inputs", "split-windows", "clip-running",
+              "split-running", "split-epilogues"]
+
+
+def run(millrace: Path, *arguments) -> subprocess.CompletedProcess:
+    return subprocess.run([millrace, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def good(millrace: Path, *arguments) -> str:
+    result = run(millrace, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("case", MODELS)
+@pytest.mark.parametrize("level", ["tensor", "spatial", "sched"])
+def test_leaving_and_entering_at_a_level_gives_the_same_image(millrace, tmp_path, case, level):
+    model, dims, options = MODELS[case]
+    straight, text, image = tmp_path / "straight.mrp", tmp_path / "text", tmp_path / "image.mrp"
+    good(millrace, "compile", FIXTURES / model, *dims, *options, "-o", straight)
+    good(millrace, "compile", FIXTURES / model, *dims, *options, "--to", level, "-o", text)
+    good(millrace, "compile", "--from", level, text, *options, "-o", image)
+    assert image.read_bytes() == straight.read_bytes()
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_level_reached_from_text_is_the_level_reached_from_the_model(millrace, tmp_path, case):
+    model, dims, options = MODELS[case]
+    levels = ["tensor", "spatial", "sched"]
+    for level in levels:
+        good(millrace, "compile", FIXTURES / model, *dims, *options, "--to", level, "-o", tmp_path / level)
+    for start, end in zip(levels, levels[1:]):
+        good(millrace, "compile", "--from", start, tmp_path / start, *options, "--to", end, "-o", tmp_path / "again")
+        assert (tmp_path / "again").read_text() == (tmp_path / end).read_text(), (start, end)
+
+
+@pytest.mark.parametrize("model, precision", [("mnist.onnx", "fp16"), ("convnet_int8.onnx", "int8")])
+@pytest.mark.parametrize("passes", [REWRITINGS, ["rewrite-kernels"]])
+def test_the_passes_one_by_one_give_the_image_of_the_pipeline(millrace, tmp_path, model, precision, passes):
+    precise = f"--precision={precision}"
+    straight, text, image = tmp_path / "straight.mrp", tmp_path / "a.mlir", tmp_path / "image.mrp"
+    good(millrace, "compile", FIXTURES / model, precise, "-o", straight)
+    good(millrace, "compile", FIXTURES / model, precise, "--to", "tensor", "-o", text)
+    for name in [f"form-kernels{{precision={precision}}}", *passes]:
+        (tmp_path / "next.mlir").write_text(good(millrace, "opt", text, f"--pass={name}"))
+        text = (tmp_path / "next.mlir").rename(tmp_path / "b.mlir")
+    good(millrace, "compile", "--from", "spatial", text, "-o", image)
+    assert image.read_bytes() == straight.read_bytes()
+
+
+def test_every_rewriting_of_the_list_is_a_pass(millrace):
+    listed = good(millrace, "opt", "--list-passes")
+    for name in ["canonicalize", "cse", "form-kernels", "rewrite-kernels", *REWRITINGS]:
+        assert f"--{name} " in listed, name
+
+
+def test_run_enters_the_pipeline_too(millrace, tmp_path):
+    text = tmp_path / "model.mlir"
+    good(millrace, "compile", FIXTURES / "mnist.onnx", "--to", "spatial", "-o", text)
+    assert "cycles measured" in good(millrace, "run", "--from", "spatial", text)
+
+
+def test_what_cannot_be_entered_is_named_with_its_place(millrace, tmp_path):
+    kernels = tmp_path / "kernels.mlir"
+    good(millrace, "compile", FIXTURES / "mnist.onnx", "--to", "spatial", "-o", kernels)
+    broken = tmp_path / "broken.mlir"
+    broken.write_text(kernels.read_text().replace("max.f32", "most.f32", 1))
+    program = tmp_path / "program.s"
+    program.write_text("machine tsp-v1\nstep grid cycles=60\npe 0\n@0 alu.0 nup\n")
+    output = tmp_path / "out.mrp"
+    for arguments, code, message in [
+        (["--from", "spatial", broken], 3, "'most.f32', which is no operation"),
+        (["--from", "spatial", kernels, "--machine", "lp30"], 3, "not for lp30"),
+        (["--from", "tensor", tmp_path / "none.mlir"], 3, "none.mlir"),
+        (["--from", "tensor", kernels], 3, "has no function @main"),
+        (["--from", "sched", program], 3, "program.s:4:"),
+        (["--from", "spatial", kernels, "--to", "tensor"], 2, "before that of --from"),
+        (["--from", "grid", kernels], 2, "--from"),
+    ]:
+        result = run(millrace, "compile", *arguments, "-o", output)
+        assert result.returncode == code and message in result.stderr, (arguments, result.stderr)
+        assert not output.exists()
