@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "simulator/observe/TraceWriter.h"
 
-#include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace millrace::sim {
 
 std::string jsonString(const std::string &text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\')
-      result += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) {
-      result += c;
-      continue;
-    }
-    char escape[8];
-    std::snprintf(escape, sizeof escape, "\\u%04x", unsigned(c));
-    result += escape;
-  }
-  return result + '"';
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 TraceWriter::TraceWriter(std::ostream &out, const Image &image, const Machine &machine)

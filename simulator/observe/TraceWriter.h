@@ -33,7 +33,7 @@ private:
   bool first = true;
 };
 
-/// The text as a JSON string, quotes included.
+/// The text as a JSON string, quotes included; bytes that are no UTF-8 become U+FFFD.
 std::string jsonString(const std::string &text);
 
 } // namespace millrace::sim

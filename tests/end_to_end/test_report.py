@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bad_inputs.images import EXAMPLE
 from fixtures import FOLDER
 from oracle import save_model
 from resnet50 import resnet50
@@ -88,6 +89,15 @@ def test_a_language_model_counts_tokens(millrace, tmp_path):
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["tokens_per_second"] == pytest.approx(4 / report["seconds_at_clock"])
+
+
+def test_names_that_are_no_utf8_are_written_as_json(millrace, tmp_path):
+    (tmp_path / "p.s").write_text(EXAMPLE.replace("tensor=X from", 'tensor=X node="Mul \\xff\\xfe" from'))
+    assert run(millrace, "assemble", tmp_path / "p.s", "-o", tmp_path / "p.mrp").returncode == 0
+    run(millrace, "simulate", tmp_path / "p.mrp", "--json", tmp_path / "r.json", "--trace", tmp_path / "t.json")
+    assert json.loads((tmp_path / "r.json").read_text())["instructions"] == 3
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert "Mul \ufffd\ufffd" in [event["name"] for event in events]
 
 
 def signals(text: str) -> dict[str, list[tuple[int, int]]]:
