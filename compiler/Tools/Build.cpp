@@ -4,26 +4,37 @@
 #include "compiler/Codegen/Grid/Partition.h"
 #include "compiler/Tools/Stages.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace millrace::driver {
 
 using nlohmann::json;
 
+void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
+              const std::string &last, const std::string &text) {
+  static const std::vector<std::string> all = {"onnx", "tensor", "spatial", "sched", "image"};
+  const auto begin = std::find(all.begin(), all.end(), first);
+  const auto end = std::find(all.begin(), all.end(), last) + 1;
+  command
+      .add_option_function<std::string>(
+          option,
+          [&level](const std::string &name) {
+            level = Level(std::find(all.begin(), all.end(), name) - all.begin());
+          },
+          text)
+      ->check(CLI::IsMember(std::vector<std::string>(begin, end)))
+      ->default_str(all[size_t(level)]);
+}
+
 void ModelOptions::addTo(CLI::App &command) {
   command
       .add_option("model", model,
                   "ONNX file, opset 7 or newer, or text of the level that --from names")
       ->required();
-  command
-      .add_option("--from", from,
-                  "level of the file: onnx, tensor or spatial (docs/dialects), or sched "
-                  "(docs/spec/assembly.md)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Level>{{"onnx", Level::Onnx},
-                                                                       {"tensor", Level::Tensor},
-                                                                       {"spatial", Level::Spatial},
-                                                                       {"sched", Level::Sched}}))
-      ->default_str("onnx");
+  addLevel(command, "--from", from, "onnx", "sched",
+           "level of the file: onnx, tensor or spatial (docs/dialects), or sched "
+           "(docs/spec/assembly.md)");
   command
       .add_option("--machine,-m", machine,
                   "machine: a name that `millrace machines` lists, or a YAML file")

@@ -18,6 +18,10 @@ namespace millrace::driver {
 /// and left at any but ONNX.
 enum class Level : uint8_t { Onnx, Tensor, Spatial, Sched, Image };
 
+/// Adds an option that names one of the levels `first` to `last`; `level` outlives the command.
+void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
+              const std::string &last, const std::string &text);
+
 struct ModelOptions {
   std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto";
   std::vector<std::string> dims;     ///< name=n

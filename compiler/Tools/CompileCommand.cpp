@@ -41,14 +41,8 @@ void addCompile(CLI::App &app, Action &action) {
       "compile", "Compiles a model to a program image, or to the text of a level before it.\n\n"
                  "Example: millrace compile model.onnx --machine tsp-v1 -o model.mrp");
   model->addTo(*command);
-  command
-      ->add_option("--to", *to,
-                   "level to stop at: tensor, spatial or sched, written as text, or image")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Level>{{"tensor", Level::Tensor},
-                                                                       {"spatial", Level::Spatial},
-                                                                       {"sched", Level::Sched},
-                                                                       {"image", Level::Image}}))
-      ->default_str("image");
+  addLevel(*command, "--to", *to, "tensor", "image",
+           "level to stop at: tensor, spatial or sched, written as text, or image");
   command->add_option("--output,-o", *output, "file to write")->required();
   command->callback([=, &action] {
     action = [=]() -> int {

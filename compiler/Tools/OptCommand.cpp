@@ -6,6 +6,7 @@
 #include "compiler/Dialect/Spatial/Transforms/Passes.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Commands.h"
+#include "compiler/Tools/ErrorLine.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
@@ -45,9 +46,9 @@ mlir::LogicalResult addPasses(mlir::PassManager &manager, const std::vector<std:
   return mlir::success();
 }
 
-/// Parses, verifies, runs and prints one module.
+/// Parses, verifies, runs and prints one module. What is wrong with it goes to `error`.
 mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const OptOptions &options,
-                            llvm::raw_ostream &out) {
+                            llvm::raw_ostream &out, std::string &error) {
   mlir::MLIRContext context;
   context.printOpOnDiagnostic(false);
   loadImportDialects(context);
@@ -69,8 +70,10 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
     return mlir::success();
   };
   if (!options.verifyDiagnostics) {
-    mlir::SourceMgrDiagnosticHandler handler(*sources, &context);
-    return run();
+    ErrorLine errors(context);
+    const mlir::LogicalResult result = run();
+    error += errors.text();
+    return result;
   }
   mlir::SourceMgrDiagnosticVerifierHandler handler(*sources, &context);
   (void)run();
@@ -97,16 +100,16 @@ int runPasses(const OptOptions &options) {
   }
   std::unique_ptr<llvm::MemoryBuffer> file = mlir::openInputFile(options.file, &error);
   if (!file)
-    return fail(BadInput, error);
+    return fail(BadInput, error + "; check the path");
   std::string text;
   llvm::raw_string_ostream out(text);
   const auto chunk = [&](std::unique_ptr<llvm::MemoryBuffer> buffer, llvm::raw_ostream &to) {
-    return process(std::move(buffer), options, to);
+    return process(std::move(buffer), options, to, error);
   };
   if (failed(mlir::splitAndProcessBuffer(std::move(file), chunk, out,
                                          options.split ? mlir::kDefaultSplitMarker : "",
                                          options.split ? mlir::kDefaultSplitMarker : "")))
-    return fail(BadInput, options.file + " does not pass");
+    return fail(BadInput, error.empty() ? options.file + " does not pass" : error);
   if (options.output.empty())
     std::fwrite(text.data(), 1, text.size(), stdout);
   else if (Status s = writeFile(options.output, text); !s)

@@ -10,7 +10,7 @@
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Checks.h"
 
-#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 
 #include <nlohmann/json.hpp>
@@ -60,23 +60,9 @@ std::string textOf(mlir::ModuleOp module, bool locations) {
   return text;
 }
 
-/// What a diagnostic says; with its place if that is in a text.
-std::string textOf(const mlir::Diagnostic &diagnostic) {
-  auto place = mlir::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation());
-  std::string text = diagnostic.str();
-  return place ? place.getFilename().str() + ":" + std::to_string(place.getLine()) + ":" +
-                     std::to_string(place.getColumn()) + ": " + text
-               : text;
-}
-
 } // namespace
 
-Stages::Stages(const ModelOptions &options)
-    : options(options), handler(&context, [this](mlir::Diagnostic &d) {
-        if (d.getSeverity() == mlir::DiagnosticSeverity::Error)
-          diagnostics += (diagnostics.empty() ? "" : "; ") + textOf(d);
-        return mlir::success();
-      }) {
+Stages::Stages(const ModelOptions &options) : options(options), errors(context) {
   loadImportDialects(context);
 }
 
@@ -120,7 +106,7 @@ std::optional<Failure> Stages::formKernels() {
       *module,
       forms::optionsFor(*target, *forms::precisionNamed(options.precision), options.exactQdq));
   if (mlir::failed(formed))
-    return Failure{BadInput, options.model + ": " + diagnostics};
+    return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
   spatial::describe(*module, *target, options.precision, facts);
   facts.packed = forms::rewrite(graph, *target);
@@ -157,11 +143,13 @@ std::optional<Failure> Stages::verify() {
 
 std::optional<Failure> Stages::parse(const std::string &level) {
   context.loadDialect<spatial::SpatialDialect>();
-  module = mlir::parseSourceFile<mlir::ModuleOp>(options.model, &context);
+  const mlir::ParserConfig config(&context, /*verifyAfterParse=*/false);
+  module = mlir::parseSourceFile<mlir::ModuleOp>(options.model, config);
   if (!module)
-    return Failure{BadInput, diagnostics.empty() ? "cannot read '" + options.model +
-                                                       "' as text of the " + level + " level"
-                                                 : diagnostics};
+    return Failure{BadInput, errors.text() + "; '" + options.model + "' should be text of the " +
+                                 level + " level"};
+  if (mlir::failed(mlir::verify(*module)))
+    return Failure{BadInput, errors.text()};
   facts = spatial::readFacts(*module);
   if (facts.model.empty())
     facts.model = options.model;
@@ -177,7 +165,7 @@ std::optional<Failure> Stages::readKernels() {
     return Failure{BadInput, options.model + ": " + s.error()};
   mlir::FailureOr<forms::KernelGraph> read = spatial::importGraph(*module);
   if (mlir::failed(read))
-    return Failure{BadInput, diagnostics};
+    return Failure{BadInput, errors.text()};
   graph = std::move(*read);
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
 #include "compiler/Tools/Build.h"
+#include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/Progress.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -51,8 +52,7 @@ private:
   Progress progress;
   std::optional<Machine> target;
   mlir::MLIRContext context;
-  std::string diagnostics; ///< errors that MLIR reported, in one line
-  mlir::ScopedDiagnosticHandler handler;
+  ErrorLine errors;
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< tensor level, or the text's spatial level
   spatial::ModelFacts facts;
   forms::KernelGraph graph;

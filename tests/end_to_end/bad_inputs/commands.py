@@ -31,6 +31,13 @@ command("`--input` without a file", "run", "mnist.onnx", "--input", "image")
 command("`--input` twice for one input", "run", "mnist.onnx", "--input", "a=mnist.onnx", "--input",
         "a=mnist.onnx")
 command("one file for two outputs", "run", "mnist.onnx", "--json", "x", "--trace", "x")
+command("`--to` before `--from`", "compile", "mnist.onnx", "--from", "sched", "--to", "tensor", "-o", "x")
+command("`--from` of no level", "run", "mnist.onnx", "--from", "grid")
+command("`--from` text of a file that is none", "run", "--from", "spatial", "mnist.onnx")
+command("`--from` a file that is not there", "run", "--from", "sched", "none.s", fixture=None)
+command("opt without a file", "opt", fixture=None)
+command("opt of a file that is not there", "opt", "none.mlir", fixture=None)
+command("opt with an unknown pass", "opt", "mnist.onnx", "--pass=split-window")
 command("waveform cycles that are no range", "run", "mnist.onnx", "--vcd", "w.vcd", "--vcd-cycles",
         "9..1")
 command("waveform cycles without a waveform", "run", "mnist.onnx", "--vcd-cycles", "1..9")

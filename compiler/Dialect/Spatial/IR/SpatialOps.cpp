@@ -160,6 +160,8 @@ void TensorOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResul
 
 //===-- Verifiers ---------------------------------------------------------------------------===//
 
+constexpr int64_t kMostElements = int64_t(1) << 40; ///< of a tensor; keeps products within 64 bits
+
 static bool isStored(Type element) {
   return element.isSignlessInteger(8) || element.isUnsignedInteger(8) ||
          element.isSignlessInteger(32) || element.isF16() || element.isBF16() || element.isF32() ||
@@ -192,6 +194,10 @@ LogicalResult TensorOp::verify() {
                          << "; memory holds i8, ui8, i32, f16, bf16, f32, f8E4M3FN and f8E5M2";
   if (!type.hasStaticShape())
     return emitOpError() << "has the shape " << type << "; all extents must be known";
+  if (!llvm::all_of(type.getShape(), [elements = int64_t(1)](int64_t extent) mutable {
+        return !llvm::MulOverflow(elements, extent, elements) && elements <= kMostElements;
+      }))
+    return emitOpError() << "has more elements than any machine holds: " << type;
   if (getLanes() >= uint64_t(type.getRank()))
     return emitOpError() << "has its lanes in dimension " << getLanes() << " of " << type.getRank();
   if (getData().has_value() != (getRole() == Role::Constant))
@@ -301,8 +307,13 @@ LogicalResult KernelOp::verify() {
       getKinds().size() != getExtents().size())
     return emitOpError() << "has " << getBody().getNumArguments() << " loops, "
                          << getExtents().size() << " extents and " << getKinds().size() << " kinds";
+  for (BlockArgument loop : getBody().getArguments())
+    if (!loop.getType().isIndex())
+      return emitOpError() << "has a loop of type " << loop.getType() << " instead of index";
   unsigned section = 0;
   for (Operation &op : getBody().front()) {
+    if (!isa<TermOp, OperandOp, AccumulatorOp, ReadOp, ImmediateOp, AluOp, ReduceOp, WriteOp>(op))
+      return op.emitOpError("is no part of a kernel");
     const unsigned own = isa<TermOp>(op) ? 0 : isa<OperandOp>(op) ? 1 : isa<WriteOp>(op) ? 3 : 2;
     if (own < section)
       return op.emitOpError("stands too late: a kernel has terms, then operands, then the "
@@ -315,9 +326,15 @@ LogicalResult KernelOp::verify() {
 LogicalResult CallOp::verify() {
   auto module = (*this)->getParentOfType<ModuleOp>();
   auto host = module ? module.lookupSymbol<ModuleOp>(kHostModule) : ModuleOp();
-  if (!host || !host.lookupSymbol<func::FuncOp>(getFunction()))
+  auto function = host ? host.lookupSymbol<func::FuncOp>(getFunction()) : func::FuncOp();
+  if (!function)
     return emitOpError() << "names @" << getFunction() << ", which is no function of the module @"
                          << kHostModule;
+  if (function.getNumArguments() != getInputs().size() ||
+      function.getNumResults() != getOutputs().size())
+    return emitOpError() << "gives " << getInputs().size() << " tensors for " << getOutputs().size()
+                         << " to @" << getFunction() << ", which takes "
+                         << function.getNumArguments() << " for " << function.getNumResults();
   return success();
 }
 
@@ -328,6 +345,13 @@ template <class Op> static LogicalResult verifyNumbers(GraphOp graph) {
   for (Op op : ops)
     if (op.getNumber() && *op.getNumber() >= uint64_t(count))
       return op.emitOpError() << "has number " << *op.getNumber() << " of " << count;
+  return success();
+}
+
+LogicalResult GraphOp::verify() {
+  for (Operation &op : getBody().front())
+    if (!isa<TensorOp, KernelOp, CallOp>(op))
+      return op.emitOpError("is no part of a kernel graph");
   return success();
 }
 

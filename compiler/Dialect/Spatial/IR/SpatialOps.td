@@ -110,6 +110,7 @@ def Spatial_GraphOp : Spatial_Op<"graph", [IsolatedFromAbove, NoTerminator, Sing
   let arguments = (ins StrAttr:$name);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
+  let hasVerifier = 1;
   let hasRegionVerifier = 1;
 }
 

@@ -163,6 +163,45 @@ spatial.graph "calls" {
 
 // -----
 
+spatial.graph "arguments of calls" {
+  %x = spatial.tensor input "x" lanes 0 : tensor<4xf32>
+  %y = spatial.tensor output "y" lanes 0 : tensor<4xf32>
+  // expected-error @+1 {{gives 2 tensors for 1 to @copy, which takes 1 for 1}}
+  spatial.call "c" @copy(%x, %x) to(%y)
+}
+module @host {
+  func.func @copy(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+spatial.graph "foreign operations" {
+  // expected-error @+1 {{is no part of a kernel graph}}
+  %x = arith.constant 1 : i32
+}
+
+// -----
+
+spatial.graph "foreign operations in kernels" {
+  %y = spatial.tensor output "y" lanes 0 : tensor<4xi32>
+  spatial.kernel "k" from "K" (%i = parallel 4) {
+    // expected-error @+1 {{is no part of a kernel}}
+    %0 = arith.constant 1 : i32
+    spatial.write %0 to %y[%i]
+  }
+}
+
+// -----
+
+spatial.graph "size" {
+  // expected-error @+1 {{has more elements than any machine holds}}
+  %x = spatial.tensor input "x" lanes 0 : tensor<1000000000x1000000000x1000000000xf16>
+}
+
+// -----
+
 spatial.graph "numbers" {
   %y = spatial.tensor output "y" lanes 0 : tensor<4xf32>
   // expected-error @+1 {{has number 1 of 1}}

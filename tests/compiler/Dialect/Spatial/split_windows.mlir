@@ -13,7 +13,7 @@
 // CHECK-NEXT: spatial.operand %pool.columns[%p0 * 2, %p1, %p2]
 // CHECK-NEXT: spatial.operand %pool.columns[%p0 * 2 + 1, %p1, %p2]
 // CHECK-NOT: spatial.operand
-// OTHER: error: the kernels were made for machine tsp-v1 {{[0-9a-f]+}}, not for lp30
+// OTHER: millrace: error: {{.*}}split_windows.mlir: the kernels were made for machine tsp-v1 {{[0-9a-f]+}}, not for lp30
 spatial.graph "maximum" {
   %x = spatial.tensor input "x" lanes 2 : tensor<8x8x16xf16>
   %y = spatial.tensor output "y" lanes 2 : tensor<4x4x16xf16>
