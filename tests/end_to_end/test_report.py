@@ -65,6 +65,11 @@ def test_the_document_lists_the_keys_of_the_report(mesh_run):
     assert documented - {"tokens_per_second", "runs_per_second"} == set(mesh_run[1])
 
 
+def test_the_document_names_every_command(millrace):
+    commands = re.findall(r"^  ([a-z]+) ", run(millrace, "--help").stdout.split("Subcommands:")[-1], re.M)
+    assert len(commands) > 5 and all(f"`{command}`" in DOCUMENT.read_text() for command in commands), commands
+
+
 def test_the_peak_of_memory_is_not_that_of_the_parent(millrace, tmp_path):
     ballast = bytearray(b"x") * (400 << 20)
     done = run(millrace, "run", MNIST, "--json", tmp_path / "r.json")
