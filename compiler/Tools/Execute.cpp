@@ -6,6 +6,7 @@
 #include "compiler/Support/Npy.h"
 #include "compiler/Tools/HostRunner.h"
 #include "compiler/Tools/Inputs.h"
+#include "simulator/truth/Truth.h"
 
 #include <algorithm>
 #include <chrono>
@@ -143,7 +144,8 @@ std::optional<Failure> simulate(const Image &image, const Machine &machine,
     return readOutputs(image, memory, execution.outputs);
   };
   const auto start = std::chrono::steady_clock::now();
-  Expected<sim::SimulationResult> result = sim::simulate(image, machine, simulation, &host);
+  const auto simulator = options.truth ? sim::simulateSlowly : sim::simulate;
+  Expected<sim::SimulationResult> result = simulator(image, machine, simulation, &host);
   execution.simulateSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   execution.hostStepSeconds = host.seconds();
@@ -173,6 +175,9 @@ int judge(const sim::SimulationResult &result) {
 
 std::optional<Failure> check(const ExecuteOptions &options) {
   const WatchOptions &watch = options.watch;
+  if (options.truth && (!watch.trace.empty() || !watch.vcd.empty() || options.window))
+    return Failure{Usage, "--truth steps every cycle and records nothing: leave out --trace, --vcd "
+                          "and --window"};
   if (Status s = watch.check(); !s)
     return Failure{Usage, s.error()};
   if (Status s =

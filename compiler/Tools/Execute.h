@@ -14,6 +14,7 @@ struct ExecuteOptions {
   std::vector<std::string> inputs; ///< name=file.npy
   uint64_t seed = 0;
   bool cyclesOnly = false, ignoreMachineHash = false;
+  bool truth = false; ///< in the slow simulator
   int64_t window = 0;
   std::string outputDirectory, json;
   WatchOptions watch;

@@ -20,6 +20,9 @@ void addSimulate(CLI::App &app, Action &action) {
                       "change one key of the machine, path=value; needs --ignore-machine-hash");
   command->add_flag("--ignore-machine-hash", execution->ignoreMachineHash,
                     "run on a machine that the image was not made for; expect violations");
+  command->add_flag("--truth", execution->truth,
+                    "step every cycle and every stream register: the same result from simpler "
+                    "code, some hundred times slower");
   execution->addTo(*command);
   command->callback([=, &action] {
     action = [=]() -> int {
