@@ -177,6 +177,16 @@ Cycle Piece::lowerBound() const {
   return bound;
 }
 
+bool Piece::excludeEachOther(const Stream &x, const Stream &y) const {
+  if (x.pe != y.pe || x.hemisphere == y.hemisphere || x.direction != y.direction)
+    return false;
+  for (const Tap &t : x.taps)
+    for (const Tap &u : y.taps)
+      if (t.burst == u.burst && bursts[t.burst].onAlu)
+        return true;
+  return false;
+}
+
 Cycle Piece::misfitStreams(Cycle start) {
   const Machine &m = program.machine;
   for (size_t v = 0; v < streams.size(); ++v) {
@@ -187,8 +197,15 @@ Cycle Piece::misfitStreams(Cycle start) {
       r.d1 += start;
       return r;
     };
+    std::vector<const Stream *> excluded;
+    for (size_t u = 0; u < v; ++u)
+      if (excludeEachOther(s, streams[u]))
+        excluded.push_back(&streams[u]);
     auto shiftAt = [&](unsigned base) -> Cycle {
       Cycle shift = 0;
+      for (const Stream *other : excluded)
+        if (base < other->base + other->width && other->base < base + s.width)
+          return INT64_MAX; // no shift helps, another number does
       for (unsigned byte = 0; byte < s.width; ++byte) {
         Rectangle r = shifted(byte);
         StreamId id = m.stream(s.hemisphere, s.direction, base + byte);

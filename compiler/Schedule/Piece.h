@@ -131,6 +131,8 @@ private:
   /// 0 if the piece fits at `start`, else how much later to try.
   Cycle misfit(Cycle start);
   Cycle misfitStreams(Cycle start);
+  /// One ALU takes both, and streams of one number may not enter it from both hemispheres (R8).
+  bool excludeEachOther(const Stream &x, const Stream &y) const;
   Cycle misfitAlus(Cycle start);
 
   void reserve(Cycle start);

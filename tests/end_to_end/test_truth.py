@@ -18,7 +18,7 @@ def run(millrace: Path, *arguments) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("model, machine", [("mnist", "tsp-small"), ("mnist", "mesh-4x4"), ("attention", "tsp-v1"),
-                                            ("convnet", "tsp-small")])
+                                            ("convnet_int8", "lp30")])
 def test_a_model_gives_the_same_report_and_the_same_outputs_step_by_step(millrace, tmp_path, model, machine):
     image = tmp_path / "m.mrp"
     assert run(millrace, "compile", FOLDER / f"{model}.onnx", "--machine", machine, "-o", image).returncode == 0
