@@ -22,7 +22,7 @@ static void report(const Image &image, const Machine &m, ViolationLog &log, cons
   Violation v;
   v.invariant = Invariant::S10;
   v.step = at.first;
-  v.cycle = Cycle(at.second);
+  v.cycle = Cycle(std::min<uint64_t>(at.second, INT64_MAX));
   v.pe = r.pe;
   v.queue = m.queue({UnitKind::Mem, r.hemisphere, r.slice});
   v.unit = "pe" + std::to_string(r.pe) + "." + m.queueName(v.queue);

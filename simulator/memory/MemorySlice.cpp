@@ -63,6 +63,9 @@ const Region *MemorySlice::regionOf(const Instruction &i) const {
   return here ? &region : nullptr;
 }
 
+/// A cycle of the image; beyond what a step can reach there is no difference.
+static Cycle cycleOf(uint64_t cycle) { return Cycle(std::min<uint64_t>(cycle, INT64_MAX)); }
+
 /// From the dispatch of an element to the cycle in which it holds its bank.
 Cycle MemorySlice::slotDelay(const Instruction &i) const {
   return i.opcode == Opcode::Write || i.opcode == Opcode::Scatter ? context.timing.write : 0;
@@ -90,8 +93,10 @@ void MemorySlice::dispatch(Burst &burst) {
   const unsigned step = context.step;
   const Cycle from = region->step0 < step   ? 0
                      : region->step0 > step ? INT64_MAX
-                                            : Cycle(region->from);
-  const Cycle to = region->step1 > step ? INT64_MAX : region->step1 < step ? -1 : Cycle(region->to);
+                                            : cycleOf(region->from);
+  const Cycle to = region->step1 > step   ? INT64_MAX
+                   : region->step1 < step ? -1
+                                          : cycleOf(region->to);
   auto inside = [&](const Burst &b) {
     int64_t row = b.row();
     return row >= region->row && row < int64_t(region->row) + region->rows &&

@@ -70,7 +70,7 @@ void System::checkTensors() {
         continue;
       Violation v;
       v.invariant = Invariant::S10;
-      v.step = from.first, v.cycle = Cycle(from.second), v.pe = x.pe;
+      v.step = from.first, v.cycle = Cycle(std::min<uint64_t>(from.second, INT64_MAX)), v.pe = x.pe;
       v.queue = machine.queue({UnitKind::Mem, x.hemisphere, x.slice});
       v.unit = "pe" + std::to_string(v.pe) + "." + machine.queueName(v.queue);
       v.message = "tensors " + std::to_string(b) + " and " + std::to_string(a) +

@@ -2,6 +2,7 @@
 //
 // Does the fast simulator find what the slow one finds, which steps every cycle and register: on
 // compiled programs, and on their mutants? Cycles, counters, memory, and the first violation.
+#include "tests/contract/HandWritten.h"
 #include "tests/contract/Mutants.h"
 #include "tests/simulator/system/Same.h"
 
@@ -10,6 +11,7 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace millrace;
 
@@ -119,6 +121,101 @@ TEST(Truth, MutantsBreakTheSameInvariantFirstOrDoTheSame) {
   EXPECT_GE(compared, 200u);
   EXPECT_GE(violations, 100u);
   EXPECT_LE(20 * tooLong, compared);
+}
+
+/// Compares runs with and without values; false when a run is too long to be stepped.
+bool compared(const Image &image, const Machine &machine) {
+  sim::SimulationOptions options;
+  options.ignoreMachineHash = true;
+  options.values = false;
+  const auto cycles = sim::simulate(image, machine, options);
+  if (cycles && !sim::test::isShort(*cycles))
+    return false;
+  EXPECT_EQ(sim::test::differenceOn(image, machine, options), "");
+  options.values = true;
+  EXPECT_EQ(sim::test::differenceOn(image, machine, options), "");
+  return true;
+}
+
+TEST(Truth, MutantsOfHandWrittenProgramsDoTheSame) {
+  const unsigned each = numberOf("MILLRACE_TRUTH_MUTANTS", 1),
+                 seed = numberOf("MILLRACE_TRUTH_SEED", 3);
+  unsigned count = 0, tooLong = 0;
+  for (const std::string &name : test::handWrittenNames()) {
+    const Expected<test::HandWritten> program = test::readHandWritten(name);
+    ASSERT_TRUE(program) << program.error();
+    test::forEachMutant(program->image, program->machine, each, seed,
+                        [&](const test::Mutant &mutant) {
+                          SCOPED_TRACE(mutant.kind + " of " + name + ", " + mutant.where);
+                          ++(compared(mutant.image, program->machine) ? count : tooLong);
+                        });
+  }
+  std::printf("%u mutants compared, %u too long to step\n", count, tooLong);
+  EXPECT_GE(count, 3000u);
+  EXPECT_LE(20 * tooLong, count);
+}
+
+/// Changes of a few numbers that leave a machine whole.
+Machine varied(Machine m, std::mt19937 &random) {
+  const auto below = [&](unsigned n) { return unsigned(random() % n); };
+  LatencySpec &l = m.latency;
+  unsigned *latencies[] = {&l.hop,
+                           &l.memRead,
+                           &l.memGather,
+                           &l.memWrite,
+                           &l.readAfterWrite,
+                           &l.aluEntry,
+                           &l.aluOp,
+                           &l.aluChain,
+                           &l.aluExit,
+                           &l.sxmEntry,
+                           &l.transposer,
+                           &l.transposerExit,
+                           &l.distributor,
+                           &l.permutor,
+                           &l.shifter,
+                           &l.selector,
+                           &l.rotator,
+                           &l.mxmEntry,
+                           &l.mxmExit,
+                           &l.mxmMultiply,
+                           &l.mxmAccumulate,
+                           &l.installToActivate,
+                           &l.accumulateInterval,
+                           &l.startBarrier,
+                           &l.superlaneStagger};
+  for (unsigned k = 1 + below(3); k-- > 0;) {
+    unsigned &latency = *latencies[below(std::size(latencies))];
+    latency = below(2) ? latency + 1 + below(3) : std::max(1u, latency - std::min(latency, 1u));
+  }
+  if (below(4) == 0)
+    m.memory.slicesPerRegister = 1 + below(2);
+  if (below(4) == 0)
+    m.memory.rowsPerBank = 4096 + 64 * below(3) - 64;
+  if (below(4) == 0)
+    m.vxm.runningAccumulators = 1 + below(3);
+  if (below(4) == 0)
+    m.c2c.position = below(3);
+  for (Link &link : m.links)
+    if (below(4) == 0)
+      link.latency = 1 + below(30), link.slot = 1 + below(10);
+  return m;
+}
+
+TEST(Truth, HandWrittenProgramsDoTheSameOnMachinesThatTheyWereNotWrittenFor) {
+  const unsigned each = numberOf("MILLRACE_TRUTH_MACHINES", 12),
+                 seed = numberOf("MILLRACE_TRUTH_SEED", 3);
+  std::mt19937 random(seed);
+  unsigned count = 0;
+  for (const std::string &name : test::handWrittenNames()) {
+    const Expected<test::HandWritten> program = test::readHandWritten(name);
+    ASSERT_TRUE(program) << program.error();
+    for (unsigned k = 0; k < each; ++k) {
+      SCOPED_TRACE(name + ", machine " + std::to_string(k));
+      count += compared(program->image, varied(program->machine, random));
+    }
+  }
+  EXPECT_GE(count, 100 * each);
 }
 
 } // namespace
