@@ -270,10 +270,12 @@ bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
 }
 
 void Pe::settle() {
-  if (done()) // what is still on its way reaches its register
-    context.advanceStreams(simulated + Cycle(context.timing.longestDelay));
+  // A PE that was stopped, because another one broke an invariant, rests until its next activity.
+  const Cycle next = done() ? kNever / 4 : nextActivity();
+  // What is still on its way reaches its register.
+  context.advanceStreams(std::min(simulated + Cycle(context.timing.longestDelay), next - 1));
   for (UnitInterface *u : units)
-    u->settle(done() ? kNever / 4 : simulated + 1);
+    u->settle(next);
 }
 
 void Pe::endStep() {

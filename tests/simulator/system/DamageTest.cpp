@@ -168,4 +168,27 @@ TEST(Damage, ALatencyThatDiffersByOneIsNoticed) {
   }
 }
 
+TEST(Machines, WhoseResultsLeaveBeforeTheLastColumnGroupIsUsedAreRefused) {
+  // tsp-small has 2 column groups, tsp-v1 20: entry + multiply + accumulate + exit of 19 is too
+  // few.
+  for (unsigned accumulate : {5u, 6u}) {
+    auto machine = loadMachine("tsp-v1", {"latency.mxm_entry=1", "latency.mxm_multiply=13",
+                                          "latency.mxm_exit=0",
+                                          "latency.mxm_accumulate=" + std::to_string(accumulate)});
+    ASSERT_TRUE(machine) << machine.error();
+    Program p(*machine);
+    p.image.machineHash = machine->hash();
+    p.image.steps.assign(1, Step());
+    p.image.steps[0].pes = {{0, 0}};
+    p.image.steps[0].predictedCycles = 1 + 55;
+    for (auto simulator : {simulate, simulateSlowly}) {
+      const auto r = simulator(p.image, *machine, {}, nullptr);
+      EXPECT_EQ(bool(r), accumulate == 6);
+      if (!r) {
+        EXPECT_NE(r.error().find("at least 20"), std::string::npos) << r.error();
+      }
+    }
+  }
+}
+
 } // namespace millrace::sim::test
