@@ -135,8 +135,8 @@ std::optional<Failure> Stages::verify() {
   Status s = verifyImage(image, *target);
   if (s)
     return std::nullopt;
-  if (options.from == Level::Sched)
-    return failed(BadInput, s.error());
+  if (options.from != Level::Onnx) // text can hold what no compiler writes
+    return failed(BadInput, "its image is not well formed: " + s.error());
   return failed(Wrong, "the compiler made an image that is not well formed (" + s.error() +
                            "); please report it with the model and the machine");
 }

@@ -160,7 +160,16 @@ void TensorOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getResul
 
 //===-- Verifiers ---------------------------------------------------------------------------===//
 
-constexpr int64_t kMostElements = int64_t(1) << 40; ///< of a tensor; keeps products within 64 bits
+// Far beyond every model, so that products of what passes stay within 64 bits.
+constexpr int64_t kMostElements = int64_t(1) << 40; ///< of a tensor
+constexpr int64_t kMostPoints = int64_t(1) << 56;   ///< of a kernel's loops
+
+static bool productFits(ArrayRef<int64_t> factors, int64_t most) {
+  int64_t product = 1;
+  return llvm::all_of(factors, [&](int64_t factor) {
+    return !llvm::MulOverflow(product, factor, product) && product <= most;
+  });
+}
 
 static bool isStored(Type element) {
   return element.isSignlessInteger(8) || element.isUnsignedInteger(8) ||
@@ -194,9 +203,7 @@ LogicalResult TensorOp::verify() {
                          << "; memory holds i8, ui8, i32, f16, bf16, f32, f8E4M3FN and f8E5M2";
   if (!type.hasStaticShape())
     return emitOpError() << "has the shape " << type << "; all extents must be known";
-  if (!llvm::all_of(type.getShape(), [elements = int64_t(1)](int64_t extent) mutable {
-        return !llvm::MulOverflow(elements, extent, elements) && elements <= kMostElements;
-      }))
+  if (!productFits(type.getShape(), kMostElements))
     return emitOpError() << "has more elements than any machine holds: " << type;
   if (getLanes() >= uint64_t(type.getRank()))
     return emitOpError() << "has its lanes in dimension " << getLanes() << " of " << type.getRank();
@@ -310,6 +317,8 @@ LogicalResult KernelOp::verify() {
   for (BlockArgument loop : getBody().getArguments())
     if (!loop.getType().isIndex())
       return emitOpError() << "has a loop of type " << loop.getType() << " instead of index";
+  if (!productFits(getExtents(), kMostPoints))
+    return emitOpError("has more points than any machine computes");
   unsigned section = 0;
   for (Operation &op : getBody().front()) {
     if (!isa<TermOp, OperandOp, AccumulatorOp, ReadOp, ImmediateOp, AluOp, ReduceOp, WriteOp>(op))

@@ -202,6 +202,17 @@ spatial.graph "size" {
 
 // -----
 
+spatial.graph "points" {
+  %y = spatial.tensor output "y" lanes 0 : tensor<4xi32>
+  // expected-error @+1 {{has more points than any machine computes}}
+  spatial.kernel "k" from "K" (%i = parallel 4, %j = contracted 1000000000, %k = contracted 1000000000) {
+    %0 = spatial.immediate 0
+    spatial.write %0 to %y[%i]
+  }
+}
+
+// -----
+
 spatial.graph "numbers" {
   %y = spatial.tensor output "y" lanes 0 : tensor<4xf32>
   // expected-error @+1 {{has number 1 of 1}}
