@@ -3,6 +3,8 @@
 // What no form covers runs on the host: one function per value, on tensors of the kernel graph.
 #include "compiler/Forms/Former.h"
 
+#include "compiler/Support/HostTensor.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -71,6 +73,17 @@ static Value clamp(OpBuilder &builder, Value tensor, double bound) {
 }
 
 constexpr double kLargestFp16 = 65504, kLargestBf16 = 3.3895313892515355e38;
+
+/// Says of which type the host's functions hold a tensor, where the model does not and it is not
+/// fp32.
+static void noteHostType(Tensor &tensor, Type type) {
+  Type element = cast<RankedTensorType>(type).getElementType();
+  if (tensor.hostType.empty() && element.isF64())
+    tensor.hostType = onnxName(HostType::Float64);
+  else if (tensor.hostType.empty() && element.isSignlessInteger())
+    tensor.hostType =
+        element.isInteger(1) ? "bool" : "int" + std::to_string(element.getIntOrFloatBitWidth());
+}
 
 FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   SetVector<Operation *> inside;
@@ -143,6 +156,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
       value = *found;
     }
     call.inputs.push_back(value.tensor);
+    noteHostType(graph.tensors[value.tensor], argument.getType());
     types.push_back(argument.getType());
   }
 
@@ -171,6 +185,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
 
   unsigned tensor = newTensor(base, shapeOf(base), lane);
   call.outputs.push_back(tensor);
+  noteHostType(graph.tensors[tensor], base.getType());
   graph.hostCalls.push_back(std::move(call));
   graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
   return Stored{tensor, 0};
