@@ -9,6 +9,7 @@ Prints one line per finding; exit code 1 if there is any.
 - A word of code that begins with a top-level folder (`arch/spec`), or with a folder beside the
   document (`base/Timing.h` in simulator/README.md), is a path that exists. `*` matches; a part in
   capitals (`tests/NAME.cpp`) stands for a name of the reader's choice and is not looked up.
+- A howto (docs/howto/NAME.md) says at its top how many steps it takes, and has as many.
 - `millrace COMMAND --flag` names a command and flags that its --help has. A flag alone in code is
   one of millrace's, or of a script in scripts/ or models/recipes/.
 """
@@ -138,6 +139,15 @@ def commandFindings(program, code):
                     yield number, f"`millrace {command}` has no flag '{flag[0]}'"
 
 
+def stepFindings(text):
+    stated = re.search(r"^(\d+) steps?, ", text, re.MULTILINE)
+    steps = re.findall(r"^(\d+)\. ", text, re.MULTILINE)
+    if not stated:
+        yield 1, "a howto says first how many steps it takes, such as '4 steps, a minute'"
+    elif steps != [str(n + 1) for n in range(int(stated[1]))]:
+        yield 1, f"{stated[1]} steps are announced, and those numbered are {', '.join(steps)}"
+
+
 SCRIPT_TEXTS = []
 
 
@@ -166,6 +176,8 @@ def main():
         name = document.relative_to(root).as_posix()
         code, prose = codeOf(document.read_text())
         found = list(linkFindings(document, prose))
+        if document.parent == root / "docs/howto":
+            found += stepFindings(document.read_text())
         if name not in WRONG_ON_PURPOSE:
             found += pathFindings(root, document, code)
             found += commandFindings(program, code)

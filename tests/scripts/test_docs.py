@@ -19,13 +19,14 @@ fi
 """
 
 
-def lint(tmp_path, text):
-    """Runs the lint on docs/page.md with `text`, in a tree that has docs/spec/isa.md and scripts/demo."""
+def lint(tmp_path, text, page="docs/page.md"):
+    """Runs the lint on `page` with `text`, in a tree that has docs/spec/isa.md and scripts/demo."""
     (tmp_path / "docs/spec").mkdir(parents=True)
     (tmp_path / "docs/spec/isa.md").write_text("# The ISA\n\n## Two words: `here`\n")
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/demo").write_text("usage: demo --quick\n")
-    (tmp_path / "docs/page.md").write_text(text)
+    (tmp_path / page).parent.mkdir(exist_ok=True)
+    (tmp_path / page).write_text(text)
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
@@ -60,4 +61,15 @@ def test_the_lint_accepts_what_exists(tmp_path, text):
 def test_the_lint_refuses_what_does_not_exist(tmp_path, text, finding):
     outcome = lint(tmp_path, text)
     assert outcome.returncode == 1
+    assert finding in outcome.stdout
+
+
+@pytest.mark.parametrize("text, finding", [
+    ("# How\n\n2 steps, a minute.\n\n1. One\n2. Two\n", ""),
+    ("# How\n\n1. One\n", "says first how many steps"),
+    ("# How\n\n2 steps, a minute.\n\n1. One\n", "2 steps are announced, and those numbered are 1"),
+])
+def test_a_howto_has_as_many_steps_as_it_says(tmp_path, text, finding):
+    outcome = lint(tmp_path, text, "docs/howto/do.md")
+    assert outcome.returncode == (1 if finding else 0)
     assert finding in outcome.stdout
