@@ -1,114 +1,174 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "tests/contract/Mutants.h"
+#include "tests/contract/Judge.h"
 
-#include "compiler/Forms/Builders.h"
+#include "arch/isa/semantics/Convert.h"
+#include "tests/contract/GridRun.h"
 
 #include <csignal>
+#include <cstring>
+#include <random>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace millrace::test {
 
-constexpr unsigned kSecondsPerMutant = 20;
+namespace {
+constexpr unsigned kSecondsPerMutant = 60;
 
-Judge::Judge(const Image &image, const forms::KernelGraph &graph, const Machine &machine)
-    : graph(graph), machine(machine) {
-  for (unsigned seed : {7u, 8u, 9u}) {
-    inputs.push_back(forms::randomInputs(graph, seed));
-    right.push_back(simulateImage(image, graph, machine, inputs.back()));
-    const GridRun &run = right.back();
-    error = !run.error.empty()        ? run.error
-            : run.simulated.violation ? run.simulated.violation->describe()
-                                      : error;
+/// One element in its grid type, raw bits. Later seeds draw wider and narrower numbers.
+uint32_t randomElement(ElementType type, unsigned seed, std::mt19937 &random) {
+  const float wide[] = {1, 1, 1, 0.01f, 30, 0.3f, 3};
+  const float x = std::normal_distribution<float>()(random) * wide[seed < 3 ? 0 : seed % 7];
+  switch (type) {
+  case ElementType::Fp16:
+    return semantics::fp32ToFp16(x);
+  case ElementType::Bf16:
+    return semantics::fp32ToBf16(x);
+  case ElementType::Fp32: {
+    uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
+  }
+  case ElementType::Int32: // token ids and masks: what every model takes
+    return uint32_t(random() % 2);
+  default:
+    return uint32_t(random() & 0xff);
+  }
+}
+
+Status writeInput(const Binding &b, unsigned seed, RowAccess &memory) {
+  size_t count = 1;
+  for (int64_t d : b.shape)
+    count *= size_t(d);
+  std::mt19937 random(seed * 7919u + unsigned(count));
+  std::vector<uint32_t> elements(count);
+  for (uint32_t &e : elements)
+    e = randomElement(b.gridType, seed, random);
+  for (const Placement &p : b.placements)
+    forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+      const uint32_t bits = element < 0 ? p.fill : elements[size_t(element)];
+      for (size_t k = 0; k < p.slices.size(); ++k)
+        memory.write(p.pe, p.hemisphere, p.slices[k], row)[lane] =
+            uint8_t(bits >> 8 * (p.firstByte + k));
+    });
+  return Success{};
+}
+
+void readOutput(const Binding &b, unsigned lanes, RowAccess &memory, std::vector<uint8_t> &bytes) {
+  std::vector<uint8_t> row(lanes);
+  for (const Placement &p : b.placements)
+    for (uint16_t slice : p.slices) {
+      uint32_t held = UINT32_MAX;
+      forEachElement(b, p, [&](int64_t element, uint32_t r, size_t lane) {
+        if (element < 0)
+          return;
+        if (r != held)
+          memory.read(p.pe, p.hemisphere, slice, held = r, row);
+        bytes.push_back(row[lane]);
+      });
+    }
+}
+} // namespace
+
+Judge::Run Judge::run(const Image &image, unsigned seed, bool values,
+                      sim::Annotations annotations) const {
+  Run run;
+  sim::SimulationOptions options;
+  options.values = values;
+  options.annotations = annotations;
+  options.writeInputs = [&](RowAccess &memory) -> Status {
+    for (const Binding &b : image.bindings)
+      if (b.role == Binding::Role::Input)
+        if (Status s = writeInput(b, seed, memory); !s)
+          return s;
+    return Success{};
+  };
+  options.readOutputs = [&](RowAccess &memory) -> Status {
+    for (const Binding &b : image.bindings)
+      if (b.role == Binding::Role::Output)
+        readOutput(b, machine.lanes(), memory, run.outputs);
+    return Success{};
+  };
+  Expected<sim::SimulationResult> result = sim::simulate(image, machine, options);
+  if (!result) {
+    run.error = result.error();
+    return run;
+  }
+  run.cycles = result->measuredCycles;
+  if (result->violation) {
+    run.invariant = unsigned(result->violation->invariant);
+    run.error = result->violation->describe();
+  }
+  return run;
+}
+
+Judge::Judge(const Image &image, const Machine &machine) : image(image), machine(machine) {
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    right.push_back(run(image, seed, true));
+    error = right.back().error.empty() ? error : right.back().error;
+    if (right.back().outputs.empty() && error.empty())
+      error = "the image has no outputs";
   }
 }
 
 Verdict Judge::inChild(const Image &mutant) const {
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    GridRun run = simulateImage(mutant, graph, machine, inputs[k]);
-    if (!run.error.empty())
+  for (unsigned pass = 0; pass <= right.size(); ++pass) {
+    const unsigned seed = pass ? pass - 1 : 0; // cycles and violations first: no data is needed
+    const Run ran = run(mutant, seed, pass > 0);
+    if (ran.invariant)
+      return {Verdict::Kind::Rejected, ran.invariant};
+    if (!ran.error.empty())
       return {Verdict::Kind::Malformed};
-    if (run.simulated.violation)
-      return {Verdict::Kind::Rejected, unsigned(run.simulated.violation->invariant)};
-    if (run.outputs != right[k].outputs ||
-        run.simulated.measuredCycles != right[k].simulated.measuredCycles)
+    if (ran.cycles != right[seed].cycles || (pass && ran.outputs != right[seed].outputs))
       return {Verdict::Kind::Different};
   }
   return {Verdict::Kind::Harmless};
 }
 
-Verdict Judge::judge(const Image &mutant) const {
+namespace {
+/// Runs in a child process; its exit status, or a signal's number + 256.
+template <class F> int inProcess(F f) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
     alarm(kSecondsPerMutant);
-    const Verdict v = inChild(mutant);
-    _exit(int(v.kind) * 16 + int(v.invariant));
+    _exit(f());
   }
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) != child)
-    return {Verdict::Kind::Crashed};
-  if (WIFSIGNALED(status))
-    return {WTERMSIG(status) == SIGALRM ? Verdict::Kind::Hung : Verdict::Kind::Crashed};
-  return {Verdict::Kind(WEXITSTATUS(status) / 16), unsigned(WEXITSTATUS(status) % 16)};
+    return 256;
+  return WIFSIGNALED(status) ? 256 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+} // namespace
+
+Verdict Judge::judge(const Image &mutant) const {
+  const int status = inProcess([&] {
+    const Verdict v = inChild(mutant);
+    return int(v.kind) * 16 + int(v.invariant);
+  });
+  if (status >= 256)
+    return {status == 256 + SIGALRM ? Verdict::Kind::Hung : Verdict::Kind::Crashed};
+  return {Verdict::Kind(status / 16), unsigned(status % 16)};
 }
 
-void Tally::add(const Mutant &mutant, const Verdict &v, const std::string &image) {
-  ++mutants;
-  malformed += v.kind == Verdict::Kind::Malformed;
-  different += v.kind == Verdict::Kind::Different;
-  hung += v.kind == Verdict::Kind::Hung;
-  crashed += v.kind == Verdict::Kind::Crashed;
-  if (v.kind == Verdict::Kind::Rejected)
-    ++rejected[v.invariant];
-  if (!v.killed())
-    survivors.push_back(std::string(v.kind == Verdict::Kind::Harmless ? "harmless"
-                                    : v.kind == Verdict::Kind::Hung   ? "hung"
-                                                                      : "crashed") +
-                        ": " + mutant.kind + " of " + image + ", " + mutant.where);
+bool Judge::showsOnMoreInputs(const Image &mutant, unsigned count) const {
+  return inProcess([&] {
+           for (unsigned seed = 3; seed < 3 + count; ++seed)
+             if (run(mutant, seed, true).outputs != run(image, seed, true).outputs)
+               return 1;
+           return 0;
+         }) == 1;
 }
 
-unsigned Tally::killed() const { return mutants - unsigned(survivors.size()); }
-
-std::string Tally::table() const {
-  std::string text = std::to_string(mutants) + " mutants, " + std::to_string(killed()) + " killed:";
-  for (unsigned s = 1; s < 12; ++s)
-    text += " S" + std::to_string(s) + " " + std::to_string(rejected[s]);
-  text += ", malformed " + std::to_string(malformed) + ", different " + std::to_string(different) +
-          ", hung " + std::to_string(hung) + ", crashed " + std::to_string(crashed) + "\n";
-  for (const std::string &survivor : survivors)
-    text += survivor + "\n";
-  return text;
-}
-
-std::string Tally::json() const {
-  std::string text = "{\"mutants\": " + std::to_string(mutants) +
-                     ", \"killed\": " + std::to_string(killed()) + ", \"rejected\": {";
-  for (unsigned s = 1; s < 12; ++s)
-    text += (s > 1 ? ", \"S" : "\"S") + std::to_string(s) + "\": " + std::to_string(rejected[s]);
-  text += "}, \"malformed\": " + std::to_string(malformed) +
-          ", \"different\": " + std::to_string(different) + ", \"hung\": " + std::to_string(hung) +
-          ", \"crashed\": " + std::to_string(crashed) + ", \"survivors\": [";
-  for (size_t k = 0; k < survivors.size(); ++k)
-    text += (k ? ", \"" : "\"") + survivors[k] + "\"";
-  return text + "]}\n";
-}
-
-std::vector<Subject> mutationSubjects() {
-  using namespace forms;
-  return {
-      {"tsp-small", buildMatmul({.m = 20, .k = 100, .n = 70})},
-      {"tsp-small",
-       buildConv({.channels = 40, .height = 9, .width = 9, .filters = 50, .residual = true})},
-      {"tsp-small",
-       buildConv(
-           {.channels = 40, .height = 9, .width = 9, .filters = 64, .type = ElementType::Int8})},
-      {"tsp-small", buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16)},
-      {"tsp-small", buildLayerNorm(20, 100)},
-      {"tsp-small", buildAttention(20, 32, 16, true)},
-      {"tsp-v1", buildPerceptron(30, 64, 4, ElementType::Fp16)},
-      {"mesh-4x4", buildAttention(20, 32, 16, true)},
-  };
+bool Judge::givesTheSame(const Image &other) const {
+  return inProcess([&] {
+           for (unsigned seed = 0; seed < right.size(); ++seed) {
+             const Run ran = run(other, seed, true, sim::Annotations::Ignored);
+             if (!ran.error.empty() || ran.outputs != right[seed].outputs)
+               return 1;
+           }
+           return 0;
+         }) == 0;
 }
 
 } // namespace millrace::test

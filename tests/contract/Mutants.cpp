@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tests/contract/Mutants.h"
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/Print.h"
+#include "arch/operations/AluOp.h"
 
 #include <algorithm>
 #include <numeric>
@@ -225,6 +225,33 @@ bool changeProducer(Image &image, unsigned pe, uint32_t index, Random &random) {
   }
 }
 
+/// A second access to a bank in the slot of an access that is there: a copy of a Read beside a
+/// Write of its slice, or of a Write beside a Read.
+bool crossBank(Image &image, unsigned pe, uint32_t index, const Machine &m, Random &random) {
+  auto &list = image.instructions[pe];
+  const Instruction from = list[index];
+  if (from.opcode != Opcode::Read && from.opcode != Opcode::Write)
+    return false;
+  const bool reads = from.opcode == Opcode::Read;
+  std::vector<uint32_t> others;
+  for (uint32_t k = 0; k < list.size(); ++k)
+    if (list[k].queue == from.queue && list[k].opcode == (reads ? Opcode::Write : Opcode::Read))
+      others.push_back(k);
+  if (others.empty())
+    return false;
+  const Instruction &other = list[others[random() % others.size()]];
+  const uint64_t slot = m.latency.memWrite;
+  if (!reads && other.cycle < slot)
+    return false;
+  const uint32_t rows = m.memory.rowsPerBank;
+  if (!duplicate(image, pe, index, random))
+    return false;
+  Instruction &copy = image.instructions[pe][index + 1];
+  copy.cycle = reads ? other.cycle + slot : other.cycle - slot;
+  copy.address = copy.address % rows + other.address / rows * rows;
+  return true;
+}
+
 std::vector<PlaceKind> placeKinds() {
   using I = uint32_t;
   return {
@@ -246,6 +273,8 @@ std::vector<PlaceKind> placeKinds() {
        }},
       {"duplicated", [](Image &g, unsigned pe, I k, const Machine &,
                         Random &r) { return duplicate(g, pe, k, r); }},
+      {"crossed", [](Image &g, unsigned pe, I k, const Machine &m,
+                     Random &r) { return crossBank(g, pe, k, m, r); }},
       {"swapped",
        [](Image &g, unsigned pe, I k, const Machine &m, Random &r) {
          auto &list = g.instructions[pe];

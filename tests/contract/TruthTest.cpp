@@ -2,8 +2,10 @@
 //
 // Does the fast simulator find what the slow one finds, which steps every cycle and register: on
 // compiled programs, and on their mutants? Cycles, counters, memory, and the first violation.
+#include "tests/contract/GridRun.h"
 #include "tests/contract/HandWritten.h"
 #include "tests/contract/Mutants.h"
+#include "tests/contract/Subjects.h"
 #include "tests/simulator/system/Same.h"
 
 #include "arch/spec/MachineFile.h"
