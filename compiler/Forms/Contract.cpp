@@ -29,49 +29,69 @@ static const std::vector<float> &tableOf(ElementType type) {
 Contraction::Contraction(const KernelGraph &graph, const Kernel &kernel,
                          const std::vector<TensorBytes> &tensors, std::vector<Pass> passes,
                          int vectorLoop)
-    : graph(graph), kernel(kernel), tensors(tensors), vectorLoop(vectorLoop) {
+    : graph(graph), kernel(kernel), tensors(tensors), vectorLoop(vectorLoop),
+      passes(std::move(passes)) {
   width = vectorLoop < 0 ? 1 : kernel.loops[size_t(vectorLoop)].extent;
   panels = (width + kPanel - 1) / kPanel;
   integer = graph.tensors[kernel.terms[0].a.tensor].type == ElementType::Int8;
+}
+
+/// The steps of all passes for the given values of the loops that index weights.
+void Contraction::setSections(const std::vector<int64_t> &point) {
+  steps.clear();
+  sections.clear();
+  gathersA.clear();
+  gathersW.clear();
   if (passes.empty())
-    for (unsigned term = 0; term < kernel.terms.size(); ++term) {
-      Pass pass{term, {}};
-      for (const Loop &loop : kernel.loops)
-        pass.ranges.push_back({0, loop.extent});
-      passes.push_back(std::move(pass));
-    }
+    for (unsigned term = 0; term < kernel.terms.size(); ++term)
+      addTerm(term);
   for (const Pass &pass : passes)
-    addPass(pass);
+    addPass(pass, point);
   for (const Section &section : sections) {
     gathersA.push_back(prepare(kernel.terms[section.term].a, section.from, section.to));
     gathersW.push_back(prepare(kernel.terms[section.term].w, section.from, section.to));
   }
-  weights.resize(size_t(panels * kPanel) * steps.size());
+  weights.assign(size_t(panels * kPanel) * steps.size(), 0);
 }
 
-void Contraction::addPass(const Pass &pass) {
-  const Term &term = kernel.terms[pass.term];
+/// All contracted points of a term in one section.
+void Contraction::addTerm(unsigned term) {
   std::vector<unsigned> loops;
-  std::vector<int64_t> point(kernel.loops.size(), 0);
   for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
-    if (kernel.loops[loop].kind == LoopKind::Contracted && usesLoop(term.a, loop)) {
+    if (kernel.loops[loop].kind == LoopKind::Contracted && usesLoop(kernel.terms[term].a, loop))
       loops.push_back(loop);
-      point[loop] = pass.ranges[loop].first;
-      if (pass.ranges[loop].first >= pass.ranges[loop].second)
-        return;
-    }
-  int64_t from = int64_t(steps.size());
-  for (;;) {
-    steps.push_back(point);
-    size_t i = loops.size();
-    while (i > 0 && ++point[loops[i - 1]] == pass.ranges[loops[i - 1]].second) {
-      point[loops[i - 1]] = pass.ranges[loops[i - 1]].first;
-      --i;
-    }
-    if (i == 0)
-      break;
+  const int64_t from = int64_t(steps.size());
+  forEachPoint(kernel, loops, [&](const std::vector<int64_t> &step) {
+    steps.push_back(step);
+    return true;
+  });
+  sections.push_back({from, int64_t(steps.size()), term});
+}
+
+void Contraction::addPass(const Pass &pass, const std::vector<int64_t> &point) {
+  const Access &a = kernel.terms[pass.term].a;
+  const AffineIndex &lanes = a.index[graph.tensors[a.tensor].laneDim];
+  std::vector<int64_t> step(kernel.loops.size(), 0);
+  int64_t lane = lanes.offset; // of the lane loop's 0
+  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
+    if (kernel.loops[loop].kind == LoopKind::Contracted && loop != pass.laneLoop)
+      step[loop] = pass.point[loop];
+  for (auto [loop, coefficient] : lanes.terms)
+    if (loop != pass.laneLoop)
+      lane += coefficient *
+              (kernel.loops[loop].kind == LoopKind::Contracted ? step[loop] : point[loop]);
+  const int64_t extent = pass.laneLoop ? kernel.loops[*pass.laneLoop].extent : 1;
+  const int64_t from = std::max<int64_t>(0, pass.firstLane - lane),
+                to = std::min(extent, pass.endLane - lane);
+  if (from >= to)
+    return;
+  const int64_t first = int64_t(steps.size());
+  for (int64_t k = from; k < to; ++k) {
+    if (pass.laneLoop)
+      step[*pass.laneLoop] = k;
+    steps.push_back(step);
   }
-  sections.push_back({from, int64_t(steps.size()), pass.term});
+  sections.push_back({first, int64_t(steps.size()), pass.term});
 }
 
 Contraction::Gather Contraction::prepare(const Access &access, int64_t from, int64_t to) const {
@@ -140,6 +160,7 @@ void Contraction::gather(const Access &access, const Gather &gather,
 }
 
 void Contraction::packWeights(const std::vector<int64_t> &point, unsigned threads) {
+  setSections(point);
   auto pack = [&](int64_t first) {
     std::vector<int64_t> at = point;
     for (int64_t column = first; column < width; column += threads) {

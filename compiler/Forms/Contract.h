@@ -39,7 +39,9 @@ private:
     int64_t from, to;
     unsigned term;
   };
-  void addPass(const Pass &pass);
+  void setSections(const std::vector<int64_t> &point);
+  void addTerm(unsigned term);
+  void addPass(const Pass &pass, const std::vector<int64_t> &point);
   Gather prepare(const Access &access, int64_t from, int64_t to) const;
   void gather(const Access &access, const Gather &gather, const std::vector<int64_t> &point,
               double *out, int64_t stride) const;
@@ -51,6 +53,7 @@ private:
   int vectorLoop;
   int64_t width, panels;
   bool integer;
+  std::vector<Pass> passes; ///< none: one per term
   std::vector<Section> sections;
   std::vector<std::vector<int64_t>> steps;
   std::vector<Gather> gathersA, gathersW; ///< by section

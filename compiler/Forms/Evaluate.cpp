@@ -38,7 +38,7 @@ public:
     findReduced();
     if (!kernel.terms.empty())
       contraction.emplace(graph, kernel, tensors,
-                          options.passes ? options.passes(graph, number) : std::vector<Pass>(),
+                          options.passes ? options.passes(number) : std::vector<Pass>(),
                           vectorLoop);
   }
   void run();

@@ -10,24 +10,27 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 
 namespace millrace::forms {
 
 using TensorBytes = std::vector<uint8_t>; ///< row major in the tensor's type
 
-/// One pass of the MXM: a box of the contracted loops of one term, summed exactly and rounded once
-/// to fp32.
+/// One pass of the MXM: lanes [firstLane, endLane) of a term's a for one value of all contracted
+/// loops but `laneLoop`; its products are summed exactly and rounded once to fp32.
 struct Pass {
   unsigned term = 0;
-  std::vector<std::pair<int64_t, int64_t>>
-      ranges; ///< [from, to) of each loop; ignored for loops not contracted
+  std::vector<int64_t> point;         ///< value of each loop; only those of contracted loops count
+  std::optional<unsigned> laneLoop;   ///< the contracted loop along the lanes, if there is one
+  int64_t firstLane = 0, endLane = 0; ///< of a's tensor
 };
 
 struct EvaluateOptions {
   unsigned threads = 0; ///< 0: as many as the CPU has
   /// The passes of a kernel in the order in which their sums are added in fp32. Together they cover
-  /// every contracted point once. None or an empty answer: one pass per term.
-  std::function<std::vector<Pass>(const KernelGraph &, unsigned kernel)> passes;
+  /// every contracted point once; lanes that a column does not multiply count nothing. None or an
+  /// empty answer: one pass per term.
+  std::function<std::vector<Pass>(unsigned kernel)> passes;
   /// Runs a host call: reads and writes the tensors' bytes. Without it, a host call is an error.
   std::function<Status(const HostCall &, std::vector<TensorBytes> &)> host;
 };

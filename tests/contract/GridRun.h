@@ -148,7 +148,14 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
 /// missing.
 inline double distanceFromReference(const forms::KernelGraph &graph, const GridRun &run,
                                     const std::map<unsigned, forms::TensorBytes> &inputs) {
-  Expected<std::vector<forms::TensorBytes>> reference = forms::evaluate(graph, inputs);
+  forms::EvaluateOptions options;
+  options.passes = [&](unsigned kernel) {
+    for (const grid::KernelReport &k : run.report.kernels)
+      if (k.kernel == kernel)
+        return k.passes;
+    return std::vector<forms::Pass>();
+  };
+  Expected<std::vector<forms::TensorBytes>> reference = forms::evaluate(graph, inputs, options);
   if (!reference)
     return -1;
   double worst = 0;

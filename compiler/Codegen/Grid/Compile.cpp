@@ -164,6 +164,10 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
         return s;
     }
   }
+  Expected<std::vector<forms::Pass>> passes = passesOf(c, kernel, k, work);
+  if (!passes)
+    return passes.takeError();
+  entry.passes = std::move(*passes);
   entry.mxmVectors = counts.vectors;
   entry.mxmInstalls = counts.installs;
   entry.vxmVectors = counts.emitted;
@@ -214,6 +218,7 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
 Status GridCompiler::schedule(size_t k) {
   const Kernel &kernel = graph.kernels[k];
   KernelReport entry;
+  entry.kernel = unsigned(k);
   entry.name = kernel.name;
   entry.provenance = kernel.provenance;
   if (Status s = storage.allocateFor(k); !s)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "arch/program/Image.h"
-#include "compiler/Forms/Kernel.h"
+#include "compiler/Forms/Evaluate.h"
 
 #include <functional>
 #include <string>
@@ -21,9 +21,11 @@ struct CompileOptions {
 
 /// What the compiler knows about one kernel's schedule; cycles within the grid segment.
 struct KernelReport {
+  unsigned kernel = 0; ///< its number in the graph
   std::string name, provenance;
   Cycle firstCycle = 0, lastCycle = 0; ///< of its bursts
   int64_t macs = 0;
+  std::vector<forms::Pass> passes; ///< of its contraction, as EvaluateOptions::passes takes them
   int64_t mxmVectors = 0, mxmInstalls = 0, vxmVectors = 0;
 };
 

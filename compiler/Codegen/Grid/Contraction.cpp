@@ -35,7 +35,7 @@ struct Tile {
   unsigned aTile = 0;         ///< lane tile of a
   int64_t firstLane = 0;      ///< absolute lane of a at lane 0 of the vector
   unsigned k0 = 0, k1 = 0;    ///< lanes of the vector that multiply
-  std::string key;
+  std::string tap, key;
 };
 
 /// One sweep of activations through an installed tile.
@@ -44,6 +44,13 @@ struct Pass {
   unsigned k0 = 0, k1 = 0;
   Box box;           ///< elements of the flow whose tap lies inside
   bool full = false; ///< all of them, or padded to all
+};
+
+/// A pass as Evaluate knows it, and what it has in common with those of other result tiles.
+struct PlannedPass {
+  std::pair<size_t, std::string> tap; ///< term and tap
+  int64_t cell = 0;                   ///< first of the lanes of a that could be in one pass
+  forms::Pass pass;
 };
 
 class Contraction {
@@ -69,6 +76,7 @@ public:
   Status run();
   Status storeWeights();
   Status forEachWeightTile(const std::function<void(const std::string &, unsigned)> &f);
+  Expected<std::vector<PlannedPass>> plannedPasses();
 
 private:
   Context &c;
@@ -95,9 +103,12 @@ private:
 
   Status planTiles();
   void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
-  std::string keyOf(const Tile &tile, const std::string &tap) const;
+  std::string keyOf(const Tile &tile) const;
   Status planPasses();
-  Status orderPasses();
+  void orderPasses();
+  void trimPasses();
+  bool isAlwaysInside(const Tile &tile) const;
+  bool sharesLanes() const;
   Expected<unsigned> install(const Tile &tile, Cycle from);
   Expected<WeightTile> store(const Tile &tile);
   Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
@@ -141,13 +152,14 @@ void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops,
     tile.firstLane = layout.tiles[t].start;
     tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
     tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
-    tile.key = keyOf(tile, tap);
+    tile.tap = tap;
+    tile.key = keyOf(tile);
     tiles.push_back(std::move(tile));
   }
 }
 
 /// Equal keys: equal bytes for equal lanes and columns.
-std::string Contraction::keyOf(const Tile &tile, const std::string &tap) const {
+std::string Contraction::keyOf(const Tile &tile) const {
   const Term &term = kernel.terms[tile.term];
   const Tensor &a = c.tensor(term.a.tensor), &w = c.tensor(term.w.tensor);
   const bool ofOneValue =
@@ -156,7 +168,7 @@ std::string Contraction::keyOf(const Tile &tile, const std::string &tap) const {
       !work.roles.group;
   if (!ofOneValue)
     return "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
-           std::to_string(share.tile) + ".t" + std::to_string(tile.term) + tap + ".c" +
+           std::to_string(share.tile) + ".t" + std::to_string(tile.term) + tile.tap + ".c" +
            std::to_string(tile.aTile);
   std::string key = "all"; // sums over lanes: many kernels share one tile
   for (unsigned b = 0; b < byteWidth(w.type); ++b)
@@ -203,8 +215,6 @@ Status Contraction::planPasses() {
     if (!box)
       return box.takeError();
     const bool padded = a.pad != 0;
-    if (box->empty() && !padded)
-      continue;
     const unsigned step = m.mxm.format(typeOf(tiles[t]))->lanesPerPass;
     for (unsigned k = tiles[t].k0; k < tiles[t].k1;) {
       unsigned end = std::min(tiles[t].k1, (k / step + 1) * step);
@@ -212,38 +222,94 @@ Status Contraction::planPasses() {
       k = end;
     }
   }
-  if (passes.empty()) // every tap lies outside: one padded pass gives the zeros
-    passes.push_back({0, tiles[0].k0, tiles[0].k0 + 1, Box{}, true});
-  return orderPasses();
+  orderPasses();
+  return Success{};
 }
 
-/// The first pass writes every accumulator row and the last one emits every row, so both must sweep
-/// all of them.
-Status Contraction::orderPasses() {
-  auto firstFull = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
-  if (firstFull == passes.end()) {
-    passes.front().full = true; // padded with constant rows
-  } else {
-    const size_t tile = firstFull->tile;
-    std::stable_partition(passes.begin(), passes.end(),
-                          [&](const Pass &p) { return p.tile == tile; });
-    auto full = std::find_if(passes.begin(), passes.end(), [](const Pass &p) { return p.full; });
-    std::rotate(passes.begin(), full, full + 1);
+/// The first pass writes every accumulator row and the last one emits every row, so both sweep all
+/// of them, padded with constant rows if need be. What lies outside altogether adds nothing.
+void Contraction::trimPasses() {
+  passes.front().full = passes.back().full = true;
+  passes.erase(std::remove_if(passes.begin(), passes.end(),
+                              [](const Pass &p) { return !p.full && p.box.empty(); }),
+               passes.end());
+}
+
+/// Does the tap lie inside its tensor for every row of the kernel?
+bool Contraction::isAlwaysInside(const Tile &tile) const {
+  const Access &a = kernel.terms[tile.term].a;
+  const Tensor &t = c.tensor(a.tensor);
+  if (a.pad != 0)
+    return true; // padded rows count as rows
+  for (size_t d = 0; d < a.index.size(); ++d) {
+    if (d == t.laneDim)
+      continue;
+    int64_t low = a.index[d].offset, high = low;
+    for (auto [l, k] : a.index[d].terms)
+      if (kernel.loops[l].kind == forms::LoopKind::Contracted) {
+        low += k * tile.loops[l];
+        high += k * tile.loops[l];
+      } else {
+        low += std::min<int64_t>(0, k * (kernel.loops[l].extent - 1));
+        high += std::max<int64_t>(0, k * (kernel.loops[l].extent - 1));
+      }
+    if (low < 0 || high >= t.shape[d])
+      return false;
   }
-  size_t last = passes.size();
-  while (last > 1 && !(passes[last - 1].full && passes[last - 1].tile != passes.front().tile))
-    --last;
-  if (last > 1) {
-    const size_t tile = passes[last - 1].tile;
-    std::stable_partition(passes.begin() + 1, passes.end(),
-                          [&](const Pass &p) { return p.tile != tile; });
-    auto full = std::find_if(passes.begin() + 1, passes.end(),
-                             [&](const Pass &p) { return p.full && p.tile == tile; });
-    std::rotate(full, full + 1, passes.end());
-  } else {
-    passes.back().full = true;
+  return true;
+}
+
+/// Passes in the order in which their sums are added: the same for every share of the kernel, since
+/// sums in fp32 depend on it (docs/spec/machine.md, Numerics). A tap that never needs padding goes
+/// first and another such tile goes last.
+void Contraction::orderPasses() {
+  auto key = [&](const Pass &p) { // of what moves together
+    const Tile &tile = tiles[p.tile];
+    return std::tuple(tile.term, tile.tap, sharesLanes() ? 0u : tile.aTile);
+  };
+  auto inside = [&](const Pass &p) { return isAlwaysInside(tiles[p.tile]); };
+  auto first = std::find_if(passes.begin(), passes.end(), inside);
+  const auto firstKey = key(first == passes.end() ? passes.front() : *first);
+  auto middle = std::stable_partition(passes.begin(), passes.end(),
+                                      [&](const Pass &p) { return key(p) == firstKey; });
+  auto last = std::find_if(std::make_reverse_iterator(passes.end()),
+                           std::make_reverse_iterator(middle), inside);
+  if (last.base() == middle)
+    return;
+  const auto lastKey = key(*last);
+  std::stable_partition(middle, passes.end(), [&](const Pass &p) { return key(p) != lastKey; });
+}
+
+/// Do columns multiply lanes of their own (groups, depthwise filters)? Then lane tiles of one tap
+/// stay together, so that every column sees the same order.
+bool Contraction::sharesLanes() const {
+  for (const Term &term : kernel.terms)
+    for (std::optional<unsigned> l : {work.roles.lane, work.roles.group})
+      if (l && coefficient(term.a.index[c.tensor(term.a.tensor).laneDim], *l) != 0)
+        return true;
+  return false;
+}
+
+Expected<std::vector<PlannedPass>> Contraction::plannedPasses() {
+  if (Status s = planTiles(); !s)
+    return s.takeError();
+  if (Status s = planPasses(); !s)
+    return s.takeError();
+  std::vector<PlannedPass> planned;
+  for (const Pass &pass : passes) {
+    const Tile &tile = tiles[pass.tile];
+    const unsigned step = m.mxm.format(typeOf(tile))->lanesPerPass;
+    PlannedPass p;
+    p.tap = {tile.term, tile.tap};
+    p.cell = tile.firstLane + pass.k0 / step * step;
+    p.pass.term = unsigned(tile.term);
+    p.pass.point = tile.loops;
+    p.pass.laneLoop = laneLoop(c, kernel, kernel.terms[tile.term].a);
+    p.pass.firstLane = tile.firstLane + pass.k0;
+    p.pass.endLane = tile.firstLane + pass.k1;
+    planned.push_back(std::move(p));
   }
-  return Success{};
+  return planned;
 }
 
 void Contraction::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const {
@@ -476,6 +542,7 @@ Status Contraction::run() {
     return s;
   if (Status s = planPasses(); !s)
     return s;
+  trimPasses();
   if (state.nextAccumulator + rows > m.mxm.accumulatorRows)
     state.nextAccumulator = 0;
   const unsigned row = state.nextAccumulator;
@@ -498,6 +565,7 @@ Status Contraction::storeWeights() {
     return s;
   if (Status s = planPasses(); !s)
     return s;
+  trimPasses();
   for (const Pass &pass : passes)
     if (isConstant(tiles[pass.tile]))
       if (Expected<WeightTile> tile = store(tiles[pass.tile]); !tile)
@@ -510,6 +578,7 @@ Status Contraction::forEachWeightTile(const std::function<void(const std::string
     return s;
   if (Status s = planPasses(); !s)
     return s;
+  trimPasses();
   for (const Pass &pass : passes)
     if (isConstant(tiles[pass.tile]))
       f(tiles[pass.tile].key, columnGroups() * m.mxm.format(typeOf(tiles[pass.tile]))->planes);
@@ -525,6 +594,37 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
   state.worker = worker;
   ContractionCounts counts;
   return Contraction(c, kernel, kernelIndex, work, share, state, counts, 0).forEachWeightTile(f);
+}
+
+Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, size_t kernelIndex,
+                                            const Work &work) {
+  std::vector<PlannedPass> all;
+  for (size_t tile = 0; tile < work.tiles.size(); ++tile) {
+    WorkerState state;
+    ContractionCounts counts;
+    Expected<std::vector<PlannedPass>> passes =
+        Contraction(c, kernel, kernelIndex, work, Share{0, tile, 0, 1}, state, counts, 0)
+            .plannedPasses();
+    if (!passes)
+      return passes.takeError();
+    // Result tiles differ at most in which lanes of a they need: then each column finds its own.
+    for (const PlannedPass &p : *passes) {
+      auto at = all.end();
+      for (auto q = all.begin(); q != all.end(); ++q)
+        if (q->tap == p.tap && (at = q)->cell == p.cell)
+          break;
+      if (at == all.end() || at->cell != p.cell) {
+        all.insert(at == all.end() ? at : at + 1, p);
+        continue;
+      }
+      at->pass.firstLane = std::min(at->pass.firstLane, p.pass.firstLane);
+      at->pass.endLane = std::max(at->pass.endLane, p.pass.endLane);
+    }
+  }
+  std::vector<forms::Pass> passes;
+  for (PlannedPass &p : all)
+    passes.push_back(std::move(p.pass));
+  return passes;
 }
 
 Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,

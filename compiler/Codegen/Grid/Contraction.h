@@ -6,6 +6,7 @@
 
 #include "compiler/Codegen/Grid/Epilogue.h"
 #include "compiler/Codegen/Grid/Work.h"
+#include "compiler/Forms/Evaluate.h"
 
 namespace millrace::grid {
 
@@ -30,6 +31,10 @@ Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work
                 const Share &share, WorkerState &state, ContractionCounts &counts,
                 uint32_t provenance);
 
+/// The passes of a kernel in the order in which every share adds their sums: the rounding points of
+/// its accumulator.
+Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, size_t kernelIndex,
+                                            const Work &work);
 /// Stores the constant weight tiles that the share needs in its worker's hemisphere.
 Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                       const Share &share, const Worker &worker);

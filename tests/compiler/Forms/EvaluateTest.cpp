@@ -170,8 +170,8 @@ TEST(Evaluate, PassesRoundOnceEachAndAddInOrder) {
   ASSERT_TRUE(whole);
   EXPECT_EQ(valuesOf(graph, *whole, "y")[0], 1);
   EvaluateOptions options;
-  options.passes = [](const KernelGraph &, unsigned) {
-    return std::vector<Pass>{{0, {{0, 1}, {0, 1}, {0, 2}}}, {0, {{0, 1}, {0, 1}, {2, 3}}}};
+  options.passes = [](unsigned) {
+    return std::vector<Pass>{{0, {0, 0, 0}, 2, 0, 2}, {0, {0, 0, 0}, 2, 2, 3}};
   };
   auto cut = evaluate(graph, inputs, options);
   ASSERT_TRUE(cut);
