@@ -137,26 +137,37 @@ std::vector<int8_t> quantize(const Binding &binding, const float *host, size_t e
 }
 } // namespace
 
+Expected<std::vector<uint8_t>> gridElements(const Binding &binding, const void *host) {
+  const std::optional<HostElement> type = hostElementNamed(binding.hostType);
+  const Expected<uint64_t> elements = elementCount(binding);
+  if (!type || !elements)
+    return inBinding(binding, elements ? "host type '" + binding.hostType + "' is not supported"
+                                       : elements.error());
+  std::vector<uint8_t> grid(size_t(*elements) * byteWidth(binding.gridType));
+  std::vector<int8_t> quantized;
+  HostElement from = *type;
+  if (binding.scale != 0) {
+    if (from != HostElement::Float32)
+      return inBinding(binding,
+                       "only float32 can be quantised by the host, not " + binding.hostType);
+    quantized = quantize(binding, static_cast<const float *>(host), size_t(*elements));
+    host = quantized.data(), from = HostElement::Int8;
+  }
+  if (Status s = toGrid(from, host, binding.gridType, grid.data(), size_t(*elements)); !s)
+    return inBinding(binding, s.error());
+  return grid;
+}
+
 Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) {
   Expected<Checked> checked = check(binding, memory);
   if (!checked)
     return checked.takeError();
-  const unsigned width = byteWidth(binding.gridType);
-  Planes planes(checked->elements, width);
+  Planes planes(checked->elements, byteWidth(binding.gridType));
   {
-    std::vector<uint8_t> grid(checked->elements * width);
-    std::vector<int8_t> quantized;
-    HostElement from = checked->host;
-    if (binding.scale != 0) {
-      if (from != HostElement::Float32)
-        return inBinding(binding,
-                         "only float32 can be quantised by the host, not " + binding.hostType);
-      quantized = quantize(binding, static_cast<const float *>(host), checked->elements);
-      host = quantized.data(), from = HostElement::Int8;
-    }
-    if (Status s = toGrid(from, host, binding.gridType, grid.data(), checked->elements); !s)
-      return inBinding(binding, s.error());
-    planes.split(grid.data());
+    Expected<std::vector<uint8_t>> grid = gridElements(binding, host);
+    if (!grid)
+      return grid.takeError();
+    planes.split(grid->data());
   }
   for (const Placement &p : binding.placements)
     put(binding, p, planes, memory);

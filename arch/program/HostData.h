@@ -12,6 +12,10 @@
 
 namespace millrace {
 
+/// The elements of a host tensor in binding.gridType, little endian and row major: what writeTensor
+/// puts. Errors as there.
+Expected<std::vector<uint8_t>> gridElements(const Binding &binding, const void *host);
+
 /// Writes every placement of the binding, in order. `host`: the tensor in binding.hostType, row
 /// major in binding.shape, aligned to its elements; bool is one byte each. A binding with a scale
 /// quantises float32 to int8. A place whose index lies outside the shape gets the placement's fill

@@ -4,11 +4,13 @@
 #pragma once
 
 #include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Tools/Compare.h"
 #include "compiler/Tools/Commands.h"
 
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
+  bool forChecking = false; ///< keep what a check of the values needs
   Level from = Level::Onnx; ///< of the file `model`
   /// Adds --machine, --precision, --dim, --set, --from and the model itself to a subcommand.
   void addTo(CLI::App &command);
@@ -34,8 +37,9 @@ struct ModelOptions {
 
 struct Built {
   Machine machine;
-  Image image;        ///< notes hold what the compiler knows, as JSON
-  double seconds = 0; ///< that it took
+  Image image;                        ///< notes hold what the compiler knows, as JSON
+  double seconds = 0;                 ///< that it took
+  std::optional<Reckoning> reckoning; ///< with forChecking
 };
 
 /// Errors carry the exit code that they mean.

@@ -196,7 +196,8 @@ std::optional<Failure> check(const ExecuteOptions &options) {
   return std::nullopt;
 }
 
-int execute(const Image &image, const Machine &machine, const ExecuteOptions &options) {
+int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
+            const Reckoning *reckoning) {
   Expected<std::map<std::string, HostTensor>> inputs =
       makeInputs(image, options.inputs, options.seed);
   if (!inputs)
@@ -204,6 +205,16 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   Execution execution;
   if (auto failure = simulate(image, machine, options, *inputs, execution))
     return fail(failure->code, failure->message);
+  if (reckoning && !execution.result.violation) {
+    const auto start = std::chrono::steady_clock::now();
+    Expected<std::map<std::string, Distance>> found =
+        distances(*reckoning, image, *inputs, execution.outputs);
+    if (!found)
+      return fail(Wrong, found.error());
+    execution.distances = std::move(*found);
+    execution.checkSeconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   if (!options.outputDirectory.empty() && !execution.result.violation)
     if (Status s = writeOutputs(options.outputDirectory, execution); !s)
       return fail(BadOutput, s.error());
@@ -211,6 +222,11 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (!options.json.empty())
     if (Status s = writeFile(options.json, jsonOf(image, machine, execution) + "\n"); !s)
       return fail(BadOutput, s.error());
+  for (const auto &[name, d] : execution.distances)
+    if (!(d.relativeL2 <= kMostRelativeL2))
+      return fail(Wrong, "output '" + name + "' is " + std::to_string(d.relativeL2) +
+                             " (relative L2) from its evaluation, more than 1e-5; please report "
+                             "it with the model and the machine");
   return judge(execution.result);
 }
 

@@ -31,11 +31,14 @@ struct Execution {
   sim::SimulationResult result;
   std::map<std::string, HostTensor> outputs; ///< by name; empty in a cycles-only run
   std::map<std::string, std::string> files;  ///< output name to the .npy written
-  double simulateSeconds = 0, hostStepSeconds = 0;
+  std::map<std::string, Distance> distances; ///< from the evaluation, by output; with --check
+  double simulateSeconds = 0, hostStepSeconds = 0, checkSeconds = 0;
 };
 
-/// Simulates, writes what the options ask for, prints the table. Returns the exit code.
-int execute(const Image &image, const Machine &machine, const ExecuteOptions &options);
+/// Simulates, writes what the options ask for, prints the table. With a reckoning the values are
+/// checked against it. Returns the exit code.
+int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
+            const Reckoning *reckoning = nullptr);
 
 /// The table that people read, and the object that programs read.
 std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);

@@ -12,12 +12,45 @@
 
 namespace millrace::driver {
 
-struct HostRunner::Compiler {
+struct HostFunctions::Compiler {
   mlir::MLIRContext context;
   std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::map<std::string, Reference> functions;
 };
+
+HostFunctions::HostFunctions() = default;
+HostFunctions::~HostFunctions() = default;
+
+Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
+                                                      const std::string &name,
+                                                      const std::vector<HostTensor> &arguments) {
+  if (!compiler) {
+    compiler = std::make_unique<Compiler>();
+    compiler->context.getDiagEngine().registerHandler([own = compiler.get()](mlir::Diagnostic &d) {
+      if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
+        own->diagnostic = d.str();
+      return mlir::success();
+    });
+    loadImportDialects(compiler->context);
+    registerReferenceDialects(compiler->context);
+    compiler->module = mlir::parseSourceString<mlir::ModuleOp>(module, &compiler->context);
+    if (!compiler->module)
+      return Error{"the image's host functions are not valid MLIR (" + compiler->diagnostic +
+                   "); compile the model again"};
+  }
+  auto function = compiler->functions.find(name);
+  if (function == compiler->functions.end()) {
+    Expected<Reference> compiled = Reference::create(*compiler->module, name);
+    if (!compiled)
+      return Error{"host function '" + name + "': " + compiled.error()};
+    function = compiler->functions.emplace(name, std::move(*compiled)).first;
+  }
+  Expected<std::vector<HostTensor>> results = function->second.run(arguments);
+  if (!results)
+    return Error{"host function '" + name + "': " + results.error()};
+  return results;
+}
 
 HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs,
                        std::map<std::string, HostTensor> &outputs)
@@ -49,28 +82,6 @@ static Status checkResult(const Step &step, const Binding &binding, const HostTe
 
 Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) {
   const auto start = std::chrono::steady_clock::now();
-  if (!compiler) {
-    compiler = std::make_unique<Compiler>();
-    compiler->context.getDiagEngine().registerHandler([own = compiler.get()](mlir::Diagnostic &d) {
-      if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
-        own->diagnostic = d.str();
-      return mlir::success();
-    });
-    loadImportDialects(compiler->context);
-    registerReferenceDialects(compiler->context);
-    compiler->module =
-        mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, &compiler->context);
-    if (!compiler->module)
-      return Error{"the image's host functions are not valid MLIR (" + compiler->diagnostic +
-                   "); compile the model again"};
-  }
-  auto function = compiler->functions.find(step.function);
-  if (function == compiler->functions.end()) {
-    Expected<Reference> compiled = Reference::create(*compiler->module, step.function);
-    if (!compiled)
-      return Error{"host function '" + step.function + "': " + compiled.error()};
-    function = compiler->functions.emplace(step.function, std::move(*compiled)).first;
-  }
   std::vector<HostTensor> arguments;
   for (uint32_t b : step.inputs) {
     const Binding &binding = image.bindings[b];
@@ -86,9 +97,10 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
       return s;
     arguments.push_back(std::move(*tensor));
   }
-  Expected<std::vector<HostTensor>> results = function->second.run(arguments);
+  Expected<std::vector<HostTensor>> results =
+      functions.call(image.hostModule, step.function, arguments);
   if (!results)
-    return Error{"host function '" + step.function + "': " + results.error()};
+    return results.takeError();
   if (results->size() < step.outputs.size())
     return Error{"host function '" + step.function + "' gives " + std::to_string(results->size()) +
                  " results, its step wants " + std::to_string(step.outputs.size()) +

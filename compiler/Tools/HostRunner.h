@@ -13,6 +13,20 @@
 
 namespace millrace::driver {
 
+/// The host functions of an image, each compiled when it is first called.
+class HostFunctions {
+public:
+  HostFunctions();
+  ~HostFunctions();
+  /// `module`: the image's MLIR text, the same in every call.
+  Expected<std::vector<HostTensor>> call(const std::string &module, const std::string &function,
+                                         const std::vector<HostTensor> &arguments);
+
+private:
+  struct Compiler;
+  std::unique_ptr<Compiler> compiler;
+};
+
 class HostRunner : public HostStepRunner {
 public:
   /// `inputs`: the program's inputs, by name. Outputs that a host step makes land in `outputs`.
@@ -23,10 +37,9 @@ public:
   double seconds() const { return elapsed; } ///< time spent in host steps, compilation included
 
 private:
-  struct Compiler;
   const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &outputs;
-  std::unique_ptr<Compiler> compiler;
+  HostFunctions functions;
   double elapsed = 0;
 };
 

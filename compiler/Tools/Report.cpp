@@ -155,6 +155,11 @@ void addHost(Table &table, const Image &image, const Machine &machine, const Exe
   table.row("simulated in", fmt::format("{:.2f} s, host steps {:.2f} s of it", e.simulateSeconds,
                                         e.hostStepSeconds));
   table.row("peak memory", fmt::format("{:.0f} MiB of this process", mebibytes(peakBytes())));
+  for (const auto &[name, d] : e.distances)
+    table.row("check " + name,
+              fmt::format("relative L2 {:.1e} from the evaluation, {} of {} elements "
+                          "differ",
+                          d.relativeL2, d.differing, d.elements));
   for (const auto &[name, file] : e.files)
     table.row("output " + name, file);
 }
@@ -203,6 +208,13 @@ std::string jsonOf(const Image &image, const Machine &machine, const Execution &
                               {"file", e.files.count(name) ? json(e.files.at(name)) : json()},
                               {"shape", tensor.shape},
                               {"type", std::string(onnxName(tensor.type))}});
+  if (!e.distances.empty())
+    out["check_seconds"] = e.checkSeconds;
+  for (json &output : out["outputs"])
+    if (auto d = e.distances.find(output["name"].get<std::string>()); d != e.distances.end()) {
+      output["reference_relative_l2"] = d->second.relativeL2;
+      output["reference_differing_elements"] = d->second.differing;
+    }
   return jsonText(out, 2);
 }
 

@@ -13,8 +13,14 @@ void addRun(CLI::App &app, Action &action) {
       "--output-dir out --json r.json");
   model->addTo(*command);
   execution->addTo(*command);
+  command->add_flag(
+      "--check", model->forChecking,
+      "evaluate the model's kernels at the same rounding points too, and compare: more "
+      "than 1e-5 (relative L2) apart is an error");
   command->callback([=, &action] {
     action = [=]() -> int {
+      if (model->forChecking && execution->cyclesOnly)
+        return fail(Usage, "--cycles-only computes no outputs to --check; leave one of them");
       if (auto failure = check(*execution))
         return fail(failure->code, failure->message);
       std::variant<Built, Failure> built = build(*model);
@@ -22,7 +28,7 @@ void addRun(CLI::App &app, Action &action) {
         return fail(failure->code, failure->message);
       Built &b = std::get<Built>(built);
       b.image.notes.push_back({"compile_seconds", nlohmann::json(b.seconds).dump()});
-      return execute(b.image, b.machine, *execution);
+      return execute(b.image, b.machine, *execution, b.reckoning ? &*b.reckoning : nullptr);
     };
   });
 }

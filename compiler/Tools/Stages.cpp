@@ -127,6 +127,8 @@ std::optional<Failure> Stages::schedule() {
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);
+  if (options.forChecking)
+    reckoning = Reckoning{std::move(graph), std::move(report.kernels)};
   return verify();
 }
 

@@ -40,7 +40,9 @@ public:
   std::optional<Failure> writeKernels(std::string &text);
   std::optional<Failure> writeSchedule(std::string &text);
 
-  Built take(double seconds) { return {std::move(*target), std::move(image), seconds}; }
+  Built take(double seconds) {
+    return {std::move(*target), std::move(image), seconds, std::move(reckoning)};
+  }
 
 private:
   /// Whether the image passes verifyImage.
@@ -57,6 +59,7 @@ private:
   spatial::ModelFacts facts;
   forms::KernelGraph graph;
   Image image;
+  std::optional<Reckoning> reckoning;
 };
 
 } // namespace millrace::driver

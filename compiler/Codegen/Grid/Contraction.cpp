@@ -108,7 +108,6 @@ private:
   void orderPasses();
   void trimPasses();
   bool isAlwaysInside(const Tile &tile) const;
-  bool sharesLanes() const;
   Expected<unsigned> install(const Tile &tile, Cycle from);
   Expected<WeightTile> store(const Tile &tile);
   Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
@@ -127,6 +126,16 @@ std::optional<unsigned> laneLoop(const Context &c, const Kernel &kernel, const A
         (!loop || kernel.loops[l].extent > kernel.loops[*loop].extent))
       loop = l;
   return loop;
+}
+
+/// Do columns, or shares, multiply lanes of their own (groups, depthwise filters, heads)? Then lane
+/// tiles of one tap stay together, so that each sees the same order.
+bool hasOwnLanes(const Context &c, const Kernel &kernel) {
+  for (const Term &term : kernel.terms)
+    for (auto [l, k] : term.a.index[c.tensor(term.a.tensor).laneDim].terms)
+      if (kernel.loops[l].kind != forms::LoopKind::Contracted && kernel.loops[l].extent > 1)
+        return true;
+  return false;
 }
 
 void Contraction::addTiles(size_t index, const std::vector<int64_t> &loops,
@@ -265,7 +274,7 @@ bool Contraction::isAlwaysInside(const Tile &tile) const {
 void Contraction::orderPasses() {
   auto key = [&](const Pass &p) { // of what moves together
     const Tile &tile = tiles[p.tile];
-    return std::tuple(tile.term, tile.tap, sharesLanes() ? 0u : tile.aTile);
+    return std::tuple(tile.term, tile.tap, hasOwnLanes(c, kernel) ? 0u : tile.aTile);
   };
   auto inside = [&](const Pass &p) { return isAlwaysInside(tiles[p.tile]); };
   auto first = std::find_if(passes.begin(), passes.end(), inside);
@@ -278,16 +287,6 @@ void Contraction::orderPasses() {
     return;
   const auto lastKey = key(*last);
   std::stable_partition(middle, passes.end(), [&](const Pass &p) { return key(p) != lastKey; });
-}
-
-/// Do columns multiply lanes of their own (groups, depthwise filters)? Then lane tiles of one tap
-/// stay together, so that every column sees the same order.
-bool Contraction::sharesLanes() const {
-  for (const Term &term : kernel.terms)
-    for (std::optional<unsigned> l : {work.roles.lane, work.roles.group})
-      if (l && coefficient(term.a.index[c.tensor(term.a.tensor).laneDim], *l) != 0)
-        return true;
-  return false;
 }
 
 Expected<std::vector<PlannedPass>> Contraction::plannedPasses() {
@@ -599,15 +598,18 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
 Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, size_t kernelIndex,
                                             const Work &work) {
   std::vector<PlannedPass> all;
-  for (size_t tile = 0; tile < work.tiles.size(); ++tile) {
+  const bool alike = !hasOwnLanes(c, kernel);
+  const size_t tiles = alike ? 1 : work.tiles.size(), instances = alike ? 1 : work.instances.size();
+  for (size_t n = 0; n < tiles * instances; ++n) {
     WorkerState state;
     ContractionCounts counts;
     Expected<std::vector<PlannedPass>> passes =
-        Contraction(c, kernel, kernelIndex, work, Share{0, tile, 0, 1}, state, counts, 0)
+        Contraction(c, kernel, kernelIndex, work, Share{n / tiles, n % tiles, 0, 1}, state, counts,
+                    0)
             .plannedPasses();
     if (!passes)
       return passes.takeError();
-    // Result tiles differ at most in which lanes of a they need: then each column finds its own.
+    // They differ at most in which lanes of a they need: each column finds its own.
     for (const PlannedPass &p : *passes) {
       auto at = all.end();
       for (auto q = all.begin(); q != all.end(); ++q)
