@@ -19,7 +19,7 @@ struct Target {
 
 class Contract : public testing::TestWithParam<Target> {
 protected:
-  void holds(const forms::KernelGraph &graph, double tolerance = 1e-5) {
+  void holds(const forms::KernelGraph &graph) {
     Expected<Machine> machine = loadMachine(GetParam().machine);
     ASSERT_TRUE(machine) << machine.error();
     const auto inputs = forms::randomInputs(graph);
@@ -31,15 +31,14 @@ protected:
       FAIL() << run.simulated.violation->describe();
     EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
     const double distance = test::distanceFromReference(graph, run, inputs);
-    EXPECT_GE(distance, 0);
-    EXPECT_LE(distance, tolerance);
+    EXPECT_EQ(distance, 0) << "not bit for bit what the graph's evaluation gives";
   }
 };
 
 TEST_P(Contract, Matmul) { holds(forms::buildMatmul({.m = 100, .k = 500, .n = 700})); }
 TEST_P(Contract, MatmulOfOneRow) { holds(forms::buildMatmul({.m = 1, .k = 1000, .n = 300})); }
 TEST_P(Contract, Int8Matmul) {
-  holds(forms::buildMatmul({.m = 50, .k = 100, .n = 70, .type = ElementType::Int8}), 0);
+  holds(forms::buildMatmul({.m = 50, .k = 100, .n = 70, .type = ElementType::Int8}));
 }
 TEST_P(Contract, Convolution) { holds(forms::buildConv({})); }
 TEST_P(Contract, StridedConvolutionWithResidual) {
@@ -54,10 +53,9 @@ TEST_P(Contract, DepthwiseConvolution) {
 }
 TEST_P(Contract, Int8Convolution) {
   holds(forms::buildConv(
-            {.channels = 40, .height = 14, .width = 14, .filters = 64, .type = ElementType::Int8}),
-        0);
+      {.channels = 40, .height = 14, .width = 14, .filters = 64, .type = ElementType::Int8}));
 }
-TEST_P(Contract, MaxPool) { holds(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16), 0); }
+TEST_P(Contract, MaxPool) { holds(forms::buildMaxPool(64, 12, 12, 2, 2, 0, ElementType::Fp16)); }
 TEST_P(Contract, LayerNorm) { holds(forms::buildLayerNorm(20, 100)); }
 TEST_P(Contract, AttentionHead) { holds(forms::buildAttention(20, 32, 16, true)); }
 TEST_P(Contract, AttentionOfOneTokenMoreThanATileOfTheSmallMachineHasColumns) {

@@ -33,6 +33,13 @@ def check_counts(report: dict, model: onnx.ModelProto, dims: dict[str, int]) -> 
     assert report["macs_total"] == report["macs_on_grid"] == total > 0
 
 
+def check_evaluation(report: dict) -> None:
+    """Bit for bit what the kernels' own evaluation gives at the same rounding points."""
+    for output in report["outputs"]:
+        assert output["reference_differing_elements"] == 0, output
+        assert output["reference_relative_l2"] == 0, output
+
+
 def check_values(outputs: dict[str, np.ndarray], expected: dict[str, np.ndarray], bound: float):
     assert set(outputs) == set(expected)
     for name, value in expected.items():
@@ -61,8 +68,9 @@ def test_a_fixture_in_fp16_gives_the_values_of_onnx_runtime(millrace, tmp_path, 
     inputs = probe.seeded_inputs(model, dims)
     expected = probe.run(model, inputs)
     got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path,
-                       dim_flags(dims))
+                       ["--check", *dim_flags(dims)])
     check_counts(got.report, model, dims)
+    check_evaluation(got.report)
     check_values(got.outputs, expected, 2e-3)
     first = model.graph.output[0].name
     assert same_top1(got.outputs[first], expected[first])
@@ -74,8 +82,9 @@ def test_a_light_graph_with_random_weights_gives_the_values_of_onnx_runtime(mill
                                                                            name):
     inputs, expected = light_expectation(name)
     got = run_millrace(millrace, save_model(light_model(name), tmp_path), "tsp-v1", "fp16", inputs,
-                       tmp_path)
+                       tmp_path, ["--check"])
     check_counts(got.report, light_model(name), {})
+    check_evaluation(got.report)
     check_values(got.outputs, expected, 2e-3)
     for output, value in expected.items():
         assert same_top1(got.outputs[output], value)
@@ -86,8 +95,9 @@ def test_a_light_graph_with_random_weights_gives_the_values_of_onnx_runtime(mill
 def test_squeezenet_gives_the_same_values_on_every_machine(millrace, tmp_path, machine):
     inputs, expected = light_expectation("squeezenet")
     got = run_millrace(millrace, save_model(light_model("squeezenet"), tmp_path), machine, "fp16",
-                       inputs, tmp_path)
+                       inputs, tmp_path, ["--check"])
     check_counts(got.report, light_model("squeezenet"), {})
+    check_evaluation(got.report)
     check_values(got.outputs, expected, 2e-3)
 
 
@@ -96,8 +106,10 @@ def test_a_light_graph_as_it_is_runs_in_bf16(millrace, tmp_path, name):
     """All its weights are 0.02 and its activations reach 1e21: this shows that the graph runs."""
     model = randomize.load(f"light:{name}")
     inputs = probe.seeded_inputs(model)
-    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "bf16", inputs, tmp_path)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "bf16", inputs, tmp_path,
+                       ["--check"])
     check_counts(got.report, model, {})
+    check_evaluation(got.report)
     for value in got.outputs.values():
         assert np.isfinite(value).all() and np.allclose(value.sum(), 1, atol=2e-2)
 

@@ -610,7 +610,9 @@ Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, si
     if (!passes)
       return passes.takeError();
     // They differ at most in which lanes of a they need: each column finds its own.
-    for (const PlannedPass &p : *passes) {
+    if (alike)
+      all = std::move(*passes);
+    for (const PlannedPass &p : alike ? std::vector<PlannedPass>() : *passes) {
       auto at = all.end();
       for (auto q = all.begin(); q != all.end(); ++q)
         if (q->tap == p.tap && (at = q)->cell == p.cell)
