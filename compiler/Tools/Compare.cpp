@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Tools/Check.h"
+#include "compiler/Tools/Compare.h"
 
 #include "arch/program/HostData.h"
 #include "arch/program/HostNumbers.h"
