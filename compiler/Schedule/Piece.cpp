@@ -71,7 +71,11 @@ void Piece::collectHolds(BurstId id) {
   const Burst &b = bursts[id];
   const Machine &m = program.machine;
   PeOccupancy &o = program.occupancy[b.pe];
-  const Cycle length = lastElementCycle(b.proto) + 1;
+  Cycle length = lastElementCycle(b.proto) + 1;
+  if (b.unit.kind == UnitKind::Send) // the link carries the last vector for a whole slot (S9)
+    for (const Link &link : m.links)
+      if (link.from == b.pe && link.port == b.unit.index)
+        length += Cycle(link.slot) - 1;
   if (b.unit.kind != UnitKind::Mem) {
     if (b.onAlu)
       return; // held as a whole, chosen at placement
