@@ -170,22 +170,29 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
       attempt.names.push_back(nameOf(at->base));
       return computeIntegerContraction(attempt, op, at->index, factor, {});
     }
-    // A sum of dequantised values is scaled once.
+    // A sum of dequantised values is scaled once, the zero points of its terms taken off then;
+    // padding holds zeros, no zero points.
     linalg::LinalgOp terms = formOf(baseOf(op->getOperand(0)));
     std::optional<Scheme> inner =
         terms && quantKind(terms) == "dequantize" ? schemeOf(terms) : std::nullopt;
     if (!isMap(op) && !isContraction(op) && combinerOf(op) == Combiner::Sum && !reducesLanes(op) &&
         combinedValue(op) == op.getBlock()->getArgument(0) && inner && inner->isPerTensor() &&
-        inner->zero == 0 && isSigned(terms) && !attempt.unscaled) {
+        (inner->zero == 0 || shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0))) &&
+        isSigned(terms) && !stored.count(terms->getResult(0)) && !attempt.unscaled) {
       attempt.names.push_back(nameOf(at->base));
       attempt.unscaled = terms;
       FailureOr<Scalar> sum = computeReduction(attempt, op, at->index);
       attempt.unscaled = nullptr;
       if (failed(sum))
         return failure();
-      double scale = inner->scale[0] * factor;
-      return Scalar{build.op(AluOp::MulF32, {sum->node, build.constant(float(scale))}),
-                    Scalar::Kind::F32};
+      double scale = inner->scale[0] * factor, zeros = double(inner->zero);
+      for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+        if (op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction)
+          zeros *= double(op.getStaticLoopRanges()[loop]);
+      unsigned node = build.op(AluOp::MulF32, {sum->node, build.constant(float(scale))});
+      if (zeros != 0)
+        node = build.op(AluOp::AddF32, {node, build.constant(float(-scale * zeros))});
+      return Scalar{node, Scalar::Kind::F32};
     }
     if (isMap(op)) {
       attempt.names.push_back(nameOf(at->base));

@@ -44,8 +44,8 @@ bool Former::reducesLanes(linalg::LinalgOp op) {
   unsigned lane = base == input || shapeOf(base).size() == shape.size()
                       ? preferredLane(base)
                       : unsigned(shape.size()) - 1;
-  if (isa<BlockArgument>(base) &&
-      !stored.count(base)) { // an input lies as its first reader wants it
+  if (Value shown = inputBehind(base);
+      shown && !stored.count(shown)) { // an input lies as its first reader wants it
     AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
     unsigned wanted = preferredLane(op->getResult(0));
     for (auto [dim, expr] : llvm::enumerate(op.getIndexingMapsArray()[0].getResults()))
@@ -355,6 +355,10 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   FailureOr<Point> where = evaluateMap(attempt.space, map, dims);
   if (failed(where))
     return failure();
+  // The MXM multiplies a row by a matrix: all lanes of the result sum the same row.
+  for (const Linear &at : *where)
+    if (attempt.lane >= 0 && at.uses(unsigned(attempt.lane)))
+      return failure();
   FailureOr<Resolved> source = resolve(attempt, input, *where);
   if (failed(source) || source->padded)
     return failure();

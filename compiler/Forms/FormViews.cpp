@@ -198,6 +198,15 @@ unsigned Former::demand(Value base) {
   return unsigned(users.size());
 }
 
+/// The program's input that `value` shows, as it is or dequantised; null when it shows none.
+Value Former::inputBehind(Value value) const {
+  Value base = baseOf(value);
+  linalg::LinalgOp op = formOf(base);
+  if (op && quantKind(op) == "dequantize" && !stored.count(base))
+    base = baseOf(op->getOperand(0));
+  return isa<BlockArgument>(base) ? base : Value();
+}
+
 /// The dimension that lies along the lanes if no consumer says otherwise.
 unsigned Former::preferredLane(Value base) {
   ArrayRef<int64_t> shape = shapeOf(base);
@@ -226,9 +235,9 @@ unsigned Former::preferredLane(Value base) {
     return last;
   }
   AffineMap first = op.getIndexingMapsArray()[0];
-  if (isa<BlockArgument>(baseOf(op->getOperand(0))) &&
-      llvm::any_of(first.getResults(),
-                   [](AffineExpr expr) { return isa<AffineBinaryOpExpr>(expr); })) {
+  if (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
+        return isa<AffineBinaryOpExpr>(expr);
+      })) {
     int64_t best = 1; // a window moves over the other dimensions
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
       if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)

@@ -98,6 +98,7 @@ private:
   /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
   bool isRunTimeScores(mlir::Value value) const;
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
+  mlir::Value inputBehind(mlir::Value value) const;
   unsigned preferredLane(mlir::Value base);
   void findSlicePoints();
 

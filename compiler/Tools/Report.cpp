@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Execute.h"
 
+#include "arch/spec/Facts.h"
 #include "simulator/report/Report.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 
 namespace millrace::driver {
 
@@ -75,6 +77,40 @@ Work workOf(const Image &image) {
   return {};
 }
 
+/// Cycles that one part of the machine needs for the program, if nothing else ever held it up.
+struct Bounds {
+  std::optional<uint64_t> macPeak; ///< MACs on the grid at the format's peak rate of all PEs
+  uint64_t mxm = 0; ///< of the MXM unit with most to do: vectors streamed, or columns installed
+  uint64_t vxm = 0; ///< operations on vectors over ALUs, of the PE with most
+};
+
+uint64_t divideUp(uint64_t number, uint64_t by) { return by ? (number + by - 1) / by : 0; }
+
+/// A vector or a group of columns occupies a plane (a pair of planes in 16-bit formats) for a
+/// cycle; installing goes on beside streaming. An operation on a vector occupies an ALU for a
+/// cycle.
+Bounds boundsOf(const Image &image, const Machine &machine, const Execution &e) {
+  Bounds bounds;
+  for (const sim::Counters &pe : e.result.pes) {
+    uint64_t operations = 0, alus = 0;
+    for (unsigned q = 0; q < machine.queues() && q < pe.busy.size(); ++q) {
+      const UnitKind kind = machine.unit(q).kind;
+      if (kind == UnitKind::MxmActivate || kind == UnitKind::MxmInstall)
+        bounds.mxm = std::max<uint64_t>(bounds.mxm, pe.busy[q]);
+      if (kind == UnitKind::Alu)
+        operations += pe.busy[q], ++alus;
+    }
+    bounds.vxm = std::max(bounds.vxm, divideUp(operations, alus));
+  }
+  const json macs = jsonNote(image, "macs_on_grid"), precision = jsonNote(image, "precision");
+  if (!macs.is_number() || !precision.is_string())
+    return bounds;
+  for (const FormatRate &rate : factsOf(machine).formats)
+    if (nameOf(rate.type) == precision.get<std::string>())
+      bounds.macPeak = divideUp(macs.get<uint64_t>(), rate.macsPerCycle * machine.pes());
+  return bounds;
+}
+
 /// Lines of two columns.
 class Table {
 public:
@@ -116,6 +152,11 @@ void addCycles(Table &table, const Image &image, const Machine &machine, const E
 void addUnits(Table &table, const Image &image, const Machine &machine, const Execution &e) {
   if (const json total = jsonNote(image, "macs_total"); total.is_number())
     table.row("MACs on the grid", jsonNote(image, "macs_on_grid").dump() + " of " + total.dump());
+  const Bounds bounds = boundsOf(image, machine, e);
+  if (bounds.macPeak)
+    table.row("MACs at peak rate", fmt::format("{} cycles", *bounds.macPeak));
+  table.row("layout on MXM alone", fmt::format("{} cycles", bounds.mxm));
+  table.row("layout on VXM alone", fmt::format("{} cycles", bounds.vxm));
   for (const sim::Utilisation &u : sim::utilisations(e.result, machine))
     if (u.busyCycles)
       table.row("busy " + u.unit, fmt::format("{:.1f} %", 100 * u.share));
@@ -191,6 +232,10 @@ std::string jsonOf(const Image &image, const Machine &machine, const Execution &
   out["simulate_seconds"] = e.simulateSeconds;
   out["host_step_seconds"] = e.hostStepSeconds;
   out["peak_rss_bytes"] = peakBytes();
+  const Bounds bounds = boundsOf(image, machine, e);
+  out["mac_peak_cycles"] = bounds.macPeak ? json(*bounds.macPeak) : json();
+  out["mxm_alone_cycles"] = bounds.mxm;
+  out["vxm_alone_cycles"] = bounds.vxm;
   const MemoryUse memory = memoryUse(image, machine);
   out["memory_used_bytes"] = memory.used;
   out["memory_capacity_bytes"] = memory.capacity;

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from bad_inputs.images import EXAMPLE
 from fixtures import FOLDER
@@ -37,7 +38,7 @@ def mesh_run(millrace, tmp_path):
 def test_the_table_names_every_figure_that_a_run_promises(mesh_run):
     table = mesh_run[0]
     for row in ("cycles predicted", "cycles measured", "time at the clock", "images per second",
-                "MACs on the grid", "busy mem", "busy mxm activate", "busy vxm", "busy send",
+                "MACs on the grid", "MACs at peak rate", "layout on MXM alone", "layout on VXM alone", "busy mem", "busy mxm activate", "busy vxm", "busy send",
                 "memory used", "peak link", "host link", "host steps", "compiled in", "simulated in",
                 "peak memory", "output prediction"):
         assert f"\n  {row} " in table, row
@@ -55,6 +56,22 @@ def test_the_json_has_the_promised_keys_with_the_values_of_the_run(mesh_run):
     assert np.load(folder / "prediction.npy").shape == (1, 10)
     assert report["seconds_at_clock"] == pytest.approx(report["measured_cycles"] / 900e6)
     assert report["images_per_second"] == pytest.approx(900e6 / report["measured_cycles"])
+
+
+def test_the_bounds_of_the_parts_are_what_a_matrix_product_needs(millrace, tmp_path):
+    """400 x 320 times 320 x 640 in fp16: two tiles of 320 x 320 in two halves, one on each pair."""
+    weights = numpy_helper.from_array(np.full((320, 640), 0.01, np.float32), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
+                              [helper.make_tensor_value_info("x", 1, [400, 320])],
+                              [helper.make_tensor_value_info("y", 1, [400, 640])], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    done = run(millrace, "run", save_model(model, tmp_path), "--json", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["mac_peak_cycles"] == 400 * 320 * 640 // (2 * 160 * 320)
+    assert report["mxm_alone_cycles"] == 2 * 400  # of the halves of 160 lanes
+    assert report["vxm_alone_cycles"] == 2 * 400 // 16  # one conversion of each of the two parts
+    assert report["measured_cycles"] > report["mxm_alone_cycles"]
 
 
 def test_the_document_lists_the_keys_of_the_report(mesh_run):
