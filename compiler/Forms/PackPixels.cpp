@@ -129,8 +129,8 @@ std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) cons
   const Tensor &image = graph.tensors[tensor], &weights = graph.tensors[term.w.tensor];
   const Access &result = kernel.results[0].access;
   const Tensor &out = graph.tensors[result.tensor];
-  if (term.a.tensor != tensor || term.a.pad || weights.role != TensorRole::Constant ||
-      image.shape.size() != 4 || image.laneDim != 1 || out.shape.size() != 4 || out.laneDim != 1)
+  if (term.a.tensor != tensor || weights.role != TensorRole::Constant || image.shape.size() != 4 ||
+      image.laneDim != 1 || out.shape.size() != 4 || out.laneDim != 1)
     return std::nullopt;
   for (const Access &o : kernel.operands)
     if (o.tensor == tensor)

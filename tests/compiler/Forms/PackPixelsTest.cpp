@@ -21,6 +21,7 @@ namespace {
 struct Bottleneck {
   ElementType type = ElementType::Fp16;
   int64_t wide = 256, narrow = 64, height = 12, width = 12, stride = 1;
+  uint32_t pad = 0; ///< around the image
 };
 
 /// y[1, f, h, w] = convolution of x with bias and ReLU; with `residual` that is added before.
@@ -68,6 +69,9 @@ KernelGraph bottleneck(const Bottleneck &s) {
   convolve(graph, s.type, x, a, 1, 1, 1);
   convolve(graph, s.type, a, b, 3, s.stride, 2);
   convolve(graph, s.type, b, y, 1, 1, 3, s.stride == 1 ? std::optional(x) : std::nullopt);
+  for (Kernel &kernel : graph.kernels)
+    for (Term &term : kernel.terms)
+      term.a.pad = s.pad;
   return graph;
 }
 
@@ -133,6 +137,13 @@ TEST(PackPixels, PacksFourPixelsOf64ChannelsInFp16) {
 TEST(PackPixels, PacksFourPixelsOf64ChannelsInInt8) {
   auto [before, after] = check({.type = ElementType::Int8, .height = 28, .width = 28},
                                "conv2: 4 pixels a row, 3332 vectors instead of 8624");
+  EXPECT_LT(after, before);
+}
+
+TEST(PackPixels, PacksImagesPaddedWithAZeroPointThatIsNotZero) {
+  auto [before, after] =
+      check({.type = ElementType::Int8, .height = 28, .width = 28, .pad = uint8_t(-128)},
+            "conv2: 4 pixels a row, 3332 vectors instead of 8624");
   EXPECT_LT(after, before);
 }
 
