@@ -21,9 +21,10 @@ def model():
     return cut_softmax(resnet50())
 
 
-@pytest.fixture(scope="module")
-def quantised(model):
-    return quantize(model)
+@pytest.fixture(scope="module", params=[("symmetric", "qdq"), ("asymmetric", "qdq"),
+                                        ("asymmetric", "qoperator")], ids="-".join)
+def quantised(model, request):
+    return quantize(model, *request.param)
 
 
 def test_fp16_gives_the_values_of_onnx_runtime_in_140_000_cycles(millrace, tmp_path, model):
