@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a share of a contraction sends through a worker: weight tiles, and sweeps through them in an
+// order that all shares have in common.
+#pragma once
+
+#include "compiler/Codegen/Grid/Contraction.h"
+
+namespace millrace::grid {
+
+/// One weight tile: the lanes of one activation tile (for one tap) times the lanes of the result
+/// tile.
+struct Tile {
+  size_t term = 0;
+  std::vector<int64_t> loops; ///< with the tap's values; the contracted lane loop at 0
+  unsigned aTile = 0;         ///< lane tile of a
+  int64_t firstLane = 0;      ///< absolute lane of a at lane 0 of the vector
+  unsigned k0 = 0, k1 = 0;    ///< lanes of the vector that multiply
+  std::string tap, key;
+};
+
+/// One sweep of activations through an installed tile.
+struct Pass {
+  size_t tile = 0;
+  unsigned k0 = 0, k1 = 0;
+  Box box;           ///< elements of the flow whose tap lies inside
+  bool full = false; ///< all of them, or padded to all
+};
+
+class ContractionPlan {
+public:
+  ContractionPlan(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
+                  const Share &share, const Worker &worker, uint32_t provenance);
+
+  /// Finds tiles and passes. `trimmed`: for this share alone; first and last pass sweep every row,
+  /// and passes of taps that lie outside altogether are gone.
+  Status make(bool trimmed = true);
+  /// The tile's weights in the worker's hemisphere, stored if they are not yet.
+  Expected<WeightTile> store(const Tile &tile);
+
+  bool isConstant(const Tile &tile) const {
+    return c.tensor(kernel.terms[tile.term].w.tensor).role == forms::TensorRole::Constant;
+  }
+  ElementType typeOf(const Tile &tile) const {
+    return c.tensor(kernel.terms[tile.term].a.tensor).type;
+  }
+  unsigned columnGroups() const {
+    return unsigned((domain.lanes + m.mxm.columnsPerInstall - 1) / m.mxm.columnsPerInstall);
+  }
+
+  Context &c;
+  const Machine &m;
+  const Kernel &kernel;
+  size_t kernelIndex;
+  const Work &work;
+  Share share;
+  Worker worker;
+  Domain domain;
+  std::vector<Tile> tiles;
+  std::vector<Pass> passes;
+
+private:
+  void planTiles();
+  void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
+  std::string keyOf(const Tile &tile) const;
+  Status planPasses();
+  void orderPasses();
+  void trimPasses();
+  bool isAlwaysInside(const Tile &tile) const;
+  void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
+};
+
+} // namespace millrace::grid
