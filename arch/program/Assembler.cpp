@@ -260,7 +260,7 @@ private:
     return std::nullopt;
   }
 
-  /// `binding input "x" host=float grid=fp16 shape=1,3 [scale=0.5 zero=3]`
+  /// `binding input "x" host=float grid=fp16 shape=1,3 [scale=0.5 zero=3] [extent=100]`
   void binding(Words &words) {
     Binding b;
     b.role = Binding::Role(words.choice("role", kRoles));
@@ -275,9 +275,11 @@ private:
     b.shape = words.numbers("shape", INT64_MIN, INT64_MAX);
     b.scale = words.real("scale", 0);
     b.zero = words.number("zero", INT64_MIN, INT64_MAX, 0);
+    b.extent = words.number("extent", 0, INT64_MAX, 0);
     image.bindings.push_back(b);
   }
-  /// `place west slices=1,2 [pe=0] [first=0] [inlanes=1] row=4 lane=0 start=0,0 [fill=0x0]`
+  /// `place west slices=1,2 [pe=0] [first=0] [inlanes=1] row=4 lane=0 start=0,0 [fill=0x0]
+  /// [from=0 rows=100]`
   void place(Words &words) {
     if (image.bindings.empty())
       return words.fail(1, "a place belongs to a binding, which must stand above");
@@ -292,6 +294,8 @@ private:
     p.lane = uint32_t(words.number("lane", 0, UINT32_MAX, 0));
     p.start = words.numbers("start", INT64_MIN, INT64_MAX);
     p.fill = uint32_t(words.number("fill", 0, UINT32_MAX, 0));
+    p.first = uint32_t(words.number("from", 0, UINT32_MAX, 0));
+    p.rows = uint32_t(words.number("rows", 0, UINT32_MAX, 0));
     image.bindings.back().placements.push_back(p);
   }
   /// `loop count=3 [row=1] [lane=0] [dim=0 step=1]`

@@ -117,13 +117,14 @@ private:
       std::snprintf(text, sizeof(text), " scale=%.17g", b.scale);
       out += text;
     }
-    out += unless(b.zero, 0, "zero") + "\n";
+    out += unless(b.zero, 0, "zero") + unless(b.extent, 0, "extent") + "\n";
     for (const Placement &p : b.placements) {
       out += std::string("  place ") + sideOf(p.hemisphere) + " slices=" + list(p.slices) +
              unless(p.pe, 0, "pe") + unless(p.bytesInLanes, 0, "inlanes") +
              unless(p.firstByte, 0, "first") + " row=" + std::to_string(p.row) +
              " lane=" + std::to_string(p.lane) + " start=" + list(p.start) +
-             unless(p.fill, 0, "fill") + "\n";
+             unless(p.fill, 0, "fill") + unless(p.first, 0, "from") + unless(p.rows, 0, "rows") +
+             "\n";
       for (const BindingLoop &l : p.loops)
         out += "    loop count=" + std::to_string(l.count) + unless(l.rowStep, 0, "row") +
                unless(l.laneStep, 0, "lane") + unless(l.dim, kNoDim, "dim") +

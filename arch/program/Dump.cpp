@@ -137,7 +137,7 @@ private:
     for (const Binding &b : image.bindings) {
       line("  " + std::string(kRoles[unsigned(b.role)]) + " '" + b.name + "' " + b.hostType + " " +
            shapeOf(b) + " as " + nameOf(b.gridType) + ", " + std::to_string(b.placements.size()) +
-           " placements");
+           " placements" + (b.extent ? ", indices of " + std::to_string(b.extent) + " rows" : ""));
       for (const Placement &p : b.placements) {
         std::string slices;
         for (uint16_t s : p.slices)

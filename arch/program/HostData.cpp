@@ -135,6 +135,44 @@ std::vector<int8_t> quantize(const Binding &binding, const float *host, size_t e
   }
   return values;
 }
+/// The indices of a table of `extent` rows, none of them negative any more. Errors name the
+/// element.
+Expected<std::vector<int64_t>> indicesOf(const Binding &binding, HostElement from, const void *host,
+                                         size_t elements) {
+  std::vector<int64_t> indices(elements);
+  for (size_t k = 0; k < elements; ++k) {
+    std::optional<int64_t> index = integerAt(from, host, k);
+    if (!index)
+      return inBinding(binding, "indices of a table must be integers, not " + binding.hostType);
+    if (*index < -binding.extent || *index >= binding.extent)
+      return inBinding(binding, "element " + std::to_string(k) + " is " + std::to_string(*index) +
+                                    ", but the table that it looks up has " +
+                                    std::to_string(binding.extent) + " rows: give " +
+                                    std::to_string(-binding.extent) + " to " +
+                                    std::to_string(binding.extent - 1));
+    indices[k] = *index < 0 ? *index + binding.extent : *index;
+  }
+  return indices;
+}
+
+/// Every placement has addresses of its own rows of the table.
+Status writeIndices(const Binding &binding, HostElement from, const void *host, size_t elements,
+                    RowAccess &memory) {
+  Expected<std::vector<int64_t>> indices = indicesOf(binding, from, host, elements);
+  if (!indices)
+    return indices.takeError();
+  Planes planes(elements, byteWidth(binding.gridType));
+  std::vector<int32_t> addresses(elements);
+  for (const Placement &p : binding.placements) {
+    for (size_t k = 0; k < elements; ++k) {
+      const int64_t row = (*indices)[k] - int64_t(p.first);
+      addresses[k] = int32_t(row >= 0 && row < int64_t(p.rows) ? row : int64_t(p.rows));
+    }
+    planes.split(reinterpret_cast<const uint8_t *>(addresses.data()));
+    put(binding, p, planes, memory);
+  }
+  return Success{};
+}
 } // namespace
 
 Expected<std::vector<uint8_t>> gridElements(const Binding &binding, const void *host) {
@@ -162,6 +200,8 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory) 
   Expected<Checked> checked = check(binding, memory);
   if (!checked)
     return checked.takeError();
+  if (binding.extent)
+    return writeIndices(binding, checked->host, host, checked->elements, memory);
   Planes planes(checked->elements, byteWidth(binding.gridType));
   {
     Expected<std::vector<uint8_t>> grid = gridElements(binding, host);

@@ -273,6 +273,15 @@ Status toGrid(HostElement from, const void *host, ElementType to, uint8_t *grid,
   return Success{};
 }
 
+std::optional<int64_t> integerAt(HostElement type, const void *host, size_t k) {
+  if (isFloat(type))
+    return std::nullopt;
+  return withHostType(type, [&]<class From>(From *) {
+    const From value = load<From>(static_cast<const uint8_t *>(host), k);
+    return std::in_range<int64_t>(value) ? int64_t(value) : INT64_MAX;
+  });
+}
+
 Status fromGrid(ElementType from, const uint8_t *grid, HostElement to, void *host, size_t count) {
   auto *out = static_cast<uint8_t *>(host);
   const std::string_view name = hostRows[unsigned(to)].name;

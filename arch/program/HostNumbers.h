@@ -42,6 +42,10 @@ unsigned byteWidth(HostElement type);
 /// Errors name the element's number and its value.
 Status toGrid(HostElement from, const void *host, ElementType to, uint8_t *grid, size_t count);
 
+/// Element `k` of an integer or bool host type; nothing for floats. Values beyond int64 become its
+/// largest.
+std::optional<int64_t> integerAt(HostElement type, const void *host, size_t k);
+
 /// The reverse. Floats to integers must be integers in range; integers to floats are an error; a
 /// bool is whether the element differs from 0.
 Status fromGrid(ElementType from, const uint8_t *grid, HostElement to, void *host, size_t count);

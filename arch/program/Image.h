@@ -72,6 +72,8 @@ struct BindingLoop {
   int32_t step = 0;
 };
 constexpr uint32_t kNoDim = 0xffffffff;
+/// Addresses of a Gather have two bytes, and the row behind a table's rows has one too.
+constexpr uint32_t kMostTableRows = 0xffff;
 
 /// One place where a whole part of a tensor lies: all loops run; the element with an index outside
 /// [0, shape) is `fill` (raw bits) when the host writes and is skipped when it reads. Byte b of an
@@ -88,6 +90,10 @@ struct Placement {
   std::vector<int64_t> start; ///< first index of each dimension
   std::vector<BindingLoop> loops;
   uint32_t fill = 0;
+  /// With Binding::extent: rows [first, first + rows) of the table lie where this placement's
+  /// addresses lead. An index among them is put as index - first, any other as `rows`: the row
+  /// behind them.
+  uint32_t first = 0, rows = 0;
 };
 
 /// A model input or output, or a host step's operand: how the host's tensor (ONNX type, row major)
@@ -104,11 +110,14 @@ struct Binding {
   double scale =
       0; ///< not 0: a float32 input goes to int8 as round(x / scale) + zero, ties to even, clamped
   int64_t zero = 0;
+  int64_t extent =
+      0; ///< not 0: elements are indices of a table of so many rows, negative ones count
+         ///< from its end; the grid takes addresses (int32) that a Gather follows
   std::vector<Placement> placements;
 };
 
 struct Image {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   std::string machineName;
   uint64_t machineHash = 0;
   std::string machineYaml; ///< the resolved machine, for people and for `describe`

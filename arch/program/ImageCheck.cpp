@@ -165,6 +165,12 @@ Status checkBinding(const Binding &binding, uint64_t pes) {
                     binding.gridType == ElementType::Int8 && binding.zero >= -128 &&
                     binding.zero <= 127,
                 "its scale is for int8 only and positive, its zero point an int8");
+  if (binding.extent != 0)
+    found.holds(
+        at,
+        binding.extent > 0 && binding.scale == 0 && binding.gridType == ElementType::Int32 &&
+            (binding.role == Binding::Role::Input || binding.role == Binding::Role::HostOutput),
+        "its extent is for indices alone: positive, written by the host as int32, unscaled");
   if (!found.none())
     return found.status();
   const auto wrong = [&](const std::string &what) {
@@ -177,6 +183,15 @@ Status checkBinding(const Binding &binding, uint64_t pes) {
     const auto place = [&] { return at() + ": " + numbered("placement", k); };
     found.below(place, "its pe", p.pe, pes);
     found.below(place, "its hemisphere", unsigned(p.hemisphere), kHemispheres);
+    if (binding.extent) {
+      found.holds(place, p.rows > 0, "it names no rows of the table that its indices belong to");
+      found.below(place, "the end of its table rows", uint64_t(p.first) + p.rows,
+                  uint64_t(binding.extent) + 1);
+      found.below(place, "its number of table rows", p.rows, kMostTableRows + 1ull);
+    } else {
+      found.holds(place, p.first == 0 && p.rows == 0,
+                  "it names rows of a table, but its binding has no extent");
+    }
     if (!found.none())
       return found.status();
     if (Expected<PlacementExtent> extent = extentOf(binding, p); !extent)

@@ -89,7 +89,7 @@ Step step(Decoder &d) {
   return s;
 }
 
-constexpr size_t kLoopBytes = 20, kPlacementBytes = 2 + 1 + 1 + 1 + 8 + 4 + 4 + 8 + 8 + 4;
+constexpr size_t kLoopBytes = 20, kPlacementBytes = 2 + 1 + 1 + 1 + 8 + 4 + 4 + 8 + 8 + 12;
 
 Placement placement(Decoder &d) {
   Placement p;
@@ -113,6 +113,8 @@ Placement placement(Decoder &d) {
     l.step = d.number<int32_t>("step of a loop");
   }
   p.fill = d.number<uint32_t>("fill of a placement");
+  p.first = d.number<uint32_t>("first table row of a placement");
+  p.rows = d.number<uint32_t>("table rows of a placement");
   return p;
 }
 
@@ -125,6 +127,7 @@ Binding binding(Decoder &d) {
   b.gridType = ElementType(d.number<uint8_t>("grid type"));
   b.scale = std::bit_cast<double>(d.number<uint64_t>("scale"));
   b.zero = int64_t(d.number<uint64_t>("zero point"));
+  b.extent = int64_t(d.number<uint64_t>("extent"));
   b.placements.resize(d.count("number of placements", kPlacementBytes));
   for (Placement &p : b.placements)
     if (d.wrong.empty())

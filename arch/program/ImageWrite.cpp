@@ -85,6 +85,8 @@ void placement(Encoder &e, const Placement &p) {
     e.number(l.step);
   }
   e.number(p.fill);
+  e.number(p.first);
+  e.number(p.rows);
 }
 
 std::vector<uint8_t> bindings(const Image &image) {
@@ -97,6 +99,7 @@ std::vector<uint8_t> bindings(const Image &image) {
     e.number(uint8_t(b.gridType));
     e.number(std::bit_cast<uint64_t>(b.scale));
     e.number(uint64_t(b.zero));
+    e.number(uint64_t(b.extent));
     e.number(uint64_t(b.placements.size()));
     for (const Placement &p : b.placements)
       placement(e, p);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "arch/program/HostData.h"
+
+#include "arch/program/ImageCheck.h"
 #include "tests/arch/program/Rows.h"
 
 #include <gmock/gmock.h>
@@ -241,6 +243,80 @@ TEST(HostData, AFloatInputWithAScaleIsQuantisedToTheNearestEvenAndClamped) {
   const int8_t want[] = {2 + 3, 4 + 3, 0 + 3, 127, -128};
   for (int k = 0; k < 5; ++k)
     EXPECT_EQ(int8_t(row[size_t(k)]), want[k]);
+}
+
+/// Three indices of a table of 10 rows in parts of 6 and 4, two superlanes of 4 lanes.
+Binding indexBinding() {
+  Binding b;
+  b.name = "ids", b.hostType = "int64", b.gridType = ElementType::Int32, b.shape = {3};
+  b.extent = 10;
+  Placement p;
+  p.bytesInLanes = true, p.slices = {0}, p.start = {0};
+  p.loops = {{3, 1, 0, 0, 1}, {2, 0, 4, kNoDim, 0}};
+  p.rows = 6;
+  Placement rest = p;
+  rest.slices = {1}, rest.first = 6, rest.rows = 4;
+  b.placements = {p, rest};
+  return b;
+}
+
+TEST(HostData, IndicesBecomeAddressesWithinEachPartOrThatOfTheRowBehindIt) {
+  const int64_t ids[] = {5, -1, 6};
+  Rows memory(8);
+  ASSERT_TRUE(writeTensor(indexBinding(), ids, memory));
+  const uint8_t first[] = {5, 6, 6}, rest[] = {4, 3, 0}; // index 9 is row 3 of the second part
+  for (uint32_t row = 0; row < 3; ++row)
+    for (unsigned slice : {0u, 1u}) {
+      const uint8_t want = slice ? rest[row] : first[row];
+      EXPECT_THAT(memory.write(0, Hemisphere::West, slice, row),
+                  ::testing::ElementsAre(want, 0, 0, 0, want, 0, 0, 0));
+    }
+}
+
+TEST(HostData, AnIndexOutsideItsTableIsAnErrorThatNamesInputValueAndExtent) {
+  Rows memory(8);
+  const int64_t high[] = {0, 10, 0}, low[] = {0, 0, -11};
+  EXPECT_THAT(writeTensor(indexBinding(), high, memory).error(),
+              HasSubstr("input 'ids': element 1 is 10, but the table that it looks up has 10 rows: "
+                        "give -10 to 9"));
+  EXPECT_THAT(writeTensor(indexBinding(), low, memory).error(), HasSubstr("element 2 is -11"));
+  Binding b = indexBinding();
+  b.hostType = "uint64";
+  const uint64_t huge[] = {0, UINT64_MAX, 0};
+  EXPECT_THAT(writeTensor(b, huge, memory).error(), HasSubstr("element 1 is 9223372036854775807"));
+  b.hostType = "float32";
+  const float floats[] = {0, 1, 2};
+  EXPECT_THAT(writeTensor(b, floats, memory).error(), HasSubstr("must be integers, not float32"));
+}
+
+/// What checkBinding says after a change.
+std::string indexErrorAfter(const std::function<void(Binding &, Placement &)> &change) {
+  Binding b = indexBinding();
+  change(b, b.placements[1]);
+  Status s = checkBinding(b, 1);
+  return s ? "" : s.error();
+}
+
+TEST(HostData, ABindingOfIndicesThatCannotBeIsAnError) {
+  EXPECT_EQ(indexErrorAfter([](Binding &, Placement &) {}), "");
+  EXPECT_THAT(indexErrorAfter([](Binding &b, Placement &) { b.extent = -1; }),
+              HasSubstr("its extent is for indices alone"));
+  EXPECT_THAT(indexErrorAfter([](Binding &b, Placement &) { b.role = Binding::Role::Output; }),
+              HasSubstr("its extent is for indices alone"));
+  EXPECT_THAT(indexErrorAfter([](Binding &b, Placement &) { b.gridType = ElementType::Fp32; }),
+              HasSubstr("its extent is for indices alone"));
+  EXPECT_THAT(indexErrorAfter([](Binding &, Placement &p) { p.rows = 0; }),
+              HasSubstr("placement 1: it names no rows of the table"));
+  EXPECT_THAT(indexErrorAfter([](Binding &, Placement &p) { p.first = 7; }),
+              HasSubstr("the end of its table rows is 11; the limit is 10"));
+  EXPECT_THAT(indexErrorAfter([](Binding &, Placement &p) { p.first = p.rows = 0xffffffff; }),
+              HasSubstr("the end of its table rows is 8589934590"));
+  EXPECT_THAT(indexErrorAfter([](Binding &b, Placement &p) {
+                b.extent = 1 << 20, p.first = 0, p.rows = 1 << 16;
+              }),
+              HasSubstr("its number of table rows is 65536; the limit is 65535"));
+  EXPECT_THAT(indexErrorAfter([](Binding &b, Placement &) { b.extent = 0; }),
+              HasSubstr("it names rows of a table, but its binding has no extent"));
 }
 
 TEST(HostData, AScalarNeedsNoLoop) {

@@ -68,7 +68,7 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
   EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("does not begin with MRACEIMG"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
-              HasSubstr("has version 7; this program reads version 1; compile the model again"));
+              HasSubstr("has version 7; this program reads version 2; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),
               HasSubstr("should have 1152921504606846976 bytes"));
   EXPECT_THAT(errorOf(with(offsetof(Header, sections), 0xffffffffu)),
@@ -140,8 +140,10 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
               HasSubstr("steps: step 0: the end of a range is " + std::to_string(n + 1)));
   EXPECT_THAT(damaged([](Image &i) { i.steps[0].pes[0].begin = 0xffffffff; }),
               HasSubstr("steps: step 0: the begin of a range is 4294967295"));
-  EXPECT_THAT(damaged([](Image &i) { i.steps[1].inputs[0] = 3; }),
-              HasSubstr("steps: step 1: a binding is 3; the limit is 2"));
+  EXPECT_THAT(damaged([](Image &i) { i.steps[1].inputs[0] = 4; }),
+              HasSubstr("steps: step 1: a binding is 4; the limit is 3"));
+  EXPECT_THAT(damaged([](Image &i) { i.bindings[3].placements[1].rows = 0xffffffff; }),
+              HasSubstr("placement 1: the end of its table rows is"));
   EXPECT_THAT(damaged([](Image &i) { i.steps[1].kind = Step::Kind(2); }),
               HasSubstr("steps: step 1: its kind is 2; the limit is 1"));
   EXPECT_THAT(damaged([](Image &i) { i.blocks[0].tensor = 6; }),

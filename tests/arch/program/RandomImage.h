@@ -3,8 +3,8 @@
 // Random images that are legal for a machine (verifyImage), though no sensible programs.
 #pragma once
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
+#include "arch/operations/AluOp.h"
 #include "arch/program/Image.h"
 #include "arch/spec/MachineFile.h"
 
@@ -239,6 +239,18 @@ private:
       b.placements = {p, p};
       image.bindings.push_back(b);
     }
+    Binding b; // indices of a table in two parts
+    b.name = text(), b.hostType = "int64", b.shape = {4}, b.gridType = ElementType::Int32;
+    b.extent = 2 + int64_t(below(1000));
+    Placement p;
+    p.bytesInLanes = true, p.slices = {uint16_t(below(m.memory.slices))}, p.start = {0};
+    p.loops = {{4, 1, 0, 0, 1},
+               {uint32_t(m.superlanes), 0, int32_t(m.lanesPerSuperlane), kNoDim, 0}};
+    p.rows = uint32_t(1 + below(uint64_t(b.extent) - 1));
+    Placement rest = p;
+    rest.first = p.rows, rest.rows = uint32_t(b.extent) - p.rows;
+    b.placements = {p, rest};
+    image.bindings.push_back(b);
   }
   void gridStep(unsigned size) {
     Step s;

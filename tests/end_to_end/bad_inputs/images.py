@@ -82,7 +82,7 @@ def _(place: Workplace):
 damaged("image that is cut off")(lambda image: image[:-64])
 damaged("image with more behind it")(lambda image: image + bytes(64))
 damaged("image of which one bit flipped")(lambda image: flip(image, len(image) // 2))
-damaged("image of another version")(lambda image: put(image, "<I", 8, 2))
+damaged("image of another version")(lambda image: put(image, "<I", 8, 1))
 damaged("image with a wrong number of sections")(lambda image: seal(put(image, "<I", 12, 9)))
 damaged("section beyond the file")(lambda image: seal(put(image, "<Q", section(image, 3)[1] + 16, 1 << 40)))
 damaged("more records than the section holds")(lambda image: seal(put(image, "<Q", section(image, 1)[1] + 24, 999)))
