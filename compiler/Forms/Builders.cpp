@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Builders.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace millrace::forms {
@@ -15,10 +16,27 @@ std::vector<float> randomValues(size_t count, unsigned seed, float scale) {
   return values;
 }
 
+/// Indices in [-extent, extent): the first and the last row from either side, then any.
+static std::vector<uint8_t> randomIndices(const Tensor &tensor, unsigned seed) {
+  const int64_t extent = tensor.hostExtent, corners[] = {extent - 1, -extent, 0, -1};
+  std::vector<float> values = randomValues(size_t(elementCount(tensor)), seed, float(extent));
+  std::vector<uint8_t> bytes(4 * values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t any = std::clamp(int64_t(std::floor(values[i])), -extent, extent - 1);
+    const auto index = int32_t(i < 4 ? corners[i] : any);
+    std::memcpy(&bytes[4 * i], &index, 4);
+  }
+  return bytes;
+}
+
 std::map<unsigned, std::vector<uint8_t>> randomInputs(const KernelGraph &graph, unsigned seed) {
   std::map<unsigned, std::vector<uint8_t>> inputs;
   for (unsigned i = 0; i < graph.tensors.size(); ++i)
     if (const Tensor &tensor = graph.tensors[i]; tensor.role == TensorRole::Input) {
+      if (tensor.hostExtent) {
+        inputs[i] = randomIndices(tensor, seed + i);
+        continue;
+      }
       bool integer = tensor.type == ElementType::Int8 || tensor.type == ElementType::UInt8;
       inputs[i] = encodeAll(
           tensor.type, randomValues(size_t(elementCount(tensor)), seed + i, integer ? 127 : 1));
@@ -187,6 +205,42 @@ KernelGraph buildMaxPool(int64_t channels, int64_t height, int64_t width, int64_
     }
   build.store(best, {y, {fixed(0), at(c), at(oy), at(ox)}, 0});
   build.finish("maxpool");
+  return graph;
+}
+
+KernelGraph buildEmbedding(const EmbeddingSpec &spec) {
+  KernelGraph graph;
+  graph.name = "embedding";
+  const auto size = [](int64_t x, int64_t y) { return size_t(x * y); };
+  unsigned y =
+      addTensor(graph, "y", {spec.tokens, spec.width}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  unsigned token = build.loop(spec.tokens), lane = build.loop(spec.width);
+  auto lookUp = [&](const char *table, const char *indices, const char *type, int64_t rows,
+                    unsigned seed) {
+    unsigned ids =
+        addTensor(graph, indices, {spec.tokens, 1}, ElementType::Int32, 1, TensorRole::Input);
+    graph.tensors[ids].hostType = type;
+    graph.tensors[ids].hostShape = {spec.tokens};
+    graph.tensors[ids].hostExtent = rows;
+    unsigned constant = addConstant(graph, table, {rows, spec.width}, ElementType::Fp16, 1,
+                                    randomValues(size(rows, spec.width), seed));
+    Access row{constant, {fixed(0), at(lane)}, 0};
+    row.lookup = Lookup{0, ids, {at(token), fixed(0)}};
+    return build.load(row);
+  };
+  unsigned sum = lookUp("words", "ids", "int64", spec.rows, spec.seed);
+  if (spec.segments)
+    sum = build.op(AluOp::AddF32,
+                   {sum, lookUp("segments", "kinds", "int32", spec.segments, spec.seed + 1)});
+  if (spec.positions) {
+    unsigned positions =
+        addConstant(graph, "positions", {spec.tokens, spec.width}, ElementType::Fp16, 1,
+                    randomValues(size(spec.tokens, spec.width), spec.seed + 2));
+    sum = build.op(AluOp::AddF32, {sum, build.load({positions, {at(token), at(lane)}, 0})});
+  }
+  build.store(sum, {y, {at(token), at(lane)}, 0});
+  build.finish("embedding");
   return graph;
 }
 

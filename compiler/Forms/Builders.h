@@ -41,6 +41,16 @@ KernelGraph buildLayerNorm(int64_t rows, int64_t width, float epsilon = 1e-5f, u
 KernelGraph buildAttention(int64_t tokens, int64_t width, int64_t head, bool causal,
                            unsigned seed = 1);
 
+struct EmbeddingSpec {
+  int64_t tokens = 7, rows = 50, width = 40; ///< rows of the first table
+  int64_t segments = 0;                      ///< rows of a second table, if not 0
+  bool positions = false;                    ///< adds a constant row per token
+  unsigned seed = 1;
+};
+/// y[t] = words[ids[t]] (+ segments[kinds[t]]) (+ positions[t]); the indices are inputs of int64
+/// and int32.
+KernelGraph buildEmbedding(const EmbeddingSpec &spec);
+
 /// A chain of matmul graphs' worth of kernels: `layers` times width x width with ReLU on `rows`
 /// rows.
 KernelGraph buildPerceptron(int64_t rows, int64_t width, int64_t layers, ElementType type,
@@ -49,7 +59,8 @@ KernelGraph buildPerceptron(int64_t rows, int64_t width, int64_t layers, Element
 /// `count` values in [-1, 1) times `scale`, the same for a seed on every computer.
 std::vector<float> randomValues(size_t count, unsigned seed, float scale = 1);
 
-/// Random bytes for every Input: fp types in [-1, 1), integers over their range.
+/// Random bytes for every Input: fp types in [-1, 1), integers over their range, indices over all
+/// rows of their table, some of them counted from its end.
 std::map<unsigned, std::vector<uint8_t>> randomInputs(const KernelGraph &graph, unsigned seed = 7);
 
 } // namespace millrace::forms

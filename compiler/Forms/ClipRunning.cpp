@@ -57,7 +57,7 @@ rangeInside(const KernelGraph &graph, const Kernel &kernel, const Access &access
 unsigned clipRunning(KernelGraph &graph) {
   unsigned cut = 0;
   for (Kernel &kernel : graph.kernels) {
-    if (!kernel.terms.empty())
+    if (!kernel.terms.empty() || looksUp(kernel))
       continue;
     std::vector<unsigned> reduced; // operands below reductions
     bool neutral = true;

@@ -53,6 +53,7 @@ private:
                     std::vector<uint32_t> &values);
   void load(const Access &access, const Point &point, uint32_t *out) const;
   void store(const Result &result, const Point &point, const uint32_t *values);
+  int64_t lookUp(const Lookup &lookup, const Point &point) const;
   template <class Move> void walk(const Access &access, const Point &point, const Move &move) const;
 
   const KernelGraph &graph;
@@ -67,10 +68,14 @@ private:
   std::optional<Contraction> contraction;
 };
 
-/// The columns of a contraction are shared by all its rows, so their loop must not index an a.
+/// The columns of a contraction are shared by all its rows, so their loop must not index an a; nor
+/// may it move an index that is looked up.
 bool KernelRun::suitsTerms(unsigned loop) const {
   for (const Term &term : kernel.terms)
     if (usesLoop(term.a, loop))
+      return false;
+  for (const Access &access : kernel.operands)
+    if (access.lookup && usesLoop(Access{access.lookup->tensor, access.lookup->index, 0}, loop))
       return false;
   return true;
 }
@@ -97,6 +102,16 @@ void KernelRun::findReduced() {
   // be a mistake.
 }
 
+/// The index that a lookup finds.
+int64_t KernelRun::lookUp(const Lookup &lookup, const Point &point) const {
+  const int64_t element =
+      linearOffset(graph.tensors[lookup.tensor], Access{lookup.tensor, lookup.index, 0}, point);
+  int32_t index = 0; // as every access outside its tensor
+  if (element >= 0)
+    std::memcpy(&index, tensors[lookup.tensor].data() + 4 * element, sizeof index);
+  return index;
+}
+
 /// Calls move(lane, element offset or -1) along the vector loop.
 template <class Move>
 void KernelRun::walk(const Access &access, const Point &point, const Move &move) const {
@@ -106,6 +121,8 @@ void KernelRun::walk(const Access &access, const Point &point, const Move &move)
   size_t rank = access.index.size();
   for (size_t dim = 0; dim < rank; ++dim) {
     base[dim] = access.index[dim].offset;
+    if (access.lookup && access.lookup->dim == dim)
+      base[dim] += lookUp(*access.lookup, point);
     step[dim] = 0;
     for (auto [loop, coefficient] : access.index[dim].terms)
       (int(loop) == vectorLoop ? step[dim] : base[dim]) +=
@@ -259,7 +276,20 @@ void evaluateKernel(const KernelGraph &graph, unsigned kernel, std::vector<Tenso
   KernelRun(graph, kernel, tensors, options).run();
 }
 
+/// Indices as the host passes them on: none is negative.
+static TensorBytes countFromEnd(const Tensor &tensor, TensorBytes host) {
+  for (size_t at = 0; at + 4 <= host.size(); at += 4) {
+    int32_t index = 0;
+    std::memcpy(&index, &host[at], sizeof index);
+    index += index < 0 ? int32_t(tensor.hostExtent) : 0;
+    std::memcpy(&host[at], &index, sizeof index);
+  }
+  return host;
+}
+
 TensorBytes layOut(const Tensor &tensor, const TensorBytes &host) {
+  if (tensor.hostExtent)
+    return countFromEnd(tensor, host);
   if (tensor.hostLoops.empty())
     return host;
   unsigned bytes = byteWidth(tensor.type);

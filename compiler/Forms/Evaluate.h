@@ -36,7 +36,7 @@ struct EvaluateOptions {
 };
 
 /// The input as its tensor lies on the grid, from elements of the tensor's type in the host's order
-/// (`hostLoops`).
+/// (`hostLoops`); indices that count from the end (`hostExtent`) come out positive.
 TensorBytes layOut(const Tensor &tensor, const TensorBytes &host);
 
 /// Runs the graph. `inputs` holds every Input by tensor number: elements of the tensor's type in

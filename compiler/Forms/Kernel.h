@@ -13,6 +13,7 @@
 #include "arch/spec/Types.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +52,9 @@ struct Tensor {
   double hostScale = 0; ///< Int8 Input: if not 0, the host stores round(x / hostScale) + hostZero,
                         ///< ties to even, clamped
   int64_t hostZero = 0;
-  uint32_t hostFill = 0; ///< with hostLoops: raw bits in `type`
+  uint32_t hostFill = 0;  ///< with hostLoops: raw bits in `type`
+  int64_t hostExtent = 0; ///< Int32 Input: if not 0, indices of so many rows: the host counts
+                          ///< negative ones from the end and refuses those outside
   bool operator==(const Tensor &) const = default;
 };
 
@@ -63,11 +66,21 @@ struct AffineIndex {
   bool operator==(const AffineIndex &) const = default;
 };
 
+/// An index that is data: what `tensor` (Int32) holds at `index` is added to the access's own index
+/// of dimension `dim`, which is a number then. On the grid: a Gather.
+struct Lookup {
+  unsigned dim = 0; ///< a row dimension
+  unsigned tensor = 0;
+  std::vector<AffineIndex> index;
+  bool operator==(const Lookup &) const = default;
+};
+
 /// An operand's address. Indices outside the shape read `pad` (raw bits of the tensor's type).
 struct Access {
   unsigned tensor = 0;
   std::vector<AffineIndex> index; ///< one per dimension of the tensor
   uint32_t pad = 0;
+  std::optional<Lookup> lookup = std::nullopt; ///< of epilogue operands alone
   bool operator==(const Access &) const = default;
 };
 

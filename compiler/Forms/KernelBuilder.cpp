@@ -85,15 +85,6 @@ static bool equal(const Node &x, const Node &y) {
          x.args == y.args;
 }
 
-static bool equal(const Access &x, const Access &y) {
-  if (x.tensor != y.tensor || x.pad != y.pad || x.index.size() != y.index.size())
-    return false;
-  for (size_t i = 0; i < x.index.size(); ++i)
-    if (x.index[i].offset != y.index[i].offset || x.index[i].terms != y.index[i].terms)
-      return false;
-  return true;
-}
-
 unsigned KernelBuilder::add(Node node) {
   for (unsigned i = 0; i < building.nodes.size(); ++i)
     if (equal(building.nodes[i], node))
@@ -106,7 +97,7 @@ unsigned KernelBuilder::accumulator() { return add({Node::Kind::Accumulator, 0, 
 
 unsigned KernelBuilder::operand(Access access) {
   for (unsigned i = 0; i < building.operands.size(); ++i)
-    if (equal(building.operands[i], access))
+    if (building.operands[i] == access)
       return add({Node::Kind::Operand, i, 0, {}, {}});
   building.operands.push_back(std::move(access));
   return add({Node::Kind::Operand, unsigned(building.operands.size() - 1), 0, {}, {}});

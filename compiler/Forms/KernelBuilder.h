@@ -12,7 +12,11 @@
 namespace millrace::forms {
 
 int64_t elementCount(const Tensor &tensor);
+/// The loop moves the access or the index that it looks up.
 bool usesLoop(const Access &access, unsigned loop);
+
+/// Some operand's index is data.
+bool looksUp(const Kernel &kernel);
 
 /// Row-major element number of the point (one value per loop), or -1 outside the tensor.
 int64_t linearOffset(const Tensor &tensor, const Access &access, const std::vector<int64_t> &point);

@@ -2,6 +2,7 @@
 #include "compiler/Forms/Kernel.h"
 #include "compiler/Forms/KernelBuilder.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace millrace::forms {
@@ -28,6 +29,7 @@ private:
   std::string checkAccess(const Kernel &kernel, const Access &access, std::string_view what) const;
   std::string checkKinds(const Kernel &kernel, const Access &access, std::string_view what,
                          bool contracted, bool running) const;
+  std::string checkLookup(const Kernel &kernel, const Access &access) const;
   std::string checkTerm(const Kernel &kernel, const Term &term) const;
   std::string checkNodes(const Kernel &kernel) const;
   std::string checkShape(const Kernel &kernel) const;
@@ -57,6 +59,9 @@ std::string Verifier::checkTensor(const Tensor &tensor) const {
            std::to_string(bytes);
   if (tensor.role != TensorRole::Constant && !tensor.data.empty())
     return at + "has data but is no constant";
+  if (tensor.hostExtent < 0 || (tensor.hostExtent && tensor.type != ElementType::Int32))
+    return at + "holds indices of " + std::to_string(tensor.hostExtent) + " rows as " +
+           nameOf(tensor.type) + "; they are int32, and their extent is positive";
   return {};
 }
 
@@ -93,10 +98,34 @@ std::string Verifier::checkKinds(const Kernel &kernel, const Access &access, std
   return {};
 }
 
+/// Only operands look indices up, in rows.
+std::string Verifier::checkLookup(const Kernel &kernel, const Access &access) const {
+  if (!access.lookup)
+    return {};
+  const Lookup &lookup = *access.lookup;
+  const Tensor &table = graph.tensors[access.tensor];
+  const std::string at = "kernel '" + kernel.name + "': the lookup in '" + table.name + "' ";
+  if (lookup.dim >= table.shape.size() || lookup.dim == table.laneDim)
+    return at + "is in dimension " + std::to_string(lookup.dim) + " of " +
+           std::to_string(table.shape.size()) + ", whose lanes are dimension " +
+           std::to_string(table.laneDim);
+  if (!access.index[lookup.dim].terms.empty())
+    return at + "adds to an index that loops move";
+  const Access indices{lookup.tensor, lookup.index, 0};
+  if (std::string error = checkAccess(kernel, indices, "lookup"); !error.empty())
+    return error;
+  if (graph.tensors[lookup.tensor].type != ElementType::Int32)
+    return at + "takes its indices from '" + graph.tensors[lookup.tensor].name + "' of " +
+           nameOf(graph.tensors[lookup.tensor].type) + " instead of int32";
+  return checkKinds(kernel, indices, "lookup", false, true);
+}
+
 std::string Verifier::checkTerm(const Kernel &kernel, const Term &term) const {
   for (const Access *access : {&term.a, &term.w})
     if (std::string error = checkAccess(kernel, *access, "term"); !error.empty())
       return error;
+  if (term.a.lookup || term.w.lookup)
+    return "kernel '" + kernel.name + "': a term looks up indices, which only operands can";
   const Tensor &a = graph.tensors[term.a.tensor], &w = graph.tensors[term.w.tensor];
   std::string at = "kernel '" + kernel.name + "': term " + a.name + " * " + w.name + " ";
   if (a.type != w.type || a.type == ElementType::Fp32 || a.type == ElementType::Int32)
@@ -142,6 +171,8 @@ std::string Verifier::checkShape(const Kernel &kernel) const {
   for (const Access &access : kernel.operands) {
     if (std::string error = checkAccess(kernel, access, "operand"); !error.empty())
       return error;
+    if (std::string error = checkLookup(kernel, access); !error.empty())
+      return error;
     if (std::string error = checkKinds(kernel, access, "operand", false, true); !error.empty())
       return error;
   }
@@ -150,6 +181,8 @@ std::string Verifier::checkShape(const Kernel &kernel) const {
   for (const Result &result : kernel.results) {
     if (std::string error = checkAccess(kernel, result.access, "result"); !error.empty())
       return error;
+    if (result.access.lookup)
+      return "kernel '" + kernel.name + "': a result looks up indices, which only operands can";
     if (std::string error = checkKinds(kernel, result.access, "result", false, false);
         !error.empty())
       return error;
@@ -174,8 +207,11 @@ std::string Verifier::checkReads(const Kernel &kernel) const {
     reads.push_back(term.a.tensor);
     reads.push_back(term.w.tensor);
   }
-  for (const Access &access : kernel.operands)
+  for (const Access &access : kernel.operands) {
     reads.push_back(access.tensor);
+    if (access.lookup)
+      reads.push_back(access.lookup->tensor);
+  }
   for (unsigned tensor : reads)
     if (std::string error = checkRead(tensor, "kernel '" + kernel.name + "'"); !error.empty())
       return error;
@@ -286,12 +322,21 @@ int64_t elementCount(const Tensor &tensor) {
   return count;
 }
 
-bool usesLoop(const Access &access, unsigned loop) {
-  for (const AffineIndex &index : access.index)
+static bool uses(const std::vector<AffineIndex> &indices, unsigned loop) {
+  for (const AffineIndex &index : indices)
     for (auto [used, coefficient] : index.terms)
       if (used == loop && coefficient != 0)
         return true;
   return false;
+}
+
+bool usesLoop(const Access &access, unsigned loop) {
+  return uses(access.index, loop) || (access.lookup && uses(access.lookup->index, loop));
+}
+
+bool looksUp(const Kernel &kernel) {
+  return std::any_of(kernel.operands.begin(), kernel.operands.end(),
+                     [](const Access &access) { return access.lookup.has_value(); });
 }
 
 int64_t linearOffset(const Tensor &tensor, const Access &access,

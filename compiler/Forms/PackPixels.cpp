@@ -123,7 +123,7 @@ std::vector<unsigned> PixelPacker::kernelsWith(unsigned tensor, bool reading) co
 /// with it.
 std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) const {
   const Kernel &kernel = graph.kernels[k];
-  if (kernel.terms.size() != 1 || kernel.results.size() != 1)
+  if (kernel.terms.size() != 1 || kernel.results.size() != 1 || looksUp(kernel))
     return std::nullopt;
   const Term &term = kernel.terms[0];
   const Tensor &image = graph.tensors[tensor], &weights = graph.tensors[term.w.tensor];

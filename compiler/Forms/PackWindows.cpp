@@ -92,7 +92,7 @@ std::optional<Pooling> poolingOf(const KernelGraph &graph, unsigned tensor) {
   const Access &first = kernel.operands[0], &result = kernel.results[0].access;
   std::optional<unsigned> dim;
   for (const Access &a : kernel.operands) {
-    if (a.tensor != tensor || a.pad != first.pad)
+    if (a.tensor != tensor || a.pad != first.pad || a.lookup)
       return std::nullopt;
     for (unsigned d = 0; d < a.index.size(); ++d) {
       if (a.index[d].terms != first.index[d].terms)
@@ -155,7 +155,7 @@ std::optional<Chain> chainOf(const KernelGraph &graph, unsigned k) {
   chain.kernelHeight = y->tap ? kernel.loops[*y->tap].extent : 1;
   chain.kernelWidth = x->tap ? kernel.loops[*x->tap].extent : 1;
   for (const Access &o : kernel.operands) { // per-filter constants only
-    if (graph.tensors[o.tensor].role != TensorRole::Constant)
+    if (graph.tensors[o.tensor].role != TensorRole::Constant || o.lookup)
       return std::nullopt;
     for (const AffineIndex &i : o.index)
       for (auto [l, c] : i.terms)

@@ -30,6 +30,9 @@ static std::string text(const KernelGraph &graph, const Kernel &kernel, const Ac
   for (size_t i = 0; i < access.index.size(); ++i)
     out += (i ? ", " : "") + text(kernel, access.index[i]);
   out += "]";
+  if (access.lookup)
+    out += " + " + text(graph, kernel, Access{access.lookup->tensor, access.lookup->index, 0}) +
+           " in dim " + std::to_string(access.lookup->dim);
   if (access.pad != 0)
     out += " pad " + std::to_string(access.pad);
   return out;
@@ -44,6 +47,8 @@ static void print(std::ostream &out, unsigned number, const Tensor &tensor) {
   out << "]" << (tensor.splat ? " splat" : "");
   if (!tensor.hostName.empty())
     out << " host " << tensor.hostName << " " << tensor.hostType;
+  if (tensor.hostExtent)
+    out << " indices below " << tensor.hostExtent;
   out << "\n";
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
+#include "compiler/Forms/SplitTables.h"
 #include "compiler/Forms/SplitWindows.h"
 
 #include <algorithm>
@@ -38,6 +39,12 @@ static const Rewriting table[] = {
     {"split-running", "reduces two running loops that step unevenly one after the other",
      [](KernelGraph &graph, const Machine &) {
        splitRunning(graph);
+       return Lines();
+     }},
+    {"split-tables", "cuts tables of more rows than one Gather reaches",
+     [](KernelGraph &graph, const Machine &machine) {
+       splitTables(graph,
+                   std::min<int64_t>(machine.rowsPerSlice(), 0xffff)); // two bytes of address
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",

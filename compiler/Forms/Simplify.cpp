@@ -19,8 +19,11 @@ void forEachRead(const Kernel &kernel, const std::function<void(unsigned)> &visi
     visit(term.a.tensor);
     visit(term.w.tensor);
   }
-  for (const Access &access : kernel.operands)
+  for (const Access &access : kernel.operands) {
     visit(access.tensor);
+    if (access.lookup)
+      visit(access.lookup->tensor);
+  }
 }
 
 /// Evaluates kernels that read constants only.
@@ -158,8 +161,11 @@ void compact(KernelGraph &graph) {
       term.a.tensor = number[term.a.tensor];
       term.w.tensor = number[term.w.tensor];
     }
-    for (Access &access : kernel.operands)
+    for (Access &access : kernel.operands) {
       access.tensor = number[access.tensor];
+      if (access.lookup)
+        access.lookup->tensor = number[access.lookup->tensor];
+    }
     for (Result &result : kernel.results)
       result.access.tensor = number[result.access.tensor];
   }
@@ -195,6 +201,8 @@ unsigned opCount(const Kernel &kernel) {
 /// accesses differ.
 std::optional<std::vector<unsigned>> alike(const Kernel &map, const Access &read,
                                            const Kernel &writer, const Access &written) {
+  if (read.lookup)
+    return std::nullopt;
   std::vector<unsigned> loops(map.loops.size(), ~0u);
   std::vector<bool> taken(writer.loops.size());
   for (size_t dim = 0; dim < read.index.size(); ++dim) {
@@ -246,11 +254,16 @@ bool Merger::isReadyBefore(unsigned tensor, size_t position) const {
 }
 
 Access renamed(Access access, const Kernel &map, const std::vector<unsigned> &loops) {
-  for (AffineIndex &index : access.index) {
-    std::erase_if(index.terms, [&](auto term) { return map.loops[term.first].extent == 1; });
-    for (auto &[loop, coefficient] : index.terms)
-      loop = loops[loop];
-  }
+  auto rename = [&](std::vector<AffineIndex> &indices) {
+    for (AffineIndex &index : indices) {
+      std::erase_if(index.terms, [&](auto term) { return map.loops[term.first].extent == 1; });
+      for (auto &[loop, coefficient] : index.terms)
+        loop = loops[loop];
+    }
+  };
+  rename(access.index);
+  if (access.lookup)
+    rename(access.lookup->index);
   return access;
 }
 
@@ -288,7 +301,10 @@ bool Merger::merge(size_t at) {
               if (auto same = alike(map, map.operands[i], writer, other.access);
                   same && *same == *loops)
                 replacement[i] = other.node;
-          fits = replacement[i] != ~0u || isReadyBefore(map.operands[i].tensor, position);
+          fits =
+              replacement[i] != ~0u || (isReadyBefore(map.operands[i].tensor, position) &&
+                                        (!map.operands[i].lookup ||
+                                         isReadyBefore(map.operands[i].lookup->tensor, position)));
         }
         if (!fits)
           continue;

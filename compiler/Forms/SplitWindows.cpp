@@ -54,7 +54,7 @@ bool isGrid(const KernelGraph &graph, const Kernel &kernel, Window &w) {
   std::vector<std::set<int64_t>> offsets(first.index.size());
   for (unsigned t : w.taps) {
     const Access &a = kernel.operands[t];
-    if (a.tensor != first.tensor || a.pad != first.pad)
+    if (a.tensor != first.tensor || a.pad != first.pad || a.lookup)
       return false;
     for (size_t d = 0; d < a.index.size(); ++d) {
       if (!sameTerms(a.index[d], first.index[d]))

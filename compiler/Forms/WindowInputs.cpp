@@ -63,7 +63,7 @@ std::optional<Stem> stemOf(const KernelGraph &graph, unsigned tensor) {
   if (reads != 1 || input.shape.size() != 4 || input.shape[0] != 1 || graph.kernels.empty())
     return std::nullopt;
   const Kernel &kernel = graph.kernels[reader];
-  if (kernel.terms.size() != 1 || kernel.terms[0].a.tensor != tensor)
+  if (kernel.terms.size() != 1 || kernel.terms[0].a.tensor != tensor || looksUp(kernel))
     return std::nullopt;
   const Term &term = kernel.terms[0];
   const Tensor &weights = graph.tensors[term.w.tensor];

@@ -53,6 +53,38 @@ double relativeError(const std::vector<float> &got, const std::vector<double> &w
 
 } // namespace
 
+TEST(Evaluate, ALookupTakesTheRowThatItsIndexNamesAndCountsNegativeOnesFromTheEnd) {
+  // More tokens than lanes: the longest loop is the one whose index is data.
+  KernelGraph graph = buildEmbedding({.tokens = 6, .rows = 9, .width = 3});
+  std::map<unsigned, TensorBytes> inputs = randomInputs(graph);
+  const int32_t ids[] = {0, 8, -1, -9, 3, -4}, rows[] = {0, 8, 8, 0, 3, 5};
+  for (auto &[tensor, bytes] : inputs)
+    std::memcpy(bytes.data(), ids, sizeof ids);
+  auto all = evaluate(graph, inputs);
+  ASSERT_TRUE(all) << all.error();
+  const auto y = valuesOf(graph, *all, "y"), words = valuesOf(graph, *all, "words");
+  for (size_t t = 0; t < 6; ++t)
+    for (size_t l = 0; l < 3; ++l)
+      EXPECT_EQ(y[3 * t + l], words[size_t(3 * rows[t]) + l]) << "token " << t;
+}
+
+TEST(Evaluate, AnIndexBesideTheTableReadsThePad) {
+  KernelGraph graph = buildEmbedding({.tokens = 2, .rows = 4, .width = 2});
+  Access &row = graph.kernels[0].operands[0];
+  row.index[0] = fixed(-3); // of four rows: 3 is row 0, 0 lies three before it
+  row.pad = encode(ElementType::Fp16, 7);
+  std::map<unsigned, TensorBytes> inputs = randomInputs(graph);
+  const int32_t ids[] = {3, 0};
+  for (auto &[tensor, bytes] : inputs)
+    std::memcpy(bytes.data(), ids, sizeof ids);
+  auto all = evaluate(graph, inputs);
+  ASSERT_TRUE(all) << all.error();
+  const auto y = valuesOf(graph, *all, "y"), words = valuesOf(graph, *all, "words");
+  EXPECT_EQ(y[0], words[0]);
+  EXPECT_EQ(y[2], 7);
+  EXPECT_EQ(y[3], 7);
+}
+
 TEST(Evaluate, MatmulWithBiasAndReluEqualsPlainLoops) {
   Evaluated run(buildMatmul({5, 37, 21, ElementType::Fp16, true, true, 1}));
   auto x = run["x"], w = run["matmul.w"], bias = run["bias"], y = run["y"];

@@ -7,6 +7,7 @@
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
+#include "compiler/Forms/SplitTables.h"
 #include "compiler/Forms/SplitWindows.h"
 
 #include "arch/spec/MachineFile.h"
@@ -49,6 +50,23 @@ KernelGraph buildGlobalReduction(AluOp op, int64_t channels, int64_t height, int
   build.store(build.reduce(op, value), {y, {fixed(0), at(c)}});
   build.finish("global");
   return graph;
+}
+
+TEST(SplitTables, KeepsTheRowsOfTablesThatAreCutAtAnyRow) {
+  for (int64_t rows : {9, 10, 11, 18, 19, 20}) {
+    KernelGraph graph = buildEmbedding({.tokens = 70, .rows = rows, .width = 5, .segments = 2});
+    const auto inputs = randomInputs(graph);
+    const auto before = outputsOf(graph, inputs);
+    EXPECT_EQ(splitTables(graph, 10), rows > 10 ? 1u : 0u) << rows << " rows";
+    size_t lookups = 0;
+    for (const Access &operand : graph.kernels[0].operands) {
+      lookups += operand.lookup.has_value();
+      EXPECT_LE(graph.tensors[operand.tensor].shape[0], rows > 10 ? 9 : 10);
+    }
+    EXPECT_EQ(lookups,
+              rows <= 10 ? 2u : 1 + size_t(rows + 8) / 9); // parts of 9 rows, and the other
+    EXPECT_EQ(outputsOf(graph, inputs), before) << rows << " rows";
+  }
 }
 
 TEST(SplitWindows, KeepsTheMaximaOfAPaddedPooling) {

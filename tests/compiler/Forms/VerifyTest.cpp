@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Builders.h"
 
+#include <functional>
 #include <gmock/gmock.h>
 
 using namespace millrace;
@@ -15,6 +16,37 @@ TEST(Verify, EveryBuiltGraphIsValid) {
   EXPECT_EQ(buildLayerNorm(3, 48).verify(), "");
   EXPECT_EQ(buildAttention(12, 32, 16, true).verify(), "");
   EXPECT_EQ(buildPerceptron(4, 32, 3, ElementType::Fp16).verify(), "");
+  EXPECT_EQ(buildEmbedding({.segments = 2, .positions = true}).verify(), "");
+}
+
+/// The embedding's graph after a change to its one lookup.
+static std::string lookupAfter(const std::function<void(KernelGraph &, Access &)> &change) {
+  KernelGraph graph = buildEmbedding({});
+  change(graph, graph.kernels[0].operands[0]);
+  return graph.verify();
+}
+
+TEST(Verify, ALookupThatCannotBeIsNamed) {
+  EXPECT_EQ(lookupAfter([](KernelGraph &, Access &) {}), "");
+  EXPECT_THAT(lookupAfter([](KernelGraph &, Access &a) { a.lookup->dim = 1; }),
+              HasSubstr("lookup in 'words' is in dimension 1 of 2, whose lanes are dimension 1"));
+  EXPECT_THAT(lookupAfter([](KernelGraph &, Access &a) { a.index[0] = at(0); }),
+              HasSubstr("adds to an index that loops move"));
+  EXPECT_THAT(lookupAfter([](KernelGraph &, Access &a) { a.lookup->index.pop_back(); }),
+              HasSubstr("lookup has 1 indices for 'ids' of rank 2"));
+  EXPECT_THAT(lookupAfter([](KernelGraph &graph, Access &a) {
+                graph.tensors[a.lookup->tensor].hostExtent = 0;
+                graph.tensors[a.lookup->tensor].type = ElementType::Fp16;
+              }),
+              HasSubstr("takes its indices from 'ids' of fp16 instead of int32"));
+  EXPECT_THAT(lookupAfter([](KernelGraph &graph, Access &a) {
+                graph.tensors[a.lookup->tensor].hostExtent = -1;
+              }),
+              HasSubstr("holds indices of -1 rows"));
+  EXPECT_THAT(lookupAfter([](KernelGraph &graph, Access &a) {
+                graph.kernels[0].results[0].access.lookup = a.lookup;
+              }),
+              HasSubstr("a result looks up indices"));
 }
 
 TEST(Verify, MacsAreTheDenseFormula) {

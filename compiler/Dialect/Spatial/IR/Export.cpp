@@ -91,13 +91,15 @@ ElementsAttr Exporter::dataOf(const forms::Tensor &tensor, RankedTensorType type
 
 HostAttr Exporter::hostOf(const forms::Tensor &t) {
   if (t.hostName.empty() && t.hostType.empty() && t.hostShape.empty() && t.hostLoops.empty() &&
-      t.hostStart.empty() && t.hostScale == 0 && t.hostZero == 0 && t.hostFill == 0)
+      t.hostStart.empty() && t.hostScale == 0 && t.hostZero == 0 && t.hostFill == 0 &&
+      t.hostExtent == 0)
     return {};
   SmallVector<int64_t> loops;
   for (const forms::HostLoop &loop : t.hostLoops)
     loops.append({loop.extent, loop.dim, loop.step, loop.hostDim, loop.hostStep});
   return HostAttr::get(builder.getContext(), t.hostName, t.hostType, t.hostShape, loops,
-                       t.hostStart, builder.getF64FloatAttr(t.hostScale), t.hostZero, t.hostFill);
+                       t.hostStart, builder.getF64FloatAttr(t.hostScale), t.hostZero, t.hostFill,
+                       t.hostExtent);
 }
 
 Value Exporter::tensor(const forms::Tensor &t) {
@@ -174,8 +176,21 @@ void Exporter::kernel(const forms::Kernel &k, unsigned number) {
   SmallVector<Value> operands, nodes;
   for (const forms::Access &access : k.operands) {
     auto [map, loops] = indices(access, body);
+    Value indices;
+    SmallVector<Value> indexLoops;
+    AffineMapAttr indexMap;
+    IntegerAttr dim;
+    if (access.lookup) {
+      indices = tensors[access.lookup->tensor];
+      AffineMap lookedUp;
+      std::tie(lookedUp, indexLoops) =
+          this->indices({access.lookup->tensor, access.lookup->index, 0}, body);
+      indexMap = AffineMapAttr::get(lookedUp);
+      dim = builder.getI64IntegerAttr(access.lookup->dim);
+    }
     operands.push_back(OperandOp::create(builder, loc, builder.getType<OperandType>(),
-                                         tensors[access.tensor], loops, map, access.pad));
+                                         tensors[access.tensor], loops, map, access.pad, indices,
+                                         indexLoops, indexMap, dim));
   }
   for (const forms::Node &n : k.nodes)
     nodes.push_back(node(k, n, operands, nodes));

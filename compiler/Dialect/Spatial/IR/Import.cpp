@@ -92,6 +92,7 @@ void Importer::tensor(TensorOp op) {
     t.hostScale = host.getScale().getValueAsDouble();
     t.hostZero = host.getZero();
     t.hostFill = host.getFill();
+    t.hostExtent = host.getExtent();
   }
   tensors[op.getResult()] = unsigned(graph.tensors.size());
   graph.tensors.push_back(std::move(t));
@@ -142,6 +143,10 @@ forms::Kernel Importer::kernel(KernelOp op) {
       numbers[operand.getResult()] = unsigned(k.operands.size());
       k.operands.push_back(
           access(operand.getTensor(), operand.getLoops(), operand.getMap(), operand.getPad()));
+      if (operand.getIndices())
+        k.operands.back().lookup = forms::Lookup{
+            unsigned(*operand.getDim()), tensors.at(operand.getIndices()),
+            access(operand.getIndices(), operand.getIndexLoops(), *operand.getIndexMap(), 0).index};
     } else if (auto write = dyn_cast<WriteOp>(part)) {
       k.results.push_back({numbers.at(write.getValue()), access(write.getTensor(), write.getLoops(),
                                                                 write.getMap(), write.getPad())});

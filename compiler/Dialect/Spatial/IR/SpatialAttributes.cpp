@@ -28,6 +28,7 @@ Attribute HostAttr::parse(AsmParser &parser, Type) {
   FloatAttr scale = parser.getBuilder().getF64FloatAttr(0);
   int64_t zero = 0;
   uint32_t fill = 0;
+  int64_t extent = 0;
   if (parser.parseLess() || parser.parseString(&name) || parser.parseColon() ||
       parser.parseString(&type) || parseNumbers(parser, shape))
     return {};
@@ -43,9 +44,11 @@ Attribute HostAttr::parse(AsmParser &parser, Type) {
     return {};
   if (succeeded(parser.parseOptionalKeyword("fill")) && parser.parseInteger(fill))
     return {};
+  if (succeeded(parser.parseOptionalKeyword("extent")) && parser.parseInteger(extent))
+    return {};
   if (parser.parseGreater())
     return {};
-  return get(parser.getContext(), name, type, shape, loops, start, scale, zero, fill);
+  return get(parser.getContext(), name, type, shape, loops, start, scale, zero, fill, extent);
 }
 
 void HostAttr::print(AsmPrinter &printer) const {
@@ -76,6 +79,8 @@ void HostAttr::print(AsmPrinter &printer) const {
     printer << " zero " << getZero();
   if (getFill() != 0)
     printer << " fill " << getFill();
+  if (getExtent() != 0)
+    printer << " extent " << getExtent();
   printer << ">";
 }
 

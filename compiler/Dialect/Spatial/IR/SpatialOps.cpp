@@ -84,6 +84,32 @@ static void printAccess(OpAsmPrinter &printer, Operation *, Value tensor, Operan
     printer << " pad " << pad.getInt();
 }
 
+/// `lookup dim 0 %indices[%p0, 0]`, or nothing.
+static ParseResult parseLookup(OpAsmParser &parser,
+                               std::optional<OpAsmParser::UnresolvedOperand> &indices,
+                               SmallVectorImpl<OpAsmParser::UnresolvedOperand> &loops,
+                               AffineMapAttr &map, IntegerAttr &dim) {
+  if (failed(parser.parseOptionalKeyword("lookup")))
+    return success();
+  Attribute parsed;
+  NamedAttrList unused;
+  if (parser.parseKeyword("dim") || parseNumber(parser, dim) ||
+      parser.parseOperand(indices.emplace()) ||
+      parser.parseAffineMapOfSSAIds(loops, parsed, "indexMap", unused))
+    return failure();
+  map = cast<AffineMapAttr>(parsed);
+  return success();
+}
+
+static void printLookup(OpAsmPrinter &printer, Operation *, Value indices, OperandRange loops,
+                        AffineMapAttr map, IntegerAttr dim) {
+  if (!indices)
+    return;
+  printer << "lookup dim " << dim.getInt() << " " << indices << "[";
+  printer.printAffineMapOfSSAIds(map, loops);
+  printer << "]";
+}
+
 static ParseResult parseMnemonic(OpAsmParser &parser, StringAttr &operation) {
   StringRef word;
   if (parser.parseKeyword(&word))
@@ -277,7 +303,21 @@ LogicalResult TermOp::verify() {
 }
 
 LogicalResult OperandOp::verify() {
-  return verifyAccess(*this, getTensor(), getLoops(), getMap(), getPad(), false, true);
+  if (failed(verifyAccess(*this, getTensor(), getLoops(), getMap(), getPad(), false, true)))
+    return failure();
+  if (bool(getIndices()) != bool(getIndexMap()) || bool(getIndices()) != bool(getDim()))
+    return emitOpError("looks an index up without saying where, or in which dimension");
+  if (!getIndices())
+    return success();
+  if (failed(verifyAccess(*this, getIndices(), getIndexLoops(), *getIndexMap(), 0, false, true)))
+    return failure();
+  if (int64_t rank = getTensor().getDefiningOp<TensorOp>().getTensorType().getRank();
+      *getDim() >= uint64_t(rank))
+    return emitOpError() << "looks up the index of dimension " << *getDim() << " of " << rank;
+  Type type = getIndices().getDefiningOp<TensorOp>().getTensorType().getElementType();
+  if (!type.isInteger(32))
+    return emitOpError() << "takes indices from elements of type " << type << "; they are i32";
+  return success();
 }
 
 LogicalResult WriteOp::verify() {

@@ -69,7 +69,7 @@ def Spatial_HostAttr : AttrDef<Spatial_Dialect, "Host"> {
     `<"name" : "type" [shape]>`, then as far as they are not empty or zero: `loop extent DIM step * host DIM step` for
     each loop of a mapping that is not the plain row-major order (R15: each iteration adds `step` to the index `DIM` of
     the grid's tensor and of the host's), `start [..]` the first index of every host dimension, `scale` and `zero` of a
-    quantised input, `fill` (raw bits) for host indices outside the shape.
+    quantised input, `fill` (raw bits) for host indices outside the shape, `extent` of the table whose indices these are.
 
     ```mlir
     host <"x" : "float" [1, 3, 224, 224] loop 112 dim 1 by 1 host 2 by 2 start [0, 0, -3, -3] fill 0>
@@ -78,7 +78,7 @@ def Spatial_HostAttr : AttrDef<Spatial_Dialect, "Host"> {
   let parameters = (ins StringRefParameter<"ONNX value name">:$name, StringRefParameter<"ONNX element type">:$type,
       ArrayRefParameter<"int64_t">:$shape,
       ArrayRefParameter<"int64_t", "extent, dim, step, host dim, host step of every loop">:$loops,
-      ArrayRefParameter<"int64_t">:$start, "::mlir::FloatAttr":$scale, "int64_t":$zero, "uint32_t":$fill);
+      ArrayRefParameter<"int64_t">:$start, "::mlir::FloatAttr":$scale, "int64_t":$zero, "uint32_t":$fill, "int64_t":$extent);
   let hasCustomAssemblyFormat = 1;
 }
 
@@ -185,11 +185,22 @@ def Spatial_TermOp : Spatial_KernelPart<"term", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Spatial_OperandOp : Spatial_KernelPart<"operand"> {
+def Spatial_OperandOp : Spatial_KernelPart<"operand", [AttrSizedOperandSegments]> {
   let summary = "a tensor that the epilogue reads, over parallel and running loops";
-  let arguments = (ins Spatial_Tensor:$tensor, Variadic<Index>:$loops, AffineMapAttr:$map, I64Attr:$pad);
+  let description = [{
+    With `lookup`, the index of one dimension is data: what a tensor of i32 holds is added to it.
+
+    ```mlir
+    spatial.operand %table[0, %p1] lookup dim 0 %ids[0, %p0, 0]
+    ```
+  }];
+  let arguments = (ins Spatial_Tensor:$tensor, Variadic<Index>:$loops, AffineMapAttr:$map, I64Attr:$pad,
+      Optional<Spatial_Tensor>:$indices, Variadic<Index>:$indexLoops, OptionalAttr<AffineMapAttr>:$indexMap,
+      OptionalAttr<I64Attr>:$dim);
   let results = (outs Spatial_Operand:$result);
-  let assemblyFormat = "custom<Access>($tensor, $loops, $map, $pad) attr-dict";
+  let assemblyFormat = [{
+    custom<Access>($tensor, $loops, $map, $pad) custom<Lookup>($indices, $indexLoops, $indexMap, $dim) attr-dict
+  }];
   let hasVerifier = 1;
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/SplitTables.h"
 #include "compiler/Import/Onnx/Import.h"
 
 #include "arch/spec/MachineFile.h"
@@ -80,6 +81,13 @@ TEST(SpatialRoundTrip, ConvolutionsWithPadsStridesGroupsAndResiduals) {
   expectSameValues(buildConv({.stride = 2, .residual = false}));
   expectSameValues(buildConv({.residual = true}));
   expectSameValues(buildConv({.groups = 4, .type = ElementType::Int8}));
+}
+
+TEST(SpatialRoundTrip, LookupsInTablesWholeAndInParts) {
+  expectSameValues(buildEmbedding({.segments = 2, .positions = true}));
+  KernelGraph graph = buildEmbedding({.rows = 50});
+  ASSERT_EQ(splitTables(graph, 20), 1u);
+  expectSameValues(graph);
 }
 
 TEST(SpatialRoundTrip, PoolingNormalisationAttentionAndLayers) {
