@@ -51,6 +51,11 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
     if (attempt.contracts || !isRoundedOnce(base))
       return false;
   bool unique = demand(base) <= 1;
+  if (isLookup(op)) // whole rows, in their place; a row that several take is gathered once
+    return unique && attempt.lane >= 0 &&
+           index.back() == Linear{0, {{unsigned(attempt.lane), 1}}} &&
+           llvm::none_of(ArrayRef(index).drop_back(),
+                         [&](const Linear &at) { return at.uses(unsigned(attempt.lane)); });
   if (isMap(op)) {
     unsigned cost = unsigned(op.getBlock()->getOperations().size());
     return unique && opCount(attempt) + cost <= options.chain;
@@ -247,6 +252,8 @@ FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &in
   if (!op)
     return pull(attempt, value, index); // a copy of something in memory
   attempt.names.push_back(nameOf(value));
+  if (isLookup(op))
+    return computeLookup(attempt, op, index);
   if (isContraction(op))
     return computeContraction(attempt, op, index);
   if (isMap(op))

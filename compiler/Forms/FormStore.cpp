@@ -257,7 +257,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
     result = storeConcat(concat, wanted);
   else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
     result = input;
-  else if (isFormable(op) && !hosted.contains(base)) {
+  else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
+    FailureOr<Stored> rows = store(base, preferredLane(base)); // gathered by rows, then turned
+    result = succeeded(rows) ? storeTransposed(base, *rows, wanted) : rows;
+  } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
     if (meetsMaximum(base) && shape[wanted] > options.lanes) {
@@ -288,13 +291,17 @@ FailureOr<Stored> Former::storeArgument(Value base, unsigned lane) {
   if (failed(type))
     return failure();
   unsigned tensor = addTensor(graph, "input", tensorShape(base), *type, lane, TensorRole::Input);
-  Tensor &added = graph.tensors[tensor];
-  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
-    added.name = added.hostName = name.str();
-  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.type"))
-    added.hostType = name.str();
-  added.hostShape.assign(shapeOf(base).begin(), shapeOf(base).end());
+  nameArgument(graph.tensors[tensor], argument);
   return Stored{tensor, 0};
+}
+
+/// The host's side of an input.
+void Former::nameArgument(Tensor &tensor, BlockArgument argument) {
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
+    tensor.name = tensor.hostName = name.str();
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.type"))
+    tensor.hostType = name.str();
+  tensor.hostShape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
 }
 
 /// Parts write one tensor; what has other consumers, or no kernel, is copied into it.

@@ -224,6 +224,8 @@ unsigned Former::preferredLane(Value base) {
   linalg::LinalgOp op = formOf(base);
   if (!op || op.getNumDpsInputs() == 0)
     return last;
+  if (std::optional<LookupForm> lookup = lookupOf(op))
+    return lookup->loops[lookup->lane];
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   if (isContraction(op)) { // the loop of the weights, which the last operand carries
     AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1];

@@ -72,6 +72,7 @@ private:
   void setOutput(Tensor &tensor, unsigned number);
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
+  void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
@@ -122,6 +123,12 @@ private:
   mlir::FailureOr<Access> access(Attempt &attempt, Stored stored, const Resolved &at);
   bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
   bool coversRoot(Attempt &attempt, const Point &index) const;
+
+  // FormLookup.cpp: rows of constant tables at indices that are data.
+  bool isLookup(mlir::Operation *op);
+  unsigned indexTensor(mlir::BlockArgument argument, int64_t extent);
+  mlir::FailureOr<Scalar> computeLookup(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                        const Point &index);
 
   // FormBody.cpp: scalar operations.
   using Values = llvm::DenseMap<mlir::Value, Scalar>;
@@ -192,11 +199,22 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::map<void *, std::array<unsigned, 2>> twoTerms;
+  std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
   std::map<std::vector<int64_t>, unsigned> splats, selections;
   std::map<unsigned, unsigned> diagonals;
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Value> hosted;
 };
+
+/// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input
+/// says.
+struct LookupForm {
+  mlir::Value table, indices;
+  unsigned dim = 0, lane = 0;        ///< of the table: looked up; along the lanes
+  llvm::SmallVector<unsigned> loops; ///< per dimension of the table, but `dim`: the map's loop
+};
+/// Nothing where rows are not of one dimension, or the body does something else.
+std::optional<LookupForm> lookupOf(mlir::Operation *op);
 
 /// What a reduction's body does.
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };

@@ -137,6 +137,38 @@ std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, 
   return spans;
 }
 
+std::vector<Span> HemisphereAllocator::takeAcross(unsigned width, unsigned rows, unsigned first,
+                                                  unsigned last,
+                                                  const std::vector<unsigned> &avoid) {
+  std::vector<std::pair<unsigned, unsigned>> candidates; ///< cost, slice
+  for (unsigned s = first; s < last && rows <= spec.banks * spec.rowsPerBank; ++s) {
+    unsigned cost = 0;
+    bool isFree = true;
+    for (unsigned bank = 0; bank < spec.banks && isFree; ++bank) {
+      unsigned fresh = 0;
+      for (const Run &run : runs(s, bank))
+        fresh += run.fresh ? run.rows : 0;
+      isFree = fresh == spec.rowsPerBank;
+      cost = std::max(cost, avoid.empty() ? 0 : avoid[s * spec.banks + bank]);
+    }
+    if (isFree && cost < kForbidden)
+      candidates.push_back({cost, s});
+  }
+  if (candidates.size() < width)
+    return {};
+  std::sort(candidates.begin(), candidates.end());
+  std::vector<Span> spans;
+  for (unsigned k = 0; k < width; ++k) {
+    const unsigned s = candidates[k].second;
+    for (unsigned from = 0; from < rows; from += spec.rowsPerBank) {
+      const unsigned count = std::min(spec.rowsPerBank, rows - from);
+      remove(s, from / spec.rowsPerBank, from, count);
+      spans.push_back({{s}, from, count, INT64_MIN / 4});
+    }
+  }
+  return spans;
+}
+
 void HemisphereAllocator::remove(unsigned slice, unsigned bank, unsigned address, unsigned rows) {
   std::vector<Run> kept;
   for (const Run &r : runs(slice, bank)) {

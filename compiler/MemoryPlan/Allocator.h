@@ -33,6 +33,10 @@ public:
   /// taken, if fewer slices have room.
   std::vector<Span> takeApart(unsigned width, unsigned rows, unsigned first, unsigned last,
                               const std::vector<unsigned> &avoid = {});
+  /// The same for more rows than a bank has: slices of which all banks are free, from row 0 on. The
+  /// spans of a slice stand together, one per bank.
+  std::vector<Span> takeAcross(unsigned width, unsigned rows, unsigned first, unsigned last,
+                               const std::vector<unsigned> &avoid = {});
   /// `fresh`: nothing was ever put there.
   void give(const Span &span, bool fresh = false);
   /// A new step begins: whatever was used before is over.

@@ -92,9 +92,13 @@ void Piece::collectHolds(BurstId id) {
   const size_t slice = size_t(b.unit.hemisphere) * m.memory.slices + b.unit.index;
   const bool writes = b.proto.opcode == Opcode::Write;
   holds.push_back({writes ? &o.writePorts[slice] : &o.readPorts[slice], b.at, length, id});
-  const unsigned bank = b.proto.address / m.memory.rowsPerBank;
-  holds.push_back({&o.banks[slice * m.memory.banks + bank],
-                   b.at + (writes ? program.timing.writeSlot() : 0), length, id});
+  const unsigned first = b.proto.address / m.memory.rowsPerBank;
+  const unsigned last = b.proto.opcode == Opcode::Gather
+                            ? (program.lastRowOf(b.proto)) / m.memory.rowsPerBank
+                            : first; // which rows a Gather takes is data
+  for (unsigned bank = first; bank <= last; ++bank)
+    holds.push_back({&o.banks[slice * m.memory.banks + bank],
+                     b.at + (writes ? program.timing.writeSlot() : 0), length, id});
   dispatchNeeds.push_back({&o.dispatches[m.queue(b.unit)], b.at});
 }
 
@@ -136,6 +140,11 @@ Cycle Piece::lowerBound(const Burst &b) const {
       const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
       need(row.writeSlot + timing.readAfterWrite(), elementCycle(i, i0, i1));
     });
+    break;
+  case Opcode::Gather:
+    for (unsigned address = i.address; address <= program.lastRowOf(i); ++address)
+      need(state.row(b.unit.hemisphere, b.unit.index, address).writeSlot + timing.readAfterWrite(),
+           0);
     break;
   case Opcode::Write: {
     const Cycle slot = timing.writeSlot();
@@ -290,8 +299,8 @@ Cycle Piece::misfit(Cycle start) {
 
 bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
   return std::any_of(bursts.begin(), bursts.end(), [&](const Burst &b) {
-    return b.pe == pe && b.proto.opcode == Opcode::Read && b.unit.hemisphere == h &&
-           b.unit.index == slice;
+    return b.pe == pe && (b.proto.opcode == Opcode::Read || b.proto.opcode == Opcode::Gather) &&
+           b.unit.kind == UnitKind::Mem && b.unit.hemisphere == h && b.unit.index == slice;
   });
 }
 

@@ -164,6 +164,15 @@ void Piece::updateState(const Burst &b) {
     });
     program.noteAccess(i.tensor, t, t + lastElementCycle(i));
     break;
+  case Opcode::Gather: { // any row of its tensor, at any of its cycles
+    const Cycle last = t + lastElementCycle(i);
+    for (unsigned address = i.address; address <= program.lastRowOf(i); ++address) {
+      RowState &row = state.row(b.unit.hemisphere, b.unit.index, address);
+      row.lastRead = std::max(row.lastRead, last);
+    }
+    program.noteAccess(i.tensor, t, last);
+    break;
+  }
   case Opcode::Write: {
     const Cycle slot = t + program.timing.writeSlot();
     forEachElement(i, [&](unsigned i0, unsigned i1) {

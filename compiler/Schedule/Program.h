@@ -45,6 +45,10 @@ public:
     regions.push_back(region);
     return uint32_t(regions.size() - 1);
   }
+  /// The last row that a Gather may touch: the last one of its region.
+  unsigned lastRowOf(const Instruction &gather) const {
+    return regions[gather.tensor].row + regions[gather.tensor].rows - 1;
+  }
   /// Number of the grid or host step that is being made.
   unsigned step() const { return unsigned(steps.size()); }
   /// Notes an access of a region at a cycle of the present step.

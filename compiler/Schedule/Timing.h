@@ -5,8 +5,8 @@
 // against each other.
 #pragma once
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/Instruction.h"
+#include "arch/operations/AluOp.h"
 #include "arch/spec/Machine.h"
 
 #include <cassert>
@@ -35,6 +35,8 @@ public:
   Cycle gatherTo(unsigned slice, unsigned position) const {
     return l.memGather + hops(m.position(slice), position);
   }
+  /// Gather dispatch (which samples its map) to injection at the slice's own position.
+  Cycle gatherInjects() const { return l.memGather; }
   /// SXM dispatch (which samples) to its result at the last position.
   Cycle switchToStream(UnitKind kind) const {
     switch (kind) {

@@ -105,8 +105,8 @@ Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image,
   std::mt19937_64 random(seed.value_or(0));
   std::vector<std::string> known;
   for (const Binding &b : image.bindings) {
-    if (b.role != Binding::Role::Input)
-      continue;
+    if (b.role != Binding::Role::Input || inputs.count(b.name))
+      continue; // what is both looked up and computed with lies in memory twice
     known.push_back(b.name);
     std::optional<HostType> type =
         hostTypeFromOnnxName(b.hostType == "float32" ? "float" : b.hostType);

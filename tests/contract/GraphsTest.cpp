@@ -6,6 +6,7 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/SplitTables.h"
 
 #include <gtest/gtest.h>
 
@@ -63,6 +64,45 @@ TEST_P(Contract, AttentionOfOneTokenMoreThanATileOfTheSmallMachineHasColumns) {
 }
 TEST_P(Contract, AttentionWithHeadsLongerThanATile) {
   holds(forms::buildAttention(15, 63, 33, false));
+}
+TEST_P(Contract, Embedding) {
+  holds(forms::buildEmbedding(
+      {.tokens = 50, .rows = 999, .width = 700, .segments = 2, .positions = true}));
+}
+TEST_P(Contract, EmbeddingOfOneToken) {
+  holds(forms::buildEmbedding({.tokens = 1, .rows = 3, .width = 20}));
+}
+/// The host refuses such an index; a program that is given it all the same stops.
+TEST_P(Contract, AnIndexBeyondItsTableIsAViolationOfS10) {
+  const forms::KernelGraph graph = forms::buildEmbedding({.tokens = 6, .rows = 9, .width = 40});
+  Expected<Machine> machine = loadMachine(GetParam().machine);
+  ASSERT_TRUE(machine) << machine.error();
+  auto inputs = forms::randomInputs(graph);
+  const int32_t beyond = 9;
+  std::memcpy(&inputs.begin()->second[4 * 2], &beyond, sizeof beyond);
+  grid::CompileOptions options;
+  options.partition = GetParam().partition;
+  const test::GridRun run = test::runOnGrid(graph, *machine, inputs, true, options);
+  ASSERT_EQ(run.error, "");
+  ASSERT_TRUE(run.simulated.violation);
+  EXPECT_EQ(run.simulated.violation->invariant, sim::Invariant::S10);
+  EXPECT_NE(run.simulated.violation->describe().find("gathers row"), std::string::npos)
+      << run.simulated.violation->describe();
+}
+TEST_P(Contract, EmbeddingFromATableInParts) {
+  forms::KernelGraph graph =
+      forms::buildEmbedding({.tokens = 40, .rows = 500, .width = 70, .segments = 5});
+  EXPECT_EQ(forms::splitTables(graph, 200), 1u); // 199, 199 and 102 rows
+  EXPECT_EQ(graph.verify(), "");
+  holds(graph);
+}
+TEST_P(Contract, EmbeddingFromATableInWholeSlices) {
+  Expected<Machine> machine = loadMachine(GetParam().machine);
+  ASSERT_TRUE(machine) << machine.error();
+  const int64_t rows = 2 * int64_t(machine->rowsPerSlice()) + 5;
+  forms::KernelGraph graph = forms::buildEmbedding({.tokens = 30, .rows = rows, .width = 40});
+  EXPECT_EQ(forms::splitTables(graph, int64_t(machine->rowsPerSlice())), 1u);
+  holds(graph);
 }
 TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
 

@@ -43,6 +43,20 @@ template <class F> void forEachElement(const Binding &binding, const Placement &
   }
 }
 
+/// The addresses of indices that docs/spec/image.md asks for, in the first lanes of each superlane.
+inline void writeMaps(const Binding &b, const forms::TensorBytes &indices, RowAccess &memory) {
+  for (const Placement &p : b.placements)
+    forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+      int32_t index = 0;
+      std::memcpy(&index, &indices[size_t(element) * 4], 4);
+      index += index < 0 ? int32_t(b.extent) : 0;
+      const uint32_t within = uint32_t(index) - p.first;
+      const uint32_t address = within < p.rows ? within : p.rows;
+      for (unsigned k = 0; k < 4; ++k)
+        memory.write(p.pe, p.hemisphere, p.slices[0], row)[lane + k] = uint8_t(address >> 8 * k);
+    });
+}
+
 struct GridRun {
   std::string error;
   grid::CompileReport report;
@@ -69,6 +83,10 @@ inputWriter(const Image &image, const forms::KernelGraph &graph,
         continue;
       const forms::TensorBytes &bytes = inputs.at(tensorNamed(b.name));
       const unsigned width = byteWidth(b.gridType);
+      if (b.extent) {
+        writeMaps(b, bytes, memory);
+        continue;
+      }
       for (const Placement &p : b.placements)
         forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
           for (size_t k = 0; k < p.slices.size(); ++k)

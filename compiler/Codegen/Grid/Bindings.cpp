@@ -131,6 +131,33 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
     }
 }
 
+/// Map vectors: the address of each index in every superlane.
+std::vector<Placement> mapPlacements(const Context &c, unsigned indices) {
+  std::vector<Placement> placements;
+  const Tensor &t = c.tensor(indices);
+  const TensorLayout &layout = c.layouts[indices];
+  for (const IndexMap &map : c.indexMaps) {
+    if (map.key.indices != indices)
+      continue;
+    Placement p;
+    p.pe = uint16_t(map.pe);
+    p.hemisphere = map.hemisphere;
+    p.bytesInLanes = true;
+    p.slices = {uint16_t(map.slice)};
+    p.row = map.address;
+    p.start.assign(t.hostShape.size(), 0);
+    for (unsigned d = 0; d < t.hostShape.size();
+         ++d) // the tensor has one dimension more: its lanes
+      p.loops.push_back({uint32_t(t.hostShape[d]), int32_t(layout.pitch[d]), 0, d, 1});
+    p.loops.push_back(
+        {uint32_t(c.machine.superlanes), 0, int32_t(c.machine.lanesPerSuperlane), kNoDim, 0});
+    p.first = uint32_t(-map.key.offset);
+    p.rows = uint32_t(map.tableRows);
+    placements.push_back(p);
+  }
+  return placements;
+}
+
 } // namespace
 
 namespace {
@@ -174,8 +201,14 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
     binding.gridType = t.type;
     binding.scale = t.hostScale;
     binding.zero = t.hostZero;
-    if (!t.hostLoops.empty())
+    if (!t.hostLoops.empty() || t.hostExtent)
       binding.shape = t.hostShape;
+    if (t.hostExtent) {
+      binding.extent = t.hostExtent;
+      binding.placements = mapPlacements(c, id);
+      bindings.push_back(std::move(binding));
+      continue;
+    }
     std::set<unsigned> read; // PEs whose copy an output is read from
     for (const Copy &copy : layout.copies) {
       if (!input && (copy.columns || !read.insert(copy.pe).second))

@@ -26,8 +26,11 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
     std::vector<Touched> in, out;
     for (const forms::Term &t : kernel.terms)
       in.push_back({t.a.tensor, true});
-    for (const Access &o : kernel.operands)
+    for (const Access &o : kernel.operands) {
       in.push_back({o.tensor, false});
+      if (o.lookup)
+        in.push_back({o.lookup->tensor, false});
+    }
     for (const forms::Result &r : kernel.results)
       out.push_back({r.access.tensor, false});
     auto meet = [&](const Touched &x, const Touched &y, bool samePort) {
@@ -133,6 +136,13 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
           mark(copy.columnTiles[k].slices[place], copy.columnTiles[k].addresses[place],
                other.samePort, amountOf(k));
     }
+    for (const TableCopy &copy : tables) // a Gather holds all its slice
+      if (copy.table == other.tensor && copy.pe == pe && copy.hemisphere == h)
+        for (unsigned slice : copy.slices)
+          mark(slice, 0, true, amount);
+    for (const IndexMap &map : indexMaps)
+      if (map.key.indices == other.tensor && map.pe == pe && map.hemisphere == h)
+        mark(map.slice, 0, true, amount);
   };
   for (const Company &other : company[id])
     add(other, kTogether);

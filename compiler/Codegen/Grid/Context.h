@@ -5,6 +5,7 @@
 
 #include "arch/program/Image.h"
 #include "compiler/Codegen/Grid/Layout.h"
+#include "compiler/Codegen/Grid/Tables.h"
 #include "compiler/MemoryPlan/Allocator.h"
 #include "compiler/Schedule/Program.h"
 
@@ -66,6 +67,8 @@ struct Context {
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
   unsigned weightSlices =
       0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
+  std::vector<TableCopy> tables;
+  std::vector<IndexMap> indexMaps;
   std::vector<std::string> strings;
   std::vector<Block> blocks;
   std::vector<uint8_t> data;
@@ -105,6 +108,16 @@ struct Context {
                                   unsigned groups, unsigned planes, unsigned lanes,
                                   const std::function<void(std::vector<uint8_t> &)> &fill);
 
+  /// Tables and map vectors for every lookup of the kernel on a PE. Errors name the table or the
+  /// tensor of indices.
+  Status addLookups(const Kernel &kernel, unsigned pe);
+  const TableCopy *tableCopy(const LookupKey &key, unsigned pe, unsigned tile) const;
+  const IndexMap *indexMap(const LookupKey &key, unsigned pe, Hemisphere h) const;
+  /// Does a lookup of the kernel use this slice: for map vectors, or for a lane tile (any, or
+  /// `tile`)?
+  bool looksUpIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
+                 std::optional<unsigned> tile = std::nullopt) const;
+
   const Copy *rowCopy(unsigned tensor, unsigned pe, Hemisphere h, unsigned which = 0) const;
   const Copy *columnCopy(unsigned tensor, unsigned pe, Hemisphere h) const;
 
@@ -126,6 +139,11 @@ private:
   /// `rows` rows of as many slices as an install reads at once.
   std::vector<memory::Span> takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
                                             const std::vector<unsigned> &avoid);
+  std::vector<memory::Span> takeTable(const Kernel &kernel, unsigned pe, Hemisphere h,
+                                      unsigned tile, unsigned width, unsigned rows);
+  void loadTable(const TableCopy &copy, const LookupKey &key);
+  bool addTables(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned tile);
+  Status addMaps(const Kernel &kernel, unsigned operand, unsigned pe, Hemisphere h);
   Error outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
                     unsigned first, unsigned last) const;
   uint32_t region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice, unsigned row,

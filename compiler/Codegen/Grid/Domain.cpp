@@ -100,8 +100,10 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
   Expected<ConstantRow> pad =
-      c.constantRow(copy.pe, copy.hemisphere, bytes, width,
-                    [&](unsigned slice) { return piece.reads(copy.pe, copy.hemisphere, slice); });
+      c.constantRow(copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
+        return piece.reads(copy.pe, copy.hemisphere, slice) ||
+               c.looksUpIn(*d.kernel, copy.pe, copy.hemisphere, slice);
+      });
   if (!pad)
     return pad.takeError();
   const int64_t n0 = flow.n0, n1 = flow.n1, end0 = in.from0 + in.n0, end1 = in.from1 + in.n1;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Epilogue.h"
 
+#include "compiler/Codegen/Grid/Gather.h"
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -56,7 +59,8 @@ private:
   bool isConstant(unsigned n) const {
     return kernel.nodes[n].kind == Node::Kind::Operand &&
            c.tensor(kernel.operands[kernel.nodes[n].index].tensor).role ==
-               forms::TensorRole::Constant;
+               forms::TensorRole::Constant &&
+           !accessOf(n).lookup;
   }
   const Access &accessOf(unsigned n) const { return kernel.operands[kernel.nodes[n].index]; }
   /// The same value for every element of this piece: can be latched.
@@ -83,11 +87,9 @@ private:
 bool Mesh::isLatched(unsigned n) const {
   if (kernel.nodes[n].kind != Node::Kind::Operand)
     return false;
-  const Access &access = accessOf(n);
-  for (const forms::AffineIndex &index : access.index)
-    for (std::optional<unsigned> loop : {d.loop0, d.loop1})
-      if (loop && coefficient(index, *loop) != 0)
-        return false;
+  for (std::optional<unsigned> loop : {d.loop0, d.loop1})
+    if (loop && forms::usesLoop(accessOf(n), *loop))
+      return false;
   return true;
 }
 
@@ -162,12 +164,15 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
   const Tensor &t = c.tensor(access.tensor);
   const TensorLayout &layout = c.layouts[access.tensor];
   const unsigned width = byteWidth(t.type);
+  if (access.lookup)
+    return readLookup(c, piece, kernel.nodes[n].index, d, flow, arrive);
   if (isConstant(n) && isLatched(n)) {
     Expected<std::vector<uint8_t>> bytes = constantLanes(access);
     if (!bytes)
       return bytes.takeError();
-    Expected<ConstantRow> row = c.constantRow(
-        d.pe, side, *bytes, width, [&](unsigned slice) { return piece.reads(d.pe, side, slice); });
+    Expected<ConstantRow> row = c.constantRow(d.pe, side, *bytes, width, [&](unsigned slice) {
+      return piece.reads(d.pe, side, slice) || c.looksUpIn(kernel, d.pe, side, slice);
+    });
     if (!row)
       return row.takeError();
     Piece::StreamVar s = piece.stream(d.pe, side, Direction::Inward, width);

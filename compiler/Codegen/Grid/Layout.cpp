@@ -207,7 +207,7 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
       meet(first, r.access);
   }
   for (const Access &o : kernel.operands) {
-    if (graph.tensors[o.tensor].role == forms::TensorRole::Constant)
+    if (graph.tensors[o.tensor].role == forms::TensorRole::Constant && !o.lookup)
       continue; // constants are laid out as their users need them
     breakAt(breaks[o.tensor], laneRanges(kernel, lanesOf(o)), extentOf(o));
     meet(first, o);

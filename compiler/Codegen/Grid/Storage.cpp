@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Grid/Storage.h"
 
 #include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
 #include <set>
@@ -23,7 +24,8 @@ void Storage::planCopies() {
     }
     std::map<unsigned, unsigned> reads; // of one tensor in one piece
     for (const Access &o : kernel.operands)
-      ++reads[o.tensor];
+      if (!o.lookup) // tables have copies of their own
+        ++reads[o.tensor];
     for (auto [t, n] : reads) {
       CopyNeed &need = needs[t];
       unsigned h = 0;
@@ -46,6 +48,20 @@ void Storage::planCopies() {
   }
 }
 
+/// Rows of tables that a hemisphere holds at most, if lane tiles are dealt evenly.
+uint64_t Storage::tableRows() const {
+  uint64_t rows = 0;
+  for (unsigned t = 0; t < c.graph.tensors.size(); ++t)
+    for (const Kernel &kernel : c.graph.kernels)
+      if (std::any_of(kernel.operands.begin(), kernel.operands.end(),
+                      [&](const Access &o) { return o.lookup && o.tensor == t; })) {
+        rows += uint64_t(c.layouts[t].rows) * byteWidth(c.tensor(t).type) *
+                ((c.layouts[t].tiles.size() + 1) / kHemispheres);
+        break;
+      }
+  return rows;
+}
+
 /// Splits the slices of a hemisphere: whole install sets for weights, the rest for activations.
 void Storage::splitSlices() {
   const unsigned set = c.machine.mxm.columnsPerInstall;
@@ -55,6 +71,7 @@ void Storage::splitSlices() {
     if (needs[t].columns)
       rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
               c.layouts[t].tiles.size();
+  rows += tableRows() / set;
   rows += rows / 16;
   const unsigned slices = c.machine.memory.slices;
   const uint64_t sets = std::max<uint64_t>(2, rows / c.machine.rowsPerSlice() + 1);
@@ -63,6 +80,16 @@ void Storage::splitSlices() {
   else // no longer whole sets: any slices
     c.weightSlices = unsigned(std::min<uint64_t>(
         slices, std::max<uint64_t>(set, rows * set / c.machine.rowsPerSlice() + 1)));
+}
+
+/// Tables on every PE that computes a part of a kernel that looks into them.
+Status Storage::storeTables() {
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    for (unsigned pe = 0; pe < c.machine.pes() && forms::looksUp(c.graph.kernels[k]); ++pe)
+      if (!partition.shares[k][pe].empty())
+        if (Status s = c.addLookups(c.graph.kernels[k], pe); !s)
+          return s;
+  return Success{};
 }
 
 Status Storage::storeWeights() {
@@ -112,7 +139,7 @@ void Storage::reserveConstantRows() {
   for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
     std::set<unsigned> constants;
     for (const Access &o : c.graph.kernels[k].operands)
-      if (c.tensor(o.tensor).role == TensorRole::Constant)
+      if (c.tensor(o.tensor).role == TensorRole::Constant && !o.lookup)
         constants.insert(o.tensor);
     for (unsigned t : constants)
       rows += works[k].tiles.size() * works[k].instances.size() * byteWidth(c.tensor(t).type);
@@ -125,6 +152,8 @@ void Storage::reserveConstantRows() {
 Status Storage::plan() {
   planCopies();
   splitSlices();
+  if (Status s = storeTables(); !s) // before weights: large ones need whole slices
+    return s;
   if (Status s = storeWeights(); !s)
     return s;
   if (Status s = storeColumns(); !s)
@@ -206,6 +235,8 @@ Status Storage::allocateConstants(size_t k) {
       constants.insert(t.a.tensor);
   for (const Access &o : kernel.operands) {
     bool byRow = false;
+    if (o.lookup)
+      continue;
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
       byRow |= rowCoefficient(c.layouts[o.tensor], o, l) != 0;
     if (c.tensor(o.tensor).role == TensorRole::Constant && byRow)

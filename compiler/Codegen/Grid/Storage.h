@@ -36,8 +36,10 @@ private:
   std::vector<CopyNeed> needs; ///< per tensor
 
   void planCopies();
+  uint64_t tableRows() const;
   void splitSlices();
   Status storeWeights();
+  Status storeTables();
   Status storeColumns();
   void reserveConstantRows();
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);

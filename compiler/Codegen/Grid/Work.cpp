@@ -9,8 +9,11 @@ namespace {
 template <class F> void forEachAccess(const Kernel &kernel, F f) {
   for (const forms::Term &t : kernel.terms)
     f(t.a);
-  for (const Access &o : kernel.operands)
+  for (const Access &o : kernel.operands) {
     f(o);
+    if (o.lookup)
+      f(Access{o.lookup->tensor, o.lookup->index, 0});
+  }
   for (const forms::Result &r : kernel.results)
     f(r.access);
 }

@@ -55,6 +55,17 @@ Formed form(const std::string &body, PrecisionOptions options = {}) {
     const Tensor &tensor = formed.graph.tensors[i];
     if (tensor.role != TensorRole::Input)
       continue;
+    if (tensor.hostExtent) { // from the table's last row on, and back past its first
+      HostTensor ids = HostTensor::zeros(HostType::Int64, tensor.hostShape);
+      stored[i].resize(4 * size_t(ids.elementCount()));
+      for (int64_t k = 0; k < ids.elementCount(); ++k) {
+        const auto index = int32_t(tensor.hostExtent - 1 - k % (2 * tensor.hostExtent));
+        ids.as<int64_t>()[k] = index;
+        std::memcpy(&stored[i][4 * size_t(k)], &index, 4);
+      }
+      inputs.push_back(ids);
+      continue;
+    }
     HostTensor host = HostTensor::zeros(HostType::Float32, tensor.hostShape);
     std::vector<float> values = randomValues(size_t(host.elementCount()), 11);
     stored[i] = encodeAll(tensor.type, values);
@@ -278,6 +289,91 @@ func.func @main(%x: tensor<1x3x16x16xf32>) -> tensor<1x8x14x14xf32> {
   EXPECT_LE(elements, 3 * host); // R15: at most three copies of an element
   EXPECT_EQ(formed.graph.macs(), 8 * 14 * 14 * 3 * 9);
   EXPECT_LT(formed.error, kFp16);
+}
+
+/// Five tokens look rows of a table up; `then` makes %y : tensor<5x3xf32> of %rows and %ids.
+std::string embedding(const std::string &then) {
+  return R"(func.func @main(%ids: tensor<5xi64> {onnx.name = "ids", onnx.type = "int64"}) -> tensor<5x3xf32> {
+  %table = arith.constant dense<[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [0.5, 0.25, 2.5]]> : tensor<4x3xf32>
+  %zero = arith.constant 0 : i64
+  %four = arith.constant 4 : i64
+  %e = tensor.empty() : tensor<5x3xf32>
+)" + then +
+         R"(
+  return %y : tensor<5x3xf32>
+})";
+}
+
+/// rows[i] = table[INDEX of %i]
+std::string lookUp(const std::string &ids, const std::string &result) {
+  return result +
+         R"( = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins()" +
+         ids + R"( : tensor<5xi64>) outs(%e : tensor<5x3xf32>) {
+  ^bb0(%i: i64, %o: f32):
+    %sum = arith.addi %i, %four : i64
+    %less = arith.cmpi slt, %i, %zero : i64
+    %wrapped = arith.select %less, %sum, %i : i64
+    %at = arith.index_cast %wrapped : i64 to index
+    %lane = linalg.index 1 : index
+    %value = tensor.extract %table[%at, %lane] : tensor<4x3xf32>
+    linalg.yield %value : f32
+  } -> tensor<5x3xf32>
+)";
+}
+
+size_t lookups(const KernelGraph &graph) {
+  size_t count = 0;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Access &operand : kernel.operands)
+      count += operand.lookup.has_value();
+  return count;
+}
+
+TEST(Build, RowsOfATableAreLookedUpInTheKernelThatAddsThem) {
+  Formed formed = form(embedding(lookUp("%ids", "%rows") + R"(
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%rows : tensor<5x3xf32>) outs(%e : tensor<5x3xf32>) {
+  ^bb0(%in: f32, %o: f32):
+    %s = math.tanh %in : f32
+    linalg.yield %s : f32
+  } -> tensor<5x3xf32>)"));
+  EXPECT_TRUE(formed.graph.hostCalls.empty());
+  EXPECT_EQ(formed.graph.kernels.size(), 1u);
+  EXPECT_EQ(lookups(formed.graph), 1u);
+  EXPECT_LT(formed.error, kFp16);
+}
+
+TEST(Build, RowsThatAProductWantsAlongTheOtherDimensionAreGatheredAndTurned) {
+  // y = m^T rows, m of 5 x 5: the rows' own dimension is contracted.
+  Formed formed = form(embedding(lookUp("%ids", "%rows") + R"(
+  %m = arith.constant dense<[[1.0, 0.5, 0.0, 0.0, 2.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 3.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0], [4.0, 0.0, 0.0, 0.0, 1.0]]> : tensor<5x5xf32>
+  %c = arith.constant 0.0 : f32
+  %init = linalg.fill ins(%c : f32) outs(%e : tensor<5x3xf32>) -> tensor<5x3xf32>
+  %y = linalg.matmul ins(%m, %rows : tensor<5x5xf32>, tensor<5x3xf32>) outs(%init : tensor<5x3xf32>) -> tensor<5x3xf32>)"));
+  EXPECT_TRUE(formed.graph.hostCalls.empty());
+  EXPECT_EQ(lookups(formed.graph), 1u);
+  EXPECT_LT(formed.error, kFp16);
+}
+
+TEST(Build, IndicesThatAreComputedStayOnTheHost) {
+  mlir::MLIRContext context;
+  loadImportDialects(context);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(maps + embedding(R"(
+  %f = tensor.empty() : tensor<5xi64>
+  %twice = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%ids : tensor<5xi64>) outs(%f : tensor<5xi64>) {
+  ^bb0(%in: i64, %o: i64):
+    %s = arith.addi %in, %in : i64
+    linalg.yield %s : i64
+  } -> tensor<5xi64>
+)" + lookUp("%twice", "%y")),
+                                                        &context);
+  ASSERT_TRUE(module);
+  auto graph = buildKernelGraph(*module, {});
+  ASSERT_TRUE(succeeded(graph));
+  EXPECT_EQ(graph->hostCalls.size(), 1u);
+  EXPECT_EQ(lookups(*graph), 0u);
 }
 
 TEST(Build, AFloatModelInInt8NamesTheRecipe) {

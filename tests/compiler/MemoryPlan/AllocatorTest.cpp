@@ -32,6 +32,24 @@ void add(Rows &rows, const Span &span) {
           << "row " << span.address + r << " of slice " << slice << " is taken twice";
 }
 
+TEST(Allocator, TakesAcrossBanksOnlySlicesThatNothingHasUsed) {
+  const Machine m = machine();
+  HemisphereAllocator a(m);
+  Rows rows;
+  add(rows, a.take(1, 1, 2, 3, {}));
+  const std::vector<Span> spans = a.takeAcross(2, 13, 1, 4);
+  ASSERT_EQ(spans.size(), 4u); // 8 and 5 rows of slices 1 and 3
+  for (const Span &span : spans)
+    add(rows, span);
+  EXPECT_TRUE(rows.count({1, 12}) && rows.count({3, 12}) && !rows.count({2, 1}));
+  EXPECT_TRUE(a.takeAcross(2, 13, 0, 4).empty()) << "only slice 0 is left";
+  EXPECT_TRUE(a.takeAcross(1, 17, 0, 1).empty()) << "a slice has 16 rows";
+  EXPECT_EQ(a.freeRows(0, 4), 4 * 16 - 1 - 26u);
+  for (const Span &span : spans)
+    a.give(span, true);
+  EXPECT_EQ(a.takeAcross(2, 16, 1, 4).size(), 4u);
+}
+
 TEST(Allocator, TakesEverySliceApartWhereItHasRoom) {
   const Machine m = machine();
   HemisphereAllocator a(m);

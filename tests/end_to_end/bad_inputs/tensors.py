@@ -42,3 +42,12 @@ tensor("Fortran order", npy(np.asfortranarray(GOOD)))
 tensor("big-endian elements", npy(GOOD.astype(">f4")))
 tensor("complex elements", npy(GOOD.astype(np.complex64)))
 tensor("archive of arrays", b"PK\x03\x04" + bytes(60))
+
+
+@case("tensor", "index outside its table")
+def _(place: Workplace):
+    place.fixture("tiny_gpt2.onnx")
+    place.write("x.npy", npy(np.array([[3, 1000]], np.int32)))
+    dims = {"batch_size": 1, "seq_len": 2, "past_seq_len": 0, "total_seq_len": 2}
+    return ["run", "tiny_gpt2.onnx", "--machine", "tsp-small", "--input", "input_ids=x.npy",
+            *(f"--dim={name}={extent}" for name, extent in dims.items())]
