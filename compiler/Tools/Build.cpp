@@ -2,6 +2,7 @@
 #include "compiler/Tools/Build.h"
 
 #include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Schedule/Order.h"
 #include "compiler/Tools/Stages.h"
 
 #include <algorithm>
@@ -57,6 +58,13 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_option("--partition", partition, text)
       ->check(CLI::IsMember(solvers))
       ->capture_default_str();
+  std::vector<std::string> orders;
+  text = "in which order kernels are scheduled";
+  for (const schedule::OrderSolver &solver : schedule::orderSolvers()) {
+    orders.push_back(solver.name);
+    text += "; " + solver.name + ", " + solver.text;
+  }
+  command.add_option("--order", order, text)->check(CLI::IsMember(orders))->capture_default_str();
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 

@@ -25,7 +25,7 @@ void addLevel(CLI::App &command, const std::string &option, Level &level, const 
               const std::string &last, const std::string &text);
 
 struct ModelOptions {
-  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto";
+  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto", order = "graph";
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;

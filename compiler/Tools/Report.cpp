@@ -224,7 +224,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
 std::string jsonOf(const Image &image, const Machine &machine, const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
   for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "host_ops",
-                          "compile_seconds", "bursts", "kernels", "partition"})
+                          "compile_seconds", "bursts", "kernels", "order", "partition"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;

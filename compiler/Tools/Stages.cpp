@@ -37,6 +37,7 @@ void addNotes(Image &image, const spatial::ModelFacts &facts, const forms::Kerne
   note(image, "host_ops", report.hostCalls);
   note(image, "bursts", report.bursts);
   note(image, "partition", report.partition);
+  note(image, "order", report.order);
   note(image, "integer_input_bounds", facts.integerBounds);
   note(image, "packed", facts.packed);
   note(image, "model_inputs", facts.inputs);
@@ -119,6 +120,7 @@ std::optional<Failure> Stages::schedule() {
   grid::CompileReport report;
   grid::CompileOptions compileOptions;
   compileOptions.partition = options.partition;
+  compileOptions.order = options.order;
   progress.stage("scheduling", graph.kernels.size());
   compileOptions.progress = [&](size_t done, size_t) { progress.update(done); };
   Expected<Image> compiled = grid::compile(graph, *target, compileOptions, report);

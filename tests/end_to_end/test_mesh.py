@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Do 16 PEs of the mesh earn their place?"""
 import numpy as np
+import onnx
 import pytest
 
 import probe
 import randomize
 from bert_base import Shape, transformer
+from fixtures import FOLDER
 from oracle import cut_softmax, relative_l2, run_millrace, save_model
 
 ONE_PE = [f"--set={key}" for key in ("fabric.topology=single", "fabric.rows=1", "fabric.columns=1",
@@ -21,15 +23,17 @@ def test_squeezenet_needs_at_most_a_quarter_of_the_cycles_of_one_pe(millrace, tm
     assert (shares >= 0.03 * shares.sum()).sum() >= 12
 
 
+@pytest.mark.parametrize("order", ["graph", "critical"])
 @pytest.mark.parametrize("partition", ["spread", "pipeline"])
-def test_each_partition_of_a_chain_gives_the_values_of_onnx_runtime(millrace, tmp_path, partition):
+def test_each_partition_and_order_of_a_chain_gives_the_values_of_onnx_runtime(
+        millrace, tmp_path, partition, order):
     model = transformer(Shape(layers=4, hidden=64, heads=4, inner=256, sequence=16,
                               embeddings=False))
     inputs = probe.seeded_inputs(model)
     got = run_millrace(millrace, save_model(model, tmp_path), "mesh-4x4", "fp16", inputs, tmp_path,
-                       ["--partition", partition])
+                       ["--partition", partition, "--order", order, "--check"])
     assert got.report["measured_cycles"] == got.report["predicted_cycles"]
-    assert got.report["partition"] == partition
+    assert (got.report["partition"], got.report["order"]) == (partition, order)
     for name, expected in probe.run(model, inputs).items():
         assert relative_l2(got.outputs[name], expected) <= 2e-3
 
@@ -51,3 +55,14 @@ def test_squeezenet_fits_the_small_machine_whole(millrace, tmp_path):
                        ["--cycles-only"])
     assert got.report["measured_cycles"] == got.report["predicted_cycles"]
     assert got.report["host_ops"] == []
+
+
+def test_planes_narrower_than_a_vector_take_narrower_tiles(millrace, tmp_path):
+    model = cut_softmax(onnx.load(FOLDER / "attention.onnx"))
+    inputs = probe.seeded_inputs(model)
+    narrow = ["--set", "superlanes=4", "--set", "mxm.rows=64", "--set", "mxm.columns=32"]
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-small", "fp16", inputs, tmp_path,
+                       ["--check", *narrow])
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    for name, expected in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], expected) <= 2e-3

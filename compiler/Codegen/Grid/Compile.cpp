@@ -6,6 +6,7 @@
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Codegen/Grid/Transfer.h"
 #include "compiler/MemoryPlan/Verify.h"
+#include "compiler/Schedule/Order.h"
 
 #include <algorithm>
 #include <set>
@@ -52,12 +53,14 @@ private:
   Partition partition;
   std::vector<Work> works; ///< per kernel
   Storage storage;
-  std::vector<size_t> lastUse;      ///< per tensor: last place in the graph's order that touches it
+  std::vector<size_t> order;        ///< places of graph.order, in the order of scheduling
+  std::vector<size_t> lastUse;      ///< per tensor: last place in the order that touches it
   std::vector<uint32_t> bindingOf;  ///< per tensor: its binding, if it has one
   std::vector<WorkerState> workers; ///< of all formats, by plane
 
   Status planKernels();
   Status checkFormats(const Kernel &kernel) const;
+  Status planOrder();
   Status planPartition();
   size_t bursts() const;
   Status schedule(size_t k);
@@ -88,9 +91,11 @@ Status GridCompiler::planKernels() {
       return work.takeError();
     works.push_back(std::move(*work));
   }
+  if (Status s = planOrder(); !s)
+    return s;
   lastUse.assign(graph.tensors.size(), 0);
-  for (size_t at = 0; at < graph.order.size(); ++at) {
-    auto [host, index] = graph.order[at];
+  for (size_t at = 0; at < order.size(); ++at) {
+    auto [host, index] = graph.order[order[at]];
     auto use = [&, at = at](unsigned tensor) { lastUse[tensor] = at; };
     if (host)
       forEachTensor(graph.hostCalls[index], use);
@@ -102,6 +107,41 @@ Status GridCompiler::planKernels() {
   for (uint32_t b = 0; b < bound.size(); ++b)
     bindingOf[bound[b]] = b;
   return Success{};
+}
+
+/// Whoever touches a tensor after another does so in the graph's order, unless both only read it.
+Status GridCompiler::planOrder() {
+  schedule::OrderProblem problem;
+  std::vector<std::vector<size_t>> touched(graph.tensors.size()); ///< places, per tensor
+  for (size_t at = 0; at < graph.order.size(); ++at) {
+    auto [host, index] = graph.order[at];
+    problem.barriers.push_back(host);
+    problem.costs.push_back(host ? 1 : vectorsOf(c, graph.kernels[index], works[index]));
+    auto writes = [&](size_t place, unsigned tensor) {
+      const auto &results = graph.kernels[graph.order[place].second].results;
+      return !graph.order[place].first &&
+             std::any_of(results.begin(), results.end(),
+                         [&](const forms::Result &r) { return r.access.tensor == tensor; });
+    };
+    auto touch = [&](unsigned tensor) {
+      if (c.tensor(tensor).role == TensorRole::Constant)
+        return;
+      for (size_t before : touched[tensor])
+        if (before != at && (writes(before, tensor) || writes(at, tensor)))
+          problem.edges.push_back({before, at});
+      touched[tensor].push_back(at);
+    };
+    if (host)
+      forEachTensor(graph.hostCalls[index], touch);
+    else
+      forEachTensor(graph.kernels[index], touch);
+  }
+  Expected<std::vector<size_t>> solved = schedule::solve(problem, options.order);
+  if (!solved)
+    return solved.takeError();
+  order = std::move(*solved);
+  report.order = options.order;
+  return schedule::verify(problem, order);
 }
 
 /// Solvers are checked, so that a new one need not be believed.
@@ -319,13 +359,13 @@ Expected<Image> GridCompiler::run() {
     if (c.tensor(t).role == TensorRole::Input)
       if (Status s = storage.allocateFromHost(t); !s)
         return s.takeError();
-  for (size_t at = 0; at < graph.order.size(); ++at) {
-    auto [host, index] = graph.order[at];
+  for (size_t at = 0; at < order.size(); ++at) {
+    auto [host, index] = graph.order[order[at]];
     if (Status s = host ? hostStep(graph.hostCalls[index]) : schedule(index); !s)
       return s.takeError();
     releaseAfter(at);
     if (options.progress)
-      options.progress(at + 1, graph.order.size());
+      options.progress(at + 1, order.size());
   }
   if (!program.stepIsEmpty())
     endGridStep();

@@ -15,6 +15,8 @@ namespace millrace::grid {
 struct CompileOptions {
   /// Who deals kernels to PEs: a name of partitionSolvers(), or `auto`.
   std::string partition = "auto";
+  /// In which order kernels are scheduled: a name of schedule::orderSolvers().
+  std::string order = "graph";
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
 };
@@ -30,6 +32,7 @@ struct KernelReport {
 };
 
 struct CompileReport {
+  std::string order;     ///< the solver that ordered the kernels
   std::string partition; ///< the solver that dealt the kernels
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;

@@ -241,13 +241,14 @@ void orderColumns(const Tensor &tensor, TensorLayout &layout, const Access &w, u
 } // namespace
 
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
-  const int64_t lanes = machine.lanes();
+  // A tile is a vector that a plane takes in and gives out whole.
+  const int64_t lanes = std::min(machine.lanes(), machine.mxm.columns);
   std::vector<TensorLayout> layouts(graph.tensors.size());
   Breaks breaks(graph.tensors.size());
   std::vector<Meeting> meetings;
   for (const Kernel &kernel : graph.kernels)
     collect(graph, kernel, breaks, meetings);
-  for (size_t t = 0; t < layouts.size(); ++t) { // the vector's own length breaks too
+  for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks too
     const Tensor &tensor = graph.tensors[t];
     int64_t extent = tensor.shape[tensor.laneDim], from = 0;
     std::set<int64_t> given = breaks[t];

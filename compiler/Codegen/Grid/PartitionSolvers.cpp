@@ -67,22 +67,6 @@ Dealing spread(const PartitionProblem &problem) {
   return shares;
 }
 
-/// Vectors that a kernel sends through a PE's MXM or VXM, a measure of its cycles.
-int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
-  const int64_t rows = w.units() * w.stripRows;
-  if (kernel.terms.empty())
-    return rows;
-  int64_t passes = 0;
-  for (const forms::Term &t : kernel.terms) {
-    int64_t taps = 1;
-    for (unsigned l : w.roles.contracted)
-      if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
-        taps *= kernel.loops[l].extent;
-    passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
-  }
-  return rows * passes;
-}
-
 /// Stages that consecutive kernels fill, each at most `most` vectors and half a PE's memory of
 /// weights; one kernel alone may be more.
 std::vector<size_t> stagesOf(const std::vector<int64_t> &vectors,

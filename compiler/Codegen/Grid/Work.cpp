@@ -95,6 +95,21 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   return w;
 }
 
+int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
+  const int64_t rows = w.units() * w.stripRows;
+  if (kernel.terms.empty())
+    return rows;
+  int64_t passes = 0;
+  for (const forms::Term &t : kernel.terms) {
+    int64_t taps = 1;
+    for (unsigned l : w.roles.contracted)
+      if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
+        taps *= kernel.loops[l].extent;
+    passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
+  }
+  return rows * passes;
+}
+
 std::vector<Share> sharesOf(const Work &w, int64_t from, int64_t to, int64_t most) {
   std::vector<Share> shares;
   while (from < to) {

@@ -25,6 +25,9 @@ struct Work {
 };
 Expected<Work> workOf(const Context &c, const Kernel &kernel);
 
+/// Vectors that a kernel sends through a PE's MXM or VXM, a measure of its cycles.
+int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &work);
+
 /// A run of strips of one instance and lane tile.
 struct Share {
   size_t instance = 0, tile = 0;
