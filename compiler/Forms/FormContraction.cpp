@@ -128,11 +128,16 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
     for (auto [loop, coefficient] : at.index[*lane].terms)
       if (attempt.space.loop(loop).kind == LoopKind::Contracted)
         laneLoops.push_back(loop);
+  // One product and no sum: the lanes are a dimension of extent 1 that no loop moves along.
+  bool isSum = lane.has_value();
+  for (unsigned dim = 0; dim < at.index.size() && !lane; ++dim)
+    if (shape[dim] == 1 && at.index[dim].terms.empty())
+      lane = dim;
   if (isConstantValue(at.base)) {
     Stored value{constantTensor(at.base, type, lane.value_or(0)), 0};
     return access(attempt, value, at);
   }
-  FailureOr<Stored> value = store(at.base, lane);
+  FailureOr<Stored> value = store(at.base, lane, /*isExact=*/!isSum);
   if (failed(value) || graph.tensors[value->tensor].type != type)
     return failure();
   return access(attempt, *value, at);

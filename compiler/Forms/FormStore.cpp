@@ -235,12 +235,12 @@ bool Former::meetsMaximum(Value value) {
   });
 }
 
-FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane) {
+FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool isExact) {
   const SmallVector<Stored> known = stored.lookup(base);
   for (Stored value : known) {
     const Tensor &tensor = graph.tensors[value.tensor];
     unsigned dim = value.laneSplit ? tensor.laneDim - 1 : tensor.laneDim;
-    if (!lane || dim == *lane || shapeOf(base)[*lane] == 1)
+    if (!lane || dim == *lane || (shapeOf(base)[*lane] == 1 && !isExact))
       return value;
   }
   unsigned wanted = lane.value_or(preferredLane(base));

@@ -208,24 +208,28 @@ Value Former::inputBehind(Value value) const {
 }
 
 /// The dimension that lies along the lanes if no consumer says otherwise.
-unsigned Former::preferredLane(Value base) {
+unsigned Former::preferredLane(Value base) { return chooseLane(base).dim; }
+
+/// A choice with a reason holds for a dimension of extent 1 too: the scores of one token for one
+/// token lie along the tokens, not along the heads that happen to be more than one.
+Former::LaneChoice Former::chooseLane(Value base) {
   ArrayRef<int64_t> shape = shapeOf(base);
   if (shape.empty())
-    return 0;
+    return {0, false};
   unsigned last = unsigned(shape.size() - 1);
   while (last > 0 && shape[last] == 1)
     --last;
   if (auto found = stored.find(base); found != stored.end() && !found->second.front().laneSplit)
-    return graph.tensors[found->second.front().tensor].laneDim;
+    return {graph.tensors[found->second.front().tensor].laneDim, true};
   if (auto concat = base.getDefiningOp<tensor::ConcatOp>()) {
     Value part = concat.getInputs()[0];
-    return baseOf(part) == part ? preferredLane(part) : last;
+    return baseOf(part) == part ? chooseLane(part) : LaneChoice{last, false};
   }
   linalg::LinalgOp op = formOf(base);
   if (!op || op.getNumDpsInputs() == 0)
-    return last;
+    return {last, false};
   if (std::optional<LookupForm> lookup = lookupOf(op))
-    return lookup->loops[lookup->lane];
+    return {lookup->loops[lookup->lane], true};
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   if (isContraction(op)) { // the loop of the weights, which the last operand carries
     AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1];
@@ -234,7 +238,7 @@ unsigned Former::preferredLane(Value base) {
       if (w.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) &&
           !a.isFunctionOfDim(cast<AffineDimExpr>(expr).getPosition()) && shape[dim] > best)
         best = shape[dim], last = unsigned(dim);
-    return last;
+    return {last, best > 0};
   }
   AffineMap first = op.getIndexingMapsArray()[0];
   if (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
@@ -245,7 +249,7 @@ unsigned Former::preferredLane(Value base) {
       if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)
         best = shape[dim], last = unsigned(dim);
     if (best > 1)
-      return last;
+      return {last, true};
   }
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
     Value input = baseOf(operand);
@@ -256,14 +260,14 @@ unsigned Former::preferredLane(Value base) {
     if (operand != input && shapeOf(operand).size() != shapeOf(input).size())
       continue;
     AffineMap map = op.getIndexingMapsArray()[i];
-    unsigned lane = preferredLane(input);
-    if (lane >= map.getNumResults())
+    LaneChoice lane = chooseLane(input);
+    if (lane.dim >= map.getNumResults())
       continue;
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
-      if (map.getResult(lane) == expr && shape[dim] > 1)
-        return unsigned(dim);
+      if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason))
+        return {unsigned(dim), lane.hasReason};
   }
-  return last;
+  return {last, false};
 }
 
 } // namespace millrace::forms

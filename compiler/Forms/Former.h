@@ -70,7 +70,9 @@ private:
   // FormStore.cpp: values in memory.
   mlir::LogicalResult storeOutputs();
   void setOutput(Tensor &tensor, unsigned number);
-  mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane);
+  /// `isExact`: a lane dimension of extent 1 is taken as asked, not left to another layout.
+  mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
+                                bool isExact = false);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
@@ -100,7 +102,12 @@ private:
   bool isRunTimeScores(mlir::Value value) const;
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
   mlir::Value inputBehind(mlir::Value value) const;
+  struct LaneChoice {
+    unsigned dim;
+    bool hasReason; ///< an operation below wants it, it is not just the innermost one
+  };
   unsigned preferredLane(mlir::Value base);
+  LaneChoice chooseLane(mlir::Value base);
   void findSlicePoints();
 
   // FormSelect.cpp: lanes brought into place.

@@ -126,3 +126,17 @@ def test_a_run_of_cycles_only_takes_the_cycles_of_a_run_with_values(millrace, tm
     cycles = [run_millrace(millrace, model, "tsp-v1", "fp16", {}, tmp_path, flags)
               .report["measured_cycles"] for flags in ([], ["--cycles-only"])]
     assert cycles[0] == cycles[1]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("past", [0, 1, 6])
+def test_one_new_token_gives_the_values_of_onnx_runtime(millrace, tmp_path, machine, past):
+    """Decoding: an extent of 1 hides loops, and lanes of the new value become rows."""
+    model = onnx.load(FOLDER / "tiny_gpt2.onnx")
+    dims = {"batch_size": 1, "seq_len": 1, "past_seq_len": past, "total_seq_len": past + 1}
+    inputs = probe.seeded_inputs(model, dims)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path,
+                       ["--check", *dim_flags(dims)])
+    check_counts(got.report, model, dims)
+    check_evaluation(got.report)
+    check_values(got.outputs, probe.run(model, inputs), 2e-3)

@@ -90,7 +90,7 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                         evaluate(term.a.index[c.tensor(term.a.tensor).laneDim], tile.loops));
   const unsigned wTile = layout.tileOf(lane);
   if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
-      !stepsByColumn(layout, term.w, *work.roles.lane))
+      (work.roles.lane && domain.lanes > 1 && !stepsByColumn(layout, term.w, *work.roles.lane)))
     return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
                  c.tensor(term.a.tensor).name + "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];

@@ -99,11 +99,15 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel) {
     bool inWeights = false;
     for (const forms::Term &t : kernel.terms)
       inWeights |= inAccess(t.w, l);
-    // Several pixels in one row: each takes its lanes in a sweep of its own.
+    // Several pixels in one row: each takes its lanes in a sweep of its own. So does each lane of
+    // an operand that becomes a row.
     auto alongOperandLanes = [&](unsigned loop) {
-      return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
-        return coefficient(t.a.index[graph.tensors[t.a.tensor].laneDim], loop) != 0;
-      });
+      auto along = [&](const Access &a) {
+        return coefficient(a.index[graph.tensors[a.tensor].laneDim], loop) != 0;
+      };
+      return std::any_of(kernel.terms.begin(), kernel.terms.end(),
+                         [&](const forms::Term &t) { return along(t.a); }) ||
+             std::any_of(kernel.operands.begin(), kernel.operands.end(), along);
     };
     const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
     if (alongLanes && inWeights && constantWeights && dense && !roles.group)
@@ -138,15 +142,17 @@ struct Meeting {
 
 using Breaks = std::vector<std::set<int64_t>>;
 
-/// Every value of the lane index with the unit-step loop at 0, and how many lanes follow.
+/// Every value of the lane index with the unit-step loop at 0, and how many lanes follow. With
+/// `roles` only the kernel's lane loop steps through lanes.
 struct LaneRange {
   int64_t start, count;
 };
-std::vector<LaneRange> laneRanges(const Kernel &kernel, const AffineIndex &index) {
+std::vector<LaneRange> laneRanges(const Kernel &kernel, const AffineIndex &index,
+                                  const LoopRoles *roles = nullptr) {
   int64_t count = 1;
   unsigned unit = ~0u;
   for (auto [l, c] : index.terms)
-    if (c == 1 && kernel.loops[l].extent >= count) {
+    if (c == 1 && kernel.loops[l].extent >= count && (!roles || l == roles->lane)) {
       count = kernel.loops[l].extent;
       unit = l;
     }
@@ -207,9 +213,13 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
       meet(first, r.access);
   }
   for (const Access &o : kernel.operands) {
-    if (graph.tensors[o.tensor].role == forms::TensorRole::Constant && !o.lookup)
-      continue; // constants are laid out as their users need them
-    breakAt(breaks[o.tensor], laneRanges(kernel, lanesOf(o)), extentOf(o));
+    const Tensor &t = graph.tensors[o.tensor];
+    bool byRow = o.lookup.has_value();
+    for (size_t d = 0; d < o.index.size(); ++d)
+      byRow |= d != t.laneDim && !o.index[d].terms.empty();
+    if (t.role == forms::TensorRole::Constant && !byRow)
+      continue; // one vector for all rows is made as its user needs it
+    breakAt(breaks[o.tensor], laneRanges(kernel, lanesOf(o), &roles), extentOf(o));
     meet(first, o);
   }
   for (const forms::Term &t : kernel.terms) {
