@@ -4,6 +4,7 @@
 #include "compiler/Forms/Former.h"
 #include "compiler/Forms/Rewrite.h"
 #include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/Simplify.h"
 
 namespace millrace::forms {
 

@@ -37,12 +37,4 @@ std::optional<Precision> precisionNamed(std::string_view name);
 mlir::FailureOr<KernelGraph> buildKernelGraph(mlir::ModuleOp module,
                                               const PrecisionOptions &options);
 
-/// Replaces kernels whose operands are all constant by their results, merges maps into the kernels
-/// that write what they read (at most `chain` operations each), and drops what nothing needs.
-void simplify(KernelGraph &graph, unsigned chain);
-
-/// Lets the host write the windows of images with few channels into the lanes (`lanes`: bytes of a
-/// vector), so that a stem convolution needs a few passes instead of one per tap.
-void windowInputs(KernelGraph &graph, int64_t lanes);
-
 } // namespace millrace::forms

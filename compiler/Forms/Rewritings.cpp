@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Rewritings.h"
 
-#include "compiler/Forms/Build.h"
 #include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
@@ -9,6 +8,7 @@
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
 #include "compiler/Forms/SplitWindows.h"
+#include "compiler/Forms/WindowInputs.h"
 
 #include <algorithm>
 

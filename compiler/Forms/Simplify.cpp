@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Forms/Build.h"
+#include "compiler/Forms/Simplify.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
 

@@ -4,7 +4,7 @@
 // writes such an input in another order instead: a row holds some image rows of a window that is
 // wide and high enough for a block of results, all channels. The weights become a band: one row
 // serves every result of the block, each with the weights shifted by the stride.
-#include "compiler/Forms/Build.h"
+#include "compiler/Forms/WindowInputs.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include "compiler/Forms/Build.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/WindowInputs.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tests/contract/Case.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Builders.h"
+#include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/Simplify.h"
+#include "tests/contract/GridRun.h"
+#include "tests/contract/RandomGraph.h"
+#include "tests/contract/RandomMachine.h"
+#include "tests/simulator/system/Same.h"
+
+#include <csignal>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace millrace::test {
+
+Case randomCase(unsigned machineSeed, unsigned graphSeed) {
+  Case c;
+  Draw ofMachine(machineSeed);
+  c.machine = randomMachine(ofMachine);
+  const Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
+  if (!machine) // numbers that contradict each other: a fault of the generator, which trying it
+                // says
+    return c;
+  Draw ofGraph(graphSeed);
+  c.recipe = randomGraph(ofGraph, *machine);
+  return c;
+}
+
+std::string print(const Case &c) {
+  std::string text;
+  for (const std::string &override : c.machine)
+    text += "set " + override + "\n";
+  return text + print(c.recipe);
+}
+
+Expected<Case> parseCase(const std::string &text) {
+  Case c;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#')
+      continue;
+    if (line.starts_with("set "))
+      c.machine.push_back(line.substr(4));
+    else if (Status s = parseLine(line, c.recipe); !s)
+      return s.takeError();
+  }
+  return c;
+}
+
+namespace {
+
+/// What the whole text says without its names and numbers, so that smaller cases say the same.
+std::string kindOf(const std::string &text) {
+  std::string kind;
+  bool quoted = false, inParentheses = false;
+  for (char c : text) {
+    if (c == '\'')
+      quoted = !quoted;
+    inParentheses = c == '(' || (inParentheses && c != ')');
+    if (quoted || inParentheses || (c >= '0' && c <= '9'))
+      continue;
+    kind += c;
+  }
+  return kind;
+}
+
+/// Errors that say which number of the machine cannot carry which kernel. All others count as
+/// failures: of a graph that takes at most half of the memory, "does not fit" too.
+bool isClear(const std::string &error) {
+  for (const char *words :
+       {"ALUs at once, the VXM has", "accumulator rows at once, the plane has", "which the MXM of",
+        "give the operations equal latencies", "the simulator needs"})
+    if (error.find(words) != error.npos)
+      return true;
+  return false;
+}
+
+Outcome failed(const std::string &kind, const std::string &text) {
+  return {Verdict::Failed, kind, text, 0, 0, false};
+}
+
+Outcome refused(const std::string &error) {
+  return {isClear(error) ? Verdict::Refused : Verdict::Failed, kindOf(error), error, 0, 0, false};
+}
+
+std::map<unsigned, forms::TensorBytes> byName(const forms::KernelGraph &from,
+                                              const std::map<unsigned, forms::TensorBytes> &inputs,
+                                              const forms::KernelGraph &to) {
+  std::map<unsigned, forms::TensorBytes> result;
+  for (unsigned t = 0; t < to.tensors.size(); ++t)
+    for (const auto &[input, bytes] : inputs)
+      if (to.tensors[t].role == forms::TensorRole::Input &&
+          to.tensors[t].hostName == from.tensors[input].hostName)
+        result[t] = bytes;
+  return result;
+}
+
+std::map<std::string, forms::TensorBytes> outputsOf(const forms::KernelGraph &graph,
+                                                    const std::vector<forms::TensorBytes> &bytes) {
+  std::map<std::string, forms::TensorBytes> result;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    if (graph.tensors[t].role == forms::TensorRole::Output)
+      result[graph.tensors[t].hostName] = bytes[t];
+  return result;
+}
+
+/// Where an output differs from the evaluation in any bit, or nothing.
+std::string differenceInBits(const std::map<std::string, forms::TensorBytes> &reference,
+                             const GridRun &run) {
+  for (const auto &[name, bytes] : reference) {
+    const auto it = run.outputs.find(name);
+    if (it == run.outputs.end() || it->second.size() != bytes.size())
+      return "output '" + name + "' is missing or of another size";
+    size_t different = 0, first = 0;
+    for (size_t b = bytes.size(); b-- > 0;)
+      if (bytes[b] != it->second[b])
+        ++different, first = b;
+    if (different)
+      return "output '" + name + "' differs in " + std::to_string(different) + " of " +
+             std::to_string(bytes.size()) + " bytes, first in byte " + std::to_string(first);
+  }
+  return "";
+}
+
+/// Largest relative L2 distance of an output from that of the graph before rewriting; elements that
+/// are no numbers in both count nothing.
+double distanceBetween(const forms::KernelGraph &graph,
+                       const std::map<std::string, forms::TensorBytes> &a,
+                       const std::map<std::string, forms::TensorBytes> &b) {
+  double worst = 0;
+  for (const forms::Tensor &t : graph.tensors) {
+    if (t.role != forms::TensorRole::Output)
+      continue;
+    const unsigned width = byteWidth(t.type);
+    auto number = [&](const forms::TensorBytes &bytes, size_t e) {
+      uint32_t bits = 0;
+      for (unsigned k = 0; k < width; ++k)
+        bits |= uint32_t(bytes[e * width + k]) << 8 * k;
+      return t.type == ElementType::Int8 ? double(int8_t(bits))
+                                         : double(forms::decode(t.type, bits));
+    };
+    const forms::TensorBytes &p = a.at(t.hostName), &q = b.at(t.hostName);
+    double difference = 0, norm = 0;
+    for (size_t e = 0; e * width < p.size(); ++e) {
+      const double x = number(p, e), y = number(q, e);
+      if (std::isnan(x) && std::isnan(y))
+        continue;
+      difference += x == y ? 0 : (x - y) * (x - y);
+      norm += y * y;
+    }
+    worst = std::max(worst, std::sqrt(difference / std::max(norm, 1e-12)));
+  }
+  return worst;
+}
+
+/// What the compiler does between forming and layout.
+void rewrite(forms::KernelGraph &graph, const Recipe &recipe, const Machine &machine) {
+  if (recipe.simplified)
+    forms::simplify(graph, forms::longestChain(machine));
+  forms::rewrite(graph, machine);
+}
+
+/// Compiled, encoded and read back.
+Expected<Image> compiled(const forms::KernelGraph &graph, const Machine &machine,
+                         grid::CompileReport &report) {
+  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  if (!image)
+    return image.takeError();
+  Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
+  if (!read)
+    return Error{"image: " + read.error()};
+  if (Status verified = verifyImage(*read, machine); !verified)
+    return Error{"image: " + verified.error()};
+  return read;
+}
+
+struct Trial {
+  const Machine &machine;
+  const forms::KernelGraph &original;
+  forms::KernelGraph graph; ///< rewritten
+  std::map<unsigned, forms::TensorBytes> inputs;
+
+  Outcome run(const TrialOptions &options) {
+    GridRun run;
+    const Expected<Image> image = compiled(graph, machine, run.report);
+    if (!image)
+      return refused(image.error());
+    const auto own = byName(original, inputs, graph);
+    const grid::CompileReport report = run.report;
+    run = simulateImage(*image, graph, machine, own);
+    run.report = report;
+    if (!run.error.empty())
+      return refused(run.error);
+    if (const auto &violation = run.simulated.violation)
+      return failed("S" + std::to_string(unsigned(violation->invariant)), violation->describe());
+    if (run.simulated.measuredCycles != report.predictedCycles)
+      return failed("cycles", "predicted " + std::to_string(report.predictedCycles) +
+                                  " cycles, measured " +
+                                  std::to_string(run.simulated.measuredCycles));
+    Outcome outcome = compareValues(run, own);
+    outcome.cycles = run.simulated.measuredCycles;
+    if (outcome.verdict == Verdict::Agrees && outcome.cycles * machine.pes() <= options.mostSteps)
+      step(*image, own, outcome);
+    return outcome;
+  }
+
+  Outcome compareValues(const GridRun &run, const std::map<unsigned, forms::TensorBytes> &own) {
+    forms::EvaluateOptions same;
+    same.threads = 1;
+    same.passes = [&](unsigned kernel) {
+      for (const grid::KernelReport &k : run.report.kernels)
+        if (k.kernel == kernel)
+          return k.passes;
+      return std::vector<forms::Pass>();
+    };
+    const auto reference = forms::evaluate(graph, own, same);
+    if (!reference)
+      return failed("evaluation", reference.error());
+    const auto outputs = outputsOf(graph, *reference);
+    if (const std::string text = differenceInBits(outputs, run); !text.empty())
+      return failed("values", text);
+    forms::EvaluateOptions plain;
+    plain.threads = 1;
+    const auto before = forms::evaluate(original, inputs, plain);
+    if (!before)
+      return failed("evaluation", before.error());
+    Outcome outcome{Verdict::Agrees, "", "", 0, 0, false};
+    outcome.distance = distanceBetween(original, outputs, outputsOf(original, *before));
+    if (!(outcome.distance <= kMostDistance))
+      return failed("rewriting", "an output lies " + std::to_string(outcome.distance) +
+                                     " from that of the graph before rewriting");
+    return outcome;
+  }
+
+  void step(const Image &image, const std::map<unsigned, forms::TensorBytes> &own,
+            Outcome &outcome) {
+    sim::SimulationOptions options;
+    options.writeInputs = inputWriter(image, graph, own);
+    outcome.stepped = true;
+    if (const std::string text = sim::test::differenceOn(image, machine, options); !text.empty())
+      outcome = failed("truth", text);
+  }
+};
+
+} // namespace
+
+Outcome tryCase(const Case &c, const TrialOptions &options) {
+  const Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
+  if (!machine)
+    return {Verdict::Invalid, "machine", machine.error(), 0, 0, false};
+  const Expected<forms::KernelGraph> graph = realise(c.recipe);
+  if (!graph)
+    return {Verdict::Invalid, "graph", graph.error(), 0, 0, false};
+  if (2 * memoryRows(*graph, *machine) > memoryRows(*machine))
+    return {
+        Verdict::Invalid, "memory", "the graph takes more than half of the memory", 0, 0, false};
+  Trial trial{*machine, *graph, *graph, forms::randomInputs(*graph, options.seed)};
+  rewrite(trial.graph, c.recipe, *machine);
+  if (const std::string wrong = trial.graph.verify(); !wrong.empty())
+    return failed("rewritten graph", wrong);
+  return trial.run(options);
+}
+
+Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned seconds) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    return failed("pipe", "no pipe for a process");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(seconds);
+    const Outcome o = tryCase(c, options);
+    std::ostringstream text;
+    text.precision(17);
+    text << unsigned(o.verdict) << ' ' << o.cycles << ' ' << o.distance << ' ' << o.stepped << '\n'
+         << o.kind << '\n'
+         << o.text;
+    const std::string bytes = text.str();
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t n = write(ends[1], bytes.data() + sent, bytes.size() - sent);
+      if (n <= 0)
+        break;
+      sent += size_t(n);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string bytes;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    bytes.append(buffer, size_t(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    return WTERMSIG(status) == SIGALRM
+               ? failed("time", "took more than " + std::to_string(seconds) + " seconds")
+               : failed("crash", "ended by signal " + std::to_string(WTERMSIG(status)));
+  std::istringstream text(bytes);
+  Outcome o;
+  unsigned verdict = unsigned(Verdict::Failed);
+  text >> verdict >> o.cycles >> o.distance >> o.stepped;
+  o.verdict = Verdict(verdict);
+  text.ignore(1);
+  std::getline(text, o.kind);
+  std::getline(text, o.text, '\0');
+  return o;
+}
+
+Expected<std::vector<uint8_t>> imageOf(const Case &c) {
+  const Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
+  if (!machine)
+    return Error{machine.error()};
+  Expected<forms::KernelGraph> graph = realise(c.recipe);
+  if (!graph)
+    return graph.takeError();
+  rewrite(*graph, c.recipe, *machine);
+  grid::CompileReport report;
+  const Expected<Image> image = grid::compile(*graph, *machine, {}, report);
+  if (!image)
+    return Error{image.error()};
+  return encodeImage(*image);
+}
+
+} // namespace millrace::test
