@@ -123,16 +123,19 @@ enum class ProducerOf : uint8_t {
   Memory = 3,
   Weights = 4,
   Link = 5,
-  Product = 6
+  Product = 6,
+  Sum = 7 ///< what the accumulator row held, of an Accumulate that adds
 };
+constexpr unsigned kProducerOfs = 8;
 
 /// "Elements (i1, i0) with i0 in [from0, from0 + count0), i1 in [from1, from1 + count1) of this
 /// operand come from element first + (i0 - from0) step0 + (i1 - from1) step1 of `instruction` on PE
 /// `pe`." For Weights, i0 counts column groups (from g0) and the producer is an Install or Clear.
-/// For Product (of an Accumulate) the producer is the Activate. A wide operand (a group of streams)
-/// has entries per byte stream; an entry with byte = kAllBytes speaks of all of them, when one
-/// instruction produced the whole group. instruction == kInitialContents: memory as loaded; `first`
-/// is then the row's number within the image's block `block`.
+/// For Product (of an Accumulate) the producer is the Activate; for Sum, the Accumulate that left
+/// the partial sum in the row. For an operand from the ALU's latch it is the Latch. A wide operand
+/// (a group of streams) has entries per byte stream; an entry with byte = kAllBytes speaks of all
+/// of them, when one instruction produced the whole group. instruction == kInitialContents: memory
+/// as loaded; `first` is then the row's number within the image's block `block`.
 struct Producer {
   ProducerOf of = ProducerOf::A;
   uint8_t byte =

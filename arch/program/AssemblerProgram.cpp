@@ -20,6 +20,9 @@ Producer defaultProducer(const Instruction &consumer, ProducerOf of) {
     p.count0 = uint16_t(consumer.g1 - consumer.g0);
     p.count1 = 1;
   }
+  const Operand *operands[] = {&consumer.a, &consumer.b, &consumer.c};
+  if (of <= ProducerOf::C && operands[unsigned(of)]->kind == OperandKind::Latch)
+    p.step0 = p.step1 = 0;
   return p;
 }
 
@@ -155,8 +158,8 @@ Problem AssemblerProgram::source(std::span<const Token> tokens, unsigned line,
   if (known == std::end(kProducerOfNames) || !of.text.ends_with(':'))
     words.fail(of.column,
                "'" + of.text +
-                   "' should be one of a: b: c: memory: weights: link: product:, with .BYTE "
-                   "before the colon for one byte of a wide operand");
+                   "' should be one of a: b: c: memory: weights: link: product: sum:, with "
+                   ".BYTE before the colon for one byte of a wide operand");
   if (!words.ok())
     return words.error();
   result.producer = defaultProducer(consumer, ProducerOf(known - std::begin(kProducerOfNames)));

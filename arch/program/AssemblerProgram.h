@@ -6,16 +6,19 @@
 #include "arch/program/Image.h"
 #include "arch/program/Words.h"
 
+#include <iterator>
 #include <map>
 #include <string>
 
 namespace millrace {
 
 /// Names of ProducerOf, in order.
-constexpr const char *kProducerOfNames[] = {"a", "b", "c", "memory", "weights", "link", "product"};
+constexpr const char *kProducerOfNames[] = {"a",       "b",    "c",       "memory",
+                                            "weights", "link", "product", "sum"};
+static_assert(std::size(kProducerOfNames) == kProducerOfs);
 
 /// What an entry says of its consumer when the text leaves it out: all elements, in the producer's
-/// order.
+/// order; of a latch, all from the one that loaded it.
 Producer defaultProducer(const Instruction &consumer, ProducerOf of);
 
 /// An error with the number of its line, from 1.

@@ -95,7 +95,7 @@ private:
       const auto at = [&] {
         return "producers of pe " + std::to_string(pe) + ": producer " + std::to_string(k);
       };
-      found.below(at, "its operand", unsigned(p.of), unsigned(ProducerOf::Product) + 1);
+      found.below(at, "its operand", unsigned(p.of), kProducerOfs);
       found.below(at, "its pe", p.pe, pes);
       if (!found.none())
         return;

@@ -56,6 +56,14 @@ void Piece::chain(BurstId burst, ProducerOf operand, BurstId from) {
   chains.push_back({burst, operand, from});
 }
 
+void Piece::latch(BurstId burst, ProducerOf operand, BurstId from) {
+  latches.push_back({burst, operand, from});
+}
+
+void Piece::sum(BurstId accumulate, std::vector<Origin> partial) {
+  sums.push_back({accumulate, std::move(partial)});
+}
+
 void Piece::product(BurstId accumulate, BurstId activate) {
   products.push_back({accumulate, activate});
 }

@@ -40,12 +40,19 @@ public:
            unsigned position);
   /// Operand a, b or c of `burst` is what ALU burst `from` leaves.
   void chain(BurstId burst, ProducerOf operand, BurstId from);
+  /// Operand a, b or c of `burst` is the latch of its ALU, as Latch burst `from` on it loads it.
+  void latch(BurstId burst, ProducerOf operand, BurstId from);
+  /// `accumulate` adds to partial sums: per element, the Accumulate element that left them. The
+  /// plan says whose; what the row holds by then is for the simulator to find out.
+  void sum(BurstId accumulate, std::vector<Origin> partial);
   /// `accumulate` takes the products of `activate`, element by element.
   void product(BurstId accumulate, BurstId activate);
   /// `receive` delivers what `send` (on another PE) put on the link.
   void link(BurstId receive, BurstId send);
 
   void setOutWidth(BurstId burst, unsigned width) { bursts[burst].proto.outWidth = uint8_t(width); }
+  /// Number of a placed burst in its PE's program.
+  uint32_t idOf(BurstId burst) const { return bursts[burst].id; }
   const Instruction &proto(BurstId burst) const { return bursts[burst].proto; }
   Cycle at(BurstId burst) const { return bursts[burst].at; }
   bool empty() const { return bursts.empty(); }
@@ -95,6 +102,10 @@ private:
     ProducerOf operand;
     BurstId from;
   };
+  struct Sum {
+    BurstId accumulate;
+    std::vector<Origin> partial;
+  };
   struct Pair {
     BurstId consumer, producer;
   };
@@ -117,7 +128,8 @@ private:
   std::vector<Burst> bursts;
   std::vector<Stream> streams;
   std::vector<AluNeed> alus;
-  std::vector<Chain> chains;
+  std::vector<Chain> chains, latches;
+  std::vector<Sum> sums;
   std::vector<Pair> products, links;
   std::vector<Hold> holds;
   std::vector<DispatchNeed> dispatchNeeds;

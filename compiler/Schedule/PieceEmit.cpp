@@ -49,6 +49,8 @@ void Piece::emit(Cycle start) {
       o.index = m.stream(s.hemisphere, s.direction, s.base + t.byte);
     }
   }
+  for (const Chain &l : latches)
+    operandOf(bursts[l.burst].proto, l.operand).kind = OperandKind::Latch;
   for (const Chain &c : chains) {
     Operand &o = operandOf(bursts[c.burst].proto, c.operand);
     o.kind = OperandKind::Alu;
@@ -140,6 +142,16 @@ void Piece::annotateChains() {
       for (Origin &o : origins) // only the last round of a running operation can be taken
         o.element += from.proto.elements() - from.proto.n0;
     annotate(producersOf(to), c.operand, kAllBytes, to.pe, to.proto.n0, to.proto.n1, origins);
+  }
+  for (const Chain &l : latches) {
+    const Burst &to = bursts[l.burst];
+    const std::vector<Origin> origins(to.proto.elements(), Origin{bursts[l.from].id, 0, 0});
+    annotate(producersOf(to), l.operand, kAllBytes, to.pe, to.proto.n0, to.proto.n1, origins);
+  }
+  for (const Sum &s : sums) {
+    const Burst &to = bursts[s.accumulate];
+    annotate(producersOf(to), ProducerOf::Sum, kAllBytes, to.pe, to.proto.n0, to.proto.n1,
+             s.partial);
   }
   for (const Pair &p : products)
     annotate(producersOf(bursts[p.consumer]), ProducerOf::Product, kAllBytes, bursts[p.consumer].pe,

@@ -69,7 +69,7 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
       return {};
     if (o.kind == OperandKind::Stream)
       return {o.width, all};
-    return {o.kind == OperandKind::Alu ? 1u : 0u, all};
+    return {o.kind == OperandKind::Alu || o.kind == OperandKind::Latch ? 1u : 0u, all};
   };
   switch (of) {
   case ProducerOf::A:
@@ -87,6 +87,9 @@ static Extent extentOf(const Burst &burst, ProducerOf of, const Machine &machine
     return i.opcode == Opcode::Receive ? Extent{1, all} : Extent{};
   case ProducerOf::Product:
     return i.opcode == Opcode::Accumulate ? Extent{1, all} : Extent{};
+  case ProducerOf::Sum:
+    return i.opcode == Opcode::Accumulate && (i.function & AccumulateMode::Add) ? Extent{1, all}
+                                                                                : Extent{};
   }
   return {};
 }
@@ -129,10 +132,11 @@ static bool anyOverlap(std::span<const Producer> producers) {
 
 std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
   constexpr const char *names[] = {"operand a", "operand b", "operand c", "memory",
-                                   "weights",   "link",      "product"};
-  uint64_t covered[7] = {};
+                                   "weights",   "link",      "product",   "sum"};
+  static_assert(std::size(names) == kProducerOfs);
+  uint64_t covered[kProducerOfs] = {};
   for (const Producer &p : burst.producers) {
-    if (unsigned(p.of) >= 7)
+    if (unsigned(p.of) >= kProducerOfs)
       return "an annotation entry names operand " + std::to_string(unsigned(p.of)) +
              ", which does not exist";
     if (burst.instruction->opcode == Opcode::Gather && p.of == ProducerOf::Memory)
@@ -153,7 +157,7 @@ std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
     covered[unsigned(p.of)] +=
         uint64_t(p.count0) * (weights ? 1 : p.count1) * (p.byte == kAllBytes ? extent.bytes : 1);
   }
-  for (unsigned of = 0; of < 7; ++of) {
+  for (unsigned of = 0; of < kProducerOfs; ++of) {
     Extent extent = extentOf(burst, ProducerOf(of), machine);
     if (covered[of] != extent.bytes * extent.elements)
       return std::string("the annotation of ") + names[of] + " covers " +

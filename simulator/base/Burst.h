@@ -13,7 +13,8 @@ namespace millrace::sim {
 
 /// Operand slots for annotation look-ups: byte streams of a (a group may have 16), then the others.
 namespace slot {
-constexpr unsigned A = 0, B = 16, C = 20, Memory = 24, Link = 25, Product = 26, Count = 27;
+constexpr unsigned A = 0, B = 16, C = 20, Memory = 24, Link = 25, Product = 26, Sum = 27,
+                   Count = 28;
 }
 
 struct Burst {

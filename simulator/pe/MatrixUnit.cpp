@@ -5,9 +5,6 @@
 
 namespace millrace::sim {
 
-/// Last Accumulate of a row that had none in this step; far enough from INT64_MIN to add to.
-static constexpr Cycle kNeverUsed = INT64_MIN / 2;
-
 static constexpr size_t kLongRun = 8192; ///< elements kept before results are computed unasked
 
 MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere)
@@ -21,7 +18,7 @@ MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, 
     plane->buffers.resize(context.machine.mxm.buffers);
     for (Buffer &buffer : plane->buffers)
       buffer.groups.resize(groupCount);
-    plane->rowBusyFrom.assign(context.machine.mxm.accumulatorRows, kNeverUsed);
+    plane->sums.resize(context.machine.mxm.accumulatorRows);
     plane->accumulators.resize(context.machine.mxm.accumulatorRows);
     planes.push_back(std::move(plane));
   }
@@ -193,16 +190,34 @@ std::pair<MatrixUnit::Run *, size_t> MatrixUnit::productOf(Plane &plane, Cycle a
   return {nullptr, 0};
 }
 
+/// Whether an Accumulate adds to the partial sum that is meant.
+void MatrixUnit::checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now) {
+  if (held.empty()) {
+    context.report(Invariant::S4, now, burst, [&] {
+      return "adds to accumulator row " + std::to_string(row) + ", which nothing has written";
+    });
+  } else if (context.checks(burst)) {
+    auto expected = meant(burst, ProducerOf::Sum, slot::Sum, 0);
+    if (!expected || expected->tag != held || expected->pe != context.pe)
+      context.report(Invariant::S4, now, burst, [&] {
+        return "accumulator row " + std::to_string(row) + " should hold the sum of " +
+               (expected ? context.describe(expected->tag)
+                         : std::string("an annotated Accumulate")) +
+               ", but holds that of " + context.describe(held);
+      });
+  }
+}
+
 void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
   Plane &plane = *planes[context.machine.unit(i.queue).index];
   const Cycle activated = now - context.timing.product;
   auto [run, element] = productOf(plane, activated);
   const int64_t row = burst.row();
-  if (row < 0 || row >= int64_t(plane.rowBusyFrom.size())) {
+  if (row < 0 || row >= int64_t(plane.sums.size())) {
     context.report(Invariant::S8, now, burst, [&] {
       return "accumulator row " + std::to_string(row) + " does not exist; a plane has " +
-             std::to_string(plane.rowBusyFrom.size());
+             std::to_string(plane.sums.size());
     });
     return;
   }
@@ -223,18 +238,16 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
                ", but is of " + context.describe(tag);
       });
   }
-  Cycle &busy = plane.rowBusyFrom[size_t(row)];
-  if ((i.function & AccumulateMode::Add) && busy == kNeverUsed)
-    context.report(Invariant::S4, now, burst, [&] {
-      return "adds to accumulator row " + std::to_string(row) + ", which nothing has written";
-    });
-  if (busy + Cycle(context.machine.latency.accumulateInterval) > now)
+  LastSum &sum = plane.sums[size_t(row)];
+  if (i.function & AccumulateMode::Add)
+    checkSum(burst, sum.tag, row, now);
+  if (sum.at + Cycle(context.machine.latency.accumulateInterval) > now)
     context.report(Invariant::S8, now, burst, [&] {
       return "accumulator row " + std::to_string(row) + " was used in cycle " +
-             std::to_string(busy) + " and is free again after " +
+             std::to_string(sum.at) + " and is free again after " +
              std::to_string(context.machine.latency.accumulateInterval) + " cycles";
     });
-  busy = now;
+  sum = {now, burst.tag()};
   const bool emits = i.function & AccumulateMode::Emit;
   VectorRef result = 0;
   if (context.values && emits)
@@ -410,7 +423,7 @@ void MatrixUnit::endStep() {
     plane->runs.clear();
     for (Buffer &buffer : plane->buffers)
       buffer.groups.assign(groupCount, Group());
-    plane->rowBusyFrom.assign(plane->rowBusyFrom.size(), kNeverUsed);
+    plane->sums.assign(plane->sums.size(), LastSum());
     for (std::vector<uint32_t> &row : plane->accumulators)
       row.clear();
   }

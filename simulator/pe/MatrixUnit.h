@@ -59,13 +59,18 @@ private:
     uint8_t mode;
     VectorRef result; ///< to be filled when it emits
   };
+  /// The last Accumulate of an accumulator row in this step.
+  struct LastSum {
+    Cycle at = INT64_MIN / 2; ///< far enough from INT64_MIN to add to
+    Tag tag;                  ///< empty: there was none
+  };
   struct Plane : PendingValues {
     MatrixUnit *unit = nullptr;
     unsigned index = 0;
     std::vector<Buffer> buffers;
     std::deque<std::unique_ptr<Run>> runs; ///< in order of time
     std::vector<Operation> operations;
-    std::vector<Cycle> rowBusyFrom; ///< [accumulator row] last Accumulate
+    std::vector<LastSum> sums; ///< [accumulator row]
     std::vector<std::vector<uint32_t>> accumulators;
     void computeNow() override { unit->compute(*this); }
   };
@@ -74,6 +79,7 @@ private:
   void clear(Burst &burst, Cycle now);
   void activate(Burst &burst, Cycle now);
   void accumulate(Burst &burst, Cycle now);
+  void checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now);
   std::pair<Run *, size_t> productOf(Plane &plane, Cycle activated);
 
   /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone

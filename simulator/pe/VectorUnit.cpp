@@ -84,6 +84,21 @@ const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf o
   return context.pool.wide(exit.value);
 }
 
+void VectorUnit::checkLatch(const AluState &alu, Burst &burst, ProducerOf of, unsigned cursorSlot,
+                            Cycle now) {
+  if (alu.latchedBy.empty()) {
+    context.report(Invariant::S4, now, burst, [] { return "the latch was never loaded"; });
+  } else if (context.checks(burst)) {
+    auto expected = meant(burst, of, cursorSlot, 0);
+    if (!expected || expected->tag != alu.latchedBy || expected->pe != context.pe)
+      context.report(Invariant::S4, now, burst, [&] {
+        return "the latch should hold what " +
+               (expected ? context.describe(expected->tag) : std::string("an annotated Latch")) +
+               " loaded, but holds what " + context.describe(alu.latchedBy) + " did";
+      });
+  }
+}
+
 const uint32_t *VectorUnit::operand(AluState &alu, Burst &burst, const Operand &o, ProducerOf of,
                                     unsigned cursorSlot, std::vector<uint32_t> &scratch,
                                     Cycle now) {
@@ -95,8 +110,7 @@ const uint32_t *VectorUnit::operand(AluState &alu, Burst &burst, const Operand &
   case OperandKind::Alu:
     return chained(burst, o, of, cursorSlot, now);
   case OperandKind::Latch:
-    if (!alu.latched)
-      context.report(Invariant::S4, now, burst, [] { return "the latch was never loaded"; });
+    checkLatch(alu, burst, of, cursorSlot, now);
     return alu.latch.data();
   case OperandKind::Immediate:
     if (alu.immediateBits != burst.instruction->immediate) {
@@ -113,7 +127,7 @@ void VectorUnit::latch(AluState &alu, Burst &burst, Cycle now) {
       operand(alu, burst, burst.instruction->a, ProducerOf::A, slot::A, scratchA, now);
   if (context.values && lanes)
     alu.latch.assign(lanes, lanes + alu.latch.size());
-  alu.latched = true;
+  alu.latchedBy = burst.tag();
 }
 
 /// The running form (R9); true when this element leaves the ALU.
@@ -186,7 +200,7 @@ void VectorUnit::endStep() {
       context.pool.release(exit.value);
       exit = Exit();
     }
-    alu.latched = false;
+    alu.latchedBy = Tag();
     for (Running &running : alu.running)
       running.at = -1;
   }

@@ -34,7 +34,7 @@ private:
     std::vector<Exit> exits; ///< [cycle mod ring]
     std::vector<Running> running;
     std::vector<uint32_t> latch;
-    bool latched = false;
+    Tag latchedBy;                   ///< empty: it was never loaded
     std::vector<uint32_t> immediate; ///< broadcast, of immediateBits
     uint32_t immediateBits = 0;
   };
@@ -43,6 +43,7 @@ private:
                           unsigned cursorSlot, std::vector<uint32_t> &scratch, Cycle now);
   const uint32_t *streamOperand(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
                                 std::vector<uint32_t> &scratch, Cycle now);
+  void checkLatch(const AluState &alu, Burst &burst, ProducerOf of, unsigned cursorSlot, Cycle now);
   const uint32_t *chained(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
                           Cycle now);
   bool run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *out, Cycle now);

@@ -49,6 +49,21 @@ Alus::Words Alus::fromAlu(const Work &work, const Operand &o, ProducerOf of, Cyc
   return found ? there->second.words : words();
 }
 
+/// R8: the ALU's own latch, as the last Latch left it.
+Alus::Words Alus::fromLatch(const Work &work, ProducerOf of, Cycle now) {
+  const std::optional<Result> &latch = aluOf(work).latch;
+  if (!latch) {
+    core.report(Invariant::S4, now, work, "the latch was never loaded");
+    return words();
+  }
+  if (core.checks(work)) {
+    const std::optional<Meant> expected = meant(work, of, 0);
+    if (!expected || expected->pe != core.pe || expected->tag != latch->tag)
+      core.report(Invariant::S4, now, work, "the latch does not hold what is meant");
+  }
+  return latch->words;
+}
+
 Alus::Words Alus::operand(const Work &work, const Operand &o, ProducerOf of, Cycle now) {
   switch (o.kind) {
   case OperandKind::None:
@@ -58,10 +73,7 @@ Alus::Words Alus::operand(const Work &work, const Operand &o, ProducerOf of, Cyc
   case OperandKind::Alu:
     return fromAlu(work, o, of, now);
   case OperandKind::Latch:
-    if (const std::optional<Words> &latch = aluOf(work).latch)
-      return *latch;
-    core.report(Invariant::S4, now, work, "the latch was never loaded");
-    break;
+    return fromLatch(work, of, now);
   case OperandKind::Immediate:
     return Words(words().size(), work.what->immediate);
   }
@@ -105,7 +117,7 @@ void Alus::leave(const Work &work, const Words &words, Cycle now) {
 void Alus::element(const Work &work, Cycle now) {
   const Instruction &i = *work.what;
   if (i.opcode == Opcode::Latch) {
-    aluOf(work).latch = operand(work, i.a, ProducerOf::A, now);
+    aluOf(work).latch = {work.tag(), operand(work, i.a, ProducerOf::A, now)};
     return;
   }
   const Words a = operand(work, i.a, ProducerOf::A, now),

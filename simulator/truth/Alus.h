@@ -33,11 +33,12 @@ private:
   struct Alu {
     std::map<Cycle, Result> leaving; ///< by the cycle in which a chained ALU is dispatched
     std::map<unsigned, Running> running;
-    std::optional<Words> latch;
+    std::optional<Result> latch; ///< who loaded it, and what
   };
   Words operand(const Work &work, const Operand &o, ProducerOf of, Cycle now);
   Words fromStreams(const Work &work, const Operand &o, ProducerOf of, Cycle now);
   Words fromAlu(const Work &work, const Operand &o, ProducerOf of, Cycle now);
+  Words fromLatch(const Work &work, ProducerOf of, Cycle now);
   Words run(const Work &work, const Words &a, Cycle now);
   void leave(const Work &work, const Words &words, Cycle now);
   Alu &aluOf(const Work &work) { return alus[core.machine.unit(work.what->queue).index]; }

@@ -79,6 +79,23 @@ std::shared_ptr<Matrices::Activation> Matrices::activationOf(const Work &work, C
   return there ? found->second : nullptr;
 }
 
+/// S8, and S4 of the partial sum that an Accumulate adds to (R3).
+void Matrices::checkRow(const Work &work, std::pair<unsigned, uint32_t> row, Cycle now) const {
+  const auto used = lastUse.find(row);
+  const bool written = used != lastUse.end();
+  if (work.what->function & AccumulateMode::Add) {
+    if (!written) {
+      core.report(Invariant::S4, now, work, "adds to a row that nothing has written");
+    } else if (core.checks(work)) {
+      const std::optional<Meant> expected = meant(work, ProducerOf::Sum, 0);
+      if (!expected || expected->pe != core.pe || expected->tag != used->second.by)
+        core.report(Invariant::S4, now, work, "adds to another partial sum than is meant");
+    }
+  }
+  if (written && now < used->second.at + Cycle(core.machine.latency.accumulateInterval))
+    core.report(Invariant::S8, now, work, "uses an accumulator row again too soon");
+}
+
 void Matrices::accumulate(const Work &work, Cycle now) {
   const Instruction &i = *work.what;
   const LatencySpec &l = core.machine.latency;
@@ -93,12 +110,8 @@ void Matrices::accumulate(const Work &work, Cycle now) {
     if (!expected || expected->pe != core.pe || expected->tag != sum.activation->work.tag())
       core.report(Invariant::S4, now, work, "the product is not the one that is meant");
   }
-  const auto used = lastUse.find(sum.row);
-  if ((i.function & AccumulateMode::Add) && used == lastUse.end())
-    core.report(Invariant::S4, now, work, "adds to a row that nothing has written");
-  if (used != lastUse.end() && now < used->second + Cycle(l.accumulateInterval))
-    core.report(Invariant::S8, now, work, "uses an accumulator row again too soon");
-  lastUse[sum.row] = now;
+  checkRow(work, sum.row, now);
+  lastUse[sum.row] = {now, work.tag()};
   for (unsigned b = 0; b < 4 && (i.function & AccumulateMode::Emit); ++b) {
     sum.result[b] = core.vector();
     core.inject(work, now + l.mxmAccumulate + l.mxmExit, StreamId(i.out[0] + b),

@@ -44,10 +44,16 @@ private:
     std::shared_ptr<Activation> activation; ///< null: there was none (S4)
     Bytes result[4];                        ///< filled group by group, if it emits
   };
+  /// The last Accumulate of an accumulator row.
+  struct LastUse {
+    Cycle at;
+    Tag by;
+  };
   void fill(const Work &work, Cycle now, unsigned group);
   void install(const Work &work, Cycle now);
   void activate(const Work &work, Cycle now);
   void accumulate(const Work &work, Cycle now);
+  void checkRow(const Work &work, std::pair<unsigned, uint32_t> row, Cycle now) const;
   std::shared_ptr<Activation> activationOf(const Work &work, Cycle now) const;
   void pass(Activation &activation, unsigned group);
   void checkGroup(const Activation &activation, unsigned group, unsigned byte);
@@ -65,7 +71,7 @@ private:
   std::vector<std::shared_ptr<Activation>> activations;              ///< not yet over all groups
   std::map<std::pair<unsigned, Cycle>, std::shared_ptr<Activation>> products; ///< plane, dispatch
   std::vector<Sum> sums;
-  std::map<std::pair<unsigned, uint32_t>, Cycle> lastUse; ///< plane, accumulator row
+  std::map<std::pair<unsigned, uint32_t>, LastUse> lastUse; ///< plane, accumulator row
   std::map<std::pair<unsigned, uint32_t>, std::vector<uint32_t>> accumulators;
 };
 

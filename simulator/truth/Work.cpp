@@ -61,7 +61,7 @@ static std::vector<Taken> takenBy(const Work &work, const Machine &machine) {
   const auto operand = [&](ProducerOf of, const Operand &o) {
     if (o.kind == OperandKind::Stream)
       take(of, o.width);
-    if (o.kind == OperandKind::Alu)
+    if (o.kind == OperandKind::Alu || o.kind == OperandKind::Latch)
       take(of, 1);
   };
   switch (i.opcode) {
@@ -102,6 +102,8 @@ static std::vector<Taken> takenBy(const Work &work, const Machine &machine) {
     break;
   case Opcode::Accumulate:
     take(ProducerOf::Product, 1);
+    if (i.function & AccumulateMode::Add)
+      take(ProducerOf::Sum, 1);
     break;
   case Opcode::Alu:
     operand(ProducerOf::A, i.a);

@@ -62,10 +62,6 @@ Dataflow::Dataflow(const Image &image, const Machine &machine) : image(image), m
   stepOf.resize(image.instructions.size());
   for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
     index(pe);
-  for (auto &[row, uses] : sums)
-    std::stable_sort(uses.begin(), uses.end());
-  for (auto &[queue, uses] : latches)
-    std::stable_sort(uses.begin(), uses.end());
   readInputs();
 }
 
@@ -90,10 +86,6 @@ void Dataflow::index(unsigned pe) {
         auto &last = lastWrite[rowKey(pe, unit.hemisphere, unit.index, addressOf(i, e))];
         if (!(use < last.first))
           last = {use, pe};
-      } else if (i.opcode == Opcode::Accumulate) {
-        sums[{pe, unsigned(unit.hemisphere), unit.index, addressOf(i, e)}].push_back(use);
-      } else if (i.opcode == Opcode::Latch) {
-        latches[{pe, i.queue}].push_back(use);
       }
     }
   }
@@ -232,27 +224,13 @@ Number Dataflow::operand(unsigned pe, uint32_t k, uint32_t e, const Operand &o, 
     return h;
   }
   case OperandKind::Alu:
+  case OperandKind::Latch:
     return producerOf(pe, k, of, 0, e, made) ? element(made.pe, made.instruction, made.element)
                                              : unknown();
-  case OperandKind::Latch:
-    return latched(pe, k);
   case OperandKind::Immediate:
     return mixAll({10, image.instructions[pe][k].immediate});
   }
   return unknown();
-}
-
-/// A latch loaded in cycle t serves dispatches after t.
-Number Dataflow::latched(unsigned pe, uint32_t k) {
-  const Instruction &i = image.instructions[pe][k];
-  auto list = latches.find({pe, i.queue});
-  if (list == latches.end())
-    return unknown();
-  const Use now{stepOf[pe][k], i.cycle, 0, 0};
-  auto after = std::lower_bound(list->second.begin(), list->second.end(), now);
-  if (after == list->second.begin() || std::prev(after)->step != now.step)
-    return unknown();
-  return element(pe, std::prev(after)->instruction, std::prev(after)->element);
 }
 
 Number Dataflow::alu(unsigned pe, uint32_t k, uint32_t e) {
@@ -293,13 +271,11 @@ Number Dataflow::accumulate(unsigned pe, uint32_t k, uint32_t e) {
                            : unknown();
   if (!(i.function & AccumulateMode::Add))
     return mixAll({15, made1});
-  const Unit unit = machine.unit(i.queue);
-  const auto &row = sums.at({pe, unsigned(unit.hemisphere), unit.index, addressOf(i, e)});
-  const Use now{stepOf[pe][k], cycleOf(i, e), k, e};
-  auto here = std::lower_bound(row.begin(), row.end(), now);
-  if (here == row.begin() || std::prev(here)->step != now.step)
-    return unknown();
-  return mixAll({16, element(pe, std::prev(here)->instruction, std::prev(here)->element), made1});
+  return mixAll({16,
+                 producerOf(pe, k, ProducerOf::Sum, 0, e, made)
+                     ? element(made.pe, made.instruction, made.element)
+                     : unknown(),
+                 made1});
 }
 
 Number Dataflow::rowAtEnd(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row) {

@@ -8,7 +8,6 @@
 
 #include "arch/program/Image.h"
 
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -55,7 +54,6 @@ private:
   Number operand(unsigned pe, uint32_t k, uint32_t e, const Operand &o, ProducerOf of);
   Number streamByte(unsigned pe, uint32_t k, uint32_t e, StreamId stream, ProducerOf of,
                     unsigned byte);
-  Number latched(unsigned pe, uint32_t k);
   Number contents(uint32_t block, uint32_t row) const;
   Number rowAtEnd(unsigned pe, Hemisphere hemisphere, unsigned slice, uint32_t row);
   Number unknown(); ///< equal to nothing
@@ -71,9 +69,6 @@ private:
   std::vector<std::vector<uint32_t>> stepOf;             ///< [pe][instruction]
   std::unordered_map<uint64_t, Number> inputRows;
   std::unordered_map<uint64_t, std::pair<Use, unsigned>> lastWrite; ///< by row; and its PE
-  /// By (PE, hemisphere, plane, accumulator row), in order of time.
-  std::map<std::vector<unsigned>, std::vector<Use>> sums;
-  std::map<std::pair<unsigned, unsigned>, std::vector<Use>> latches; ///< by (PE, queue)
   Number lastUnknown = 0;
 };
 

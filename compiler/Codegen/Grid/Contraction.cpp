@@ -22,6 +22,7 @@ public:
 private:
   WorkerState &state;
   ContractionCounts &counts;
+  std::vector<schedule::Origin> partial; ///< per accumulator row of the share: who left its sum
 
   Expected<unsigned> install(const Tile &tile, Cycle from);
   Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
@@ -192,6 +193,15 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   Piece::BurstId acc = piece.add(
       worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
   piece.product(acc, act);
+  const auto sumOf = [&](unsigned i0, unsigned i1) -> schedule::Origin & {
+    return partial[schedule::elementAddress(accumulate, i0, i1) - row];
+  };
+  if (!first) {
+    std::vector<schedule::Origin> before;
+    schedule::forEachElement(accumulate,
+                             [&](unsigned i0, unsigned i1) { before.push_back(sumOf(i0, i1)); });
+    piece.sum(acc, std::move(before));
+  }
   if (last) {
     Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
     piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
@@ -205,7 +215,12 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   counts.vectors += flow.n0 * flow.n1;
   if (last)
     counts.emitted += flow.n0 * flow.n1;
-  return piece.place(from);
+  Expected<Cycle> start = piece.place(from);
+  uint32_t element = 0;
+  schedule::forEachElement(accumulate, [&](unsigned i0, unsigned i1) {
+    sumOf(i0, i1) = {piece.idOf(acc), element++, 0};
+  });
+  return start;
 }
 
 Status Contraction::run() {
@@ -220,6 +235,7 @@ Status Contraction::run() {
     state.nextAccumulator = 0;
   const unsigned row = state.nextAccumulator;
   state.nextAccumulator += rows;
+  partial.assign(rows, {}); // the first pass writes every row
   Cycle from = 0;
   for (size_t p = 0; p < passes.size(); ++p) {
     Expected<unsigned> buffer = install(tiles[passes[p].tile], 0);

@@ -77,7 +77,7 @@ private:
   Expected<Source> take(unsigned n, Cycle at);
   Expected<Source> origin(unsigned n, Cycle at);
   Expected<Source> delay(unsigned n, Source from, Cycle at);
-  Status addLatch(unsigned n, Piece::AluVar alu, Cycle at);
+  Expected<Piece::BurstId> addLatch(unsigned n, Piece::AluVar alu, Cycle at);
   Expected<Piece::StreamVar> readOperand(unsigned n, const Flow &flow, Cycle arrive);
   Expected<std::vector<uint8_t>> constantLanes(const Access &access) const;
   Status store();
@@ -295,7 +295,7 @@ Expected<Mesh::Source> Mesh::take(unsigned n, Cycle at) {
   return delay(n, known->second, at);
 }
 
-Status Mesh::addLatch(unsigned n, Piece::AluVar alu, Cycle at) {
+Expected<Piece::BurstId> Mesh::addLatch(unsigned n, Piece::AluVar alu, Cycle at) {
   Expected<Piece::StreamVar> stream = readOperand(n, Flow{}, at);
   if (!stream)
     return stream.takeError();
@@ -303,7 +303,7 @@ Status Mesh::addLatch(unsigned n, Piece::AluVar alu, Cycle at) {
   latch.provenance = d.provenance;
   Piece::BurstId burst = piece.addAlu(alu, latch, at);
   piece.tap(burst, ProducerOf::A, *stream, 0, byteWidth(c.tensor(accessOf(n).tensor).type), 0);
-  return Success{};
+  return burst;
 }
 
 Status Mesh::place(unsigned n) {
@@ -315,7 +315,8 @@ Status Mesh::place(unsigned n) {
     i.flags = AluFlag::Running;
   Operand *operands[] = {&i.a, &i.b, &i.c};
   std::array<std::optional<Source>, 3> sources;
-  std::optional<unsigned> latch;
+  std::optional<unsigned> latch; ///< the node whose value the ALU's latch gives
+  std::array<bool, 3> fromLatch{};
   for (size_t k = 0; k < node.args.size(); ++k) {
     const unsigned a = node.args[k];
     if (kernel.nodes[a].kind == Node::Kind::Immediate) {
@@ -323,7 +324,7 @@ Status Mesh::place(unsigned n) {
       i.immediate = kernel.nodes[a].bits;
     } else if (isLatched(a) && (!latch || *latch == a) && node.args.size() > 1 &&
                node.kind == Node::Kind::Op) {
-      operands[k]->kind = OperandKind::Latch;
+      fromLatch[k] = true;
       latch = a;
     } else {
       Expected<Source> s = take(a, dispatch[n]);
@@ -333,13 +334,19 @@ Status Mesh::place(unsigned n) {
     }
   }
   const Piece::AluVar alu = piece.alu(d.pe);
-  if (latch)
-    if (Status s = addLatch(*latch, alu, dispatch[n] - 1); !s)
-      return s;
+  Piece::BurstId loads = 0;
+  if (latch) {
+    Expected<Piece::BurstId> added = addLatch(*latch, alu, dispatch[n] - 1);
+    if (!added)
+      return added.takeError();
+    loads = *added;
+  }
   const Piece::BurstId burst = piece.addAlu(alu, i, dispatch[n]);
   bursts[n] = burst;
   for (size_t k = 0; k < node.args.size(); ++k)
-    if (sources[k])
+    if (fromLatch[k])
+      piece.latch(burst, ProducerOf(k), loads);
+    else if (sources[k])
       wire(piece, burst, ProducerOf(k), sources[k]->width, sources[k]->kind == Source::Kind::Stream,
            sources[k]->stream, sources[k]->burst);
   return Success{};

@@ -68,7 +68,7 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
   EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("does not begin with MRACEIMG"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
-              HasSubstr("has version 7; this program reads version 2; compile the model again"));
+              HasSubstr("has version 7; this program reads version 3; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),
               HasSubstr("should have 1152921504606846976 bytes"));
   EXPECT_THAT(errorOf(with(offsetof(Header, sections), 0xffffffffu)),
@@ -134,8 +134,8 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
               HasSubstr("producer 1: its pe is 1; the limit is 0"));
   EXPECT_THAT(damaged([&](Image &i) { i.producers[0][1].instruction = uint32_t(n); }),
               HasSubstr("producer 1: its instruction is " + std::to_string(n)));
-  EXPECT_THAT(damaged([](Image &i) { i.producers[0][1].of = ProducerOf(7); }),
-              HasSubstr("producer 1: its operand is 7; the limit is 6"));
+  EXPECT_THAT(damaged([](Image &i) { i.producers[0][1].of = ProducerOf(8); }),
+              HasSubstr("producer 1: its operand is 8; the limit is 7"));
   EXPECT_THAT(damaged([&](Image &i) { i.steps[0].pes[0].end = uint32_t(n + 1); }),
               HasSubstr("steps: step 0: the end of a range is " + std::to_string(n + 1)));
   EXPECT_THAT(damaged([](Image &i) { i.steps[0].pes[0].begin = 0xffffffff; }),

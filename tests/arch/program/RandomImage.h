@@ -280,7 +280,7 @@ private:
       i.producers = i.producerCount ? uint32_t(image.producers[pe].size()) : 0;
       for (unsigned k = 0; k < i.producerCount; ++k) {
         Producer p;
-        p.of = ProducerOf(below(7)), p.byte = below(2) ? kAllBytes : uint8_t(below(4));
+        p.of = ProducerOf(below(kProducerOfs)), p.byte = below(2) ? kAllBytes : uint8_t(below(4));
         p.pe = uint16_t(below(m.pes()));
         p.instruction = uint32_t(below(image.instructions[p.pe].size()));
         if (!image.blocks.empty() && !below(4)) {
