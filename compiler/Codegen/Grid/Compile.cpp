@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Grid/Transfer.h"
 #include "compiler/MemoryPlan/Verify.h"
 #include "compiler/Schedule/Order.h"
+#include "compiler/Schedule/Prune.h"
 
 #include <algorithm>
 #include <set>
@@ -62,7 +63,6 @@ private:
   Status checkFormats(const Kernel &kernel) const;
   Status planOrder();
   Status planPartition();
-  size_t bursts() const;
   Status schedule(size_t k);
   Status hostStep(const forms::HostCall &call);
   void releaseAfter(size_t at);
@@ -156,13 +156,6 @@ Status GridCompiler::planPartition() {
   partition = std::move(*solved);
   report.partition = partition.solver;
   return verify(problem, partition);
-}
-
-size_t GridCompiler::bursts() const {
-  size_t count = 0;
-  for (const schedule::PeProgram &pe : program.pes)
-    count += pe.instructions.size();
-  return count;
 }
 
 WorkerState &GridCompiler::stateOf(const Worker &worker) {
@@ -340,9 +333,11 @@ Image GridCompiler::finish() {
   image.bindings = bindingsOf(c, partition);
   image.strings = std::move(c.strings);
   image.hostModule = graph.hostModule;
+  schedule::prune(image, machine);
   for (const Step &step : image.steps)
     report.predictedCycles += step.predictedCycles;
-  report.bursts = bursts();
+  for (const auto &list : image.instructions)
+    report.bursts += list.size();
   return image;
 }
 
