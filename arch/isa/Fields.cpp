@@ -91,15 +91,36 @@ std::vector<const Slot *> slotsOf(Opcode opcode) {
 
 int64_t defaultOf(const Slot &slot) { return slot.get(Instruction()); }
 
+namespace {
+/// A slot that an opcode does not use, and what it then holds.
+struct UnusedSlot {
+  const Slot *slot;
+  int64_t value;
+};
+
+/// Slots share members of Instruction: unused is what stays as it is when all used ones change.
+std::vector<UnusedSlot> unusedSlots(Opcode opcode) {
+  Instruction changed;
+  for (const Slot *slot : slotsOf(opcode))
+    slot->set(changed, defaultOf(*slot) == slot->least ? slot->least + 1 : slot->least);
+  std::vector<UnusedSlot> unused;
+  for (const Slot &slot : kSlots)
+    if (slot.get(changed) == defaultOf(slot))
+      unused.push_back({&slot, defaultOf(slot)});
+  return unused;
+}
+} // namespace
+
 const Slot *strayedSlot(const Instruction &instruction) {
-  Instruction rest = instruction;
-  const FieldSet fields = info(instruction.opcode).fields;
-  for (const Slot &slot : kSlots)
-    if (fields.has(slot.field))
-      slot.set(rest, defaultOf(slot));
-  for (const Slot &slot : kSlots)
-    if (slot.get(rest) != defaultOf(slot))
-      return &slot;
+  static const std::vector<std::vector<UnusedSlot>> unused = [] {
+    std::vector<std::vector<UnusedSlot>> result;
+    for (const OpcodeInfo &opcode : opcodes())
+      result.push_back(unusedSlots(opcode.opcode));
+    return result;
+  }();
+  for (const UnusedSlot &u : unused[unsigned(instruction.opcode)])
+    if (u.slot->get(instruction) != u.value)
+      return u.slot;
   return nullptr;
 }
 
