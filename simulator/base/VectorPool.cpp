@@ -53,10 +53,7 @@ void VectorPool::free(VectorRef v) {
 const uint8_t *VectorPool::bytes(VectorRef v, uint8_t *scratch) {
   if (!isWide(v))
     return narrow(v);
-  const uint32_t *from = wide(v);
-  const unsigned shift = 8 * byteIndex(v);
-  for (unsigned l = 0; l < laneCount; ++l)
-    scratch[l] = uint8_t(from[l] >> shift);
+  semantics::cutByte(wide(v), byteIndex(v), scratch, laneCount);
   return scratch;
 }
 

@@ -89,7 +89,11 @@ void joinBytes(const uint8_t *const *bytes, unsigned width, uint32_t *lanes, siz
   rowKernels().joinBytes(bytes, width, lanes, count);
 }
 void splitBytes(const uint32_t *lanes, unsigned width, uint8_t *const *bytes, size_t count) {
-  rowKernels().splitBytes(lanes, width, bytes, count);
+  for (unsigned byte = 0; byte < width; ++byte)
+    cutByte(lanes, byte, bytes[byte], count);
+}
+void cutByte(const uint32_t *lanes, unsigned byte, uint8_t *out, size_t count) {
+  rowKernels().cutByte(lanes, byte, out, count);
 }
 
 } // namespace millrace::semantics

@@ -70,6 +70,8 @@ void int32ToUint8(const int32_t *in, uint8_t *out, size_t count);
 void joinBytes(const uint8_t *const *bytes, unsigned width, uint32_t *lanes, size_t count);
 /// The reverse: the low `width` bytes of each lane to byte vectors.
 void splitBytes(const uint32_t *lanes, unsigned width, uint8_t *const *bytes, size_t count);
+/// One byte of each lane, 0 (the lowest) to 3.
+void cutByte(const uint32_t *lanes, unsigned byte, uint8_t *out, size_t count);
 
 } // namespace millrace::semantics
 

@@ -6,8 +6,8 @@
 #ifndef MILLRACE_ARCH_ISA_SEMANTICS_ROWKERNELS_H
 #define MILLRACE_ARCH_ISA_SEMANTICS_ROWKERNELS_H
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/semantics/CpuLevel.h"
+#include "arch/operations/AluOp.h"
 #include <cstddef>
 #include <cstdint>
 
@@ -35,7 +35,7 @@ struct RowKernels {
   void (*int32ToInt8)(const uint32_t *, uint8_t *, size_t);
   void (*int32ToUint8)(const uint32_t *, uint8_t *, size_t);
   void (*joinBytes)(const uint8_t *const *, unsigned, uint32_t *, size_t);
-  void (*splitBytes)(const uint32_t *, unsigned, uint8_t *const *, size_t);
+  void (*cutByte)(const uint32_t *, unsigned, uint8_t *, size_t);
 };
 
 extern const RowKernels rowKernelsPortable;
