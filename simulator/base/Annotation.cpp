@@ -6,41 +6,12 @@
 
 namespace millrace::sim {
 
-static Tag tagOf(const Producer &p, int64_t element) {
-  if (p.instruction == kInitialContents)
-    return Tag::initial(p.block, uint32_t(element));
-  return {p.instruction, uint32_t(element)};
-}
-
-static bool speaksOf(const Producer &p, ProducerOf of, unsigned byte, uint32_t i0, uint32_t i1) {
-  return p.of == of && (p.byte == byte || p.byte == kAllBytes) && i0 - p.from0 < p.count0 &&
-         i1 - p.from1 < p.count1;
-}
-
-std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte) {
-  const uint32_t i0 = burst.i0, i1 = burst.outer();
-  uint16_t &cursor = burst.cursor[cursorSlot];
-  const size_t count = burst.producers.size();
-  for (size_t k = 0; k < count;
-       ++k) { // elements come in order: the entry wanted is near the last one
-    size_t entry = cursor + k < count ? cursor + k : cursor + k - count;
-    if (!speaksOf(burst.producers[entry], of, byte, i0, i1))
-      continue;
-    cursor = uint16_t(entry);
-    const Producer &p = burst.producers[entry];
-    int64_t element =
-        int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 + int64_t(i1 - p.from1) * p.step1;
-    return Meant{tagOf(p, element), p.pe};
-  }
-  return std::nullopt;
-}
-
 std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group,
                                   unsigned byte) {
   for (const Producer &p : producers)
     if (p.of == ProducerOf::Weights && (p.byte == byte || p.byte == kAllBytes) &&
         group - p.from0 < p.count0)
-      return Meant{tagOf(p, int64_t(p.first) + int64_t(group - p.from0) * p.step0), p.pe};
+      return Meant{producerTag(p, int64_t(p.first) + int64_t(group - p.from0) * p.step0), p.pe};
   return std::nullopt;
 }
 
@@ -103,8 +74,34 @@ static bool overlap(const Producer &x, const Producer &y) {
          y.from0 < uint32_t(x.from0) + x.count0;
 }
 
+/// Whether the entries of each byte of each operand stand together and lie like bricks, in rows:
+/// each entry behind the one before it in the same row, or beginning a new row after that one's.
+/// Then no two overlap, which one pass sees; compilers write entries so.
+static bool areBricks(std::span<const Producer> producers) {
+  for (size_t k = 1; k < producers.size(); ++k) {
+    const Producer &last = producers[k - 1], &p = producers[k];
+    if (p.of < last.of)
+      return false;
+    if (p.of != last.of)
+      continue;
+    const bool oneRow = p.of == ProducerOf::Weights; // which have no outer loop
+    if (p.byte != last.byte) {
+      if (p.byte < last.byte || p.byte == kAllBytes)
+        return false;
+    } else if (oneRow || (p.from1 == last.from1 && p.count1 == last.count1)) {
+      if (p.from0 < uint32_t(last.from0) + last.count0)
+        return false;
+    } else if (p.from1 < uint32_t(last.from1) + last.count1) {
+      return false;
+    }
+  }
+  return true;
+}
+
 /// Whether any two entries overlap.
 static bool anyOverlap(std::span<const Producer> producers) {
+  if (areBricks(producers))
+    return false;
   if (producers.size() <= 32) {
     for (size_t k = 1; k < producers.size(); ++k)
       for (size_t o = 0; o < k; ++o)
@@ -135,13 +132,16 @@ std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
                                    "weights",   "link",      "product",   "sum"};
   static_assert(std::size(names) == kProducerOfs);
   uint64_t covered[kProducerOfs] = {};
+  Extent extents[kProducerOfs];
+  for (unsigned of = 0; of < kProducerOfs; ++of)
+    extents[of] = extentOf(burst, ProducerOf(of), machine);
   for (const Producer &p : burst.producers) {
     if (unsigned(p.of) >= kProducerOfs)
       return "an annotation entry names operand " + std::to_string(unsigned(p.of)) +
              ", which does not exist";
     if (burst.instruction->opcode == Opcode::Gather && p.of == ProducerOf::Memory)
       continue; // which rows it reads depends on data
-    Extent extent = extentOf(burst, p.of, machine);
+    const Extent extent = extents[unsigned(p.of)];
     const char *name = names[unsigned(p.of)];
     if (!extent.bytes)
       return std::string("an annotation entry speaks of ") + name + ", which is not sampled";
@@ -158,7 +158,7 @@ std::optional<std::string> damage(const Burst &burst, const Machine &machine) {
         uint64_t(p.count0) * (weights ? 1 : p.count1) * (p.byte == kAllBytes ? extent.bytes : 1);
   }
   for (unsigned of = 0; of < kProducerOfs; ++of) {
-    Extent extent = extentOf(burst, ProducerOf(of), machine);
+    const Extent extent = extents[of];
     if (covered[of] != extent.bytes * extent.elements)
       return std::string("the annotation of ") + names[of] + " covers " +
              std::to_string(covered[of]) + " of " + std::to_string(extent.bytes * extent.elements) +

@@ -16,9 +16,35 @@ struct Meant {
   uint16_t pe;
 };
 
+inline Tag producerTag(const Producer &p, int64_t element) {
+  if (p.instruction == kInitialContents)
+    return Tag::initial(p.block, uint32_t(element));
+  return {p.instruction, uint32_t(element)};
+}
+
 /// Producer of byte `byte` of operand `of` for the burst's current element, or nothing when no
-/// entry covers it.
-std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte);
+/// entry covers it. Inline, because every sampled vector asks: a result in memory, written in parts
+/// and read as a whole, costs more than the search.
+inline std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte) {
+  const uint32_t i0 = burst.i0, i1 = burst.outer();
+  uint16_t &cursor = burst.cursor[cursorSlot];
+  const Producer *const producers = burst.producers.data();
+  const size_t count = burst.producers.size();
+  size_t entry = cursor;
+  // Elements come in order: the entry wanted is the last one or near it.
+  for (size_t left = count; left > 0; --left, entry = entry + 1 < count ? entry + 1 : 0) {
+    const Producer &p = producers[entry];
+    if (p.of != of || (p.byte != byte && p.byte != kAllBytes) || i0 - p.from0 >= p.count0 ||
+        i1 - p.from1 >= p.count1)
+      continue;
+    cursor = uint16_t(entry);
+    return Meant{producerTag(p, int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 +
+                                    int64_t(i1 - p.from1) * p.step1),
+                 p.pe};
+  }
+  return std::nullopt;
+}
+
 /// Producer of the weights of column group `group` (counted from the instruction's g0), byte 0 or 1
 /// of the format.
 std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group,
