@@ -198,8 +198,8 @@ std::optional<Failure> check(const ExecuteOptions &options) {
 
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
             const Reckoning *reckoning) {
-  Expected<std::map<std::string, HostTensor>> inputs =
-      makeInputs(image, options.inputs, options.seed);
+  Expected<std::map<std::string, HostTensor>> inputs = makeInputs(
+      image, options.inputs, options.cyclesOnly ? std::nullopt : std::optional(options.seed));
   if (!inputs)
     return fail(BadInput, inputs.error());
   Execution execution;

@@ -8,6 +8,8 @@ PeContext::PeContext(const Machine &machine, const Timing &timing, const Image &
     : machine(machine), timing(timing), image(image), pe(pe), values(values),
       annotations(annotations), pool(machine.lanes()), streams(machine, timing, pool), log(log) {
   counters.busy.resize(machine.queues());
+  for (unsigned queue = 0; queue < machine.queues(); ++queue)
+    units.push_back(machine.unit(queue));
 }
 
 std::string textOf(const Machine &machine, const Instruction &i) {

@@ -60,6 +60,8 @@ public:
 
   const Instruction &instruction(uint32_t index) const { return image.instructions[pe][index]; }
   unsigned queueOf(uint32_t index) const { return instruction(index).queue; }
+  /// The unit of a queue, as Machine::unit says.
+  const Unit &unitOf(unsigned queue) const { return units[queue]; }
   /// "element 5 of instruction 17 (read by mem.e.3 at 120)".
   std::string describe(Tag tag) const;
   bool checks(const Burst &burst) const {
@@ -86,6 +88,7 @@ private:
   void missing(Burst &burst, StreamCell *cell, const Meant &meant, StreamId stream, unsigned byte,
                Cycle now);
   ViolationLog &log;
+  std::vector<Unit> units; ///< by queue: asked for with every element
 };
 
 /// A short text of an instruction for diagnostics: cycle, queue, mnemonic and loops.

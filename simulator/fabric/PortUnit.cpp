@@ -16,7 +16,7 @@ void PortUnit::element(Burst &burst, Cycle now) {
 
 void PortUnit::send(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
-  const unsigned port = context.machine.unit(i.queue).index;
+  const unsigned port = context.unitOf(i.queue).index;
   VectorRef value = context.sample(burst, ProducerOf::A, slot::A, 0, i.a.index,
                                    context.machine.c2c.position, now);
   LinkModule *link = sends[port];
@@ -59,7 +59,7 @@ void PortUnit::dropMissed(LinkModule &link, unsigned port, Cycle arrivedBefore) 
 }
 
 void PortUnit::receive(Burst &burst, Cycle now) {
-  const unsigned port = context.machine.unit(burst.instruction->queue).index;
+  const unsigned port = context.unitOf(burst.instruction->queue).index;
   LinkModule *link = receives[port];
   VectorRef value = context.values ? context.pool.acquireNarrow() : 0;
   if (link)

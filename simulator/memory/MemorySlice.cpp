@@ -5,18 +5,25 @@
 
 namespace millrace::sim {
 
-static constexpr uint32_t kChunkRows = 64; ///< rows of storage allocated together
+static constexpr uint32_t kChunkRows = 64; ///< rows allocated together, when one of them is used
 
 MemorySlice::MemorySlice(const sc_core::sc_module_name &name, PeContext &context,
                          Hemisphere hemisphere, unsigned index)
     : UnitModule(name, context), hemisphere(hemisphere), index(index),
-      position(context.machine.position(index)), rowCount(context.machine.rowsPerSlice()) {}
+      position(context.machine.position(index)), rowCount(context.machine.rowsPerSlice()),
+      rows((rowCount + kChunkRows - 1) / kChunkRows), storage(rows.size()) {}
 
-void MemorySlice::allocate() {
-  if (!rows.empty())
-    return;
-  rows.resize(rowCount);
-  storage.resize((rowCount + kChunkRows - 1) / kChunkRows);
+MemorySlice::Row &MemorySlice::rowAt(uint32_t row) {
+  std::unique_ptr<Row[]> &chunk = rows[row / kChunkRows];
+  if (!chunk)
+    chunk = std::make_unique<Row[]>(kChunkRows);
+  return chunk[row % kChunkRows];
+}
+
+const MemorySlice::Row &MemorySlice::seen(uint32_t row) const {
+  static const Row untouched;
+  const std::unique_ptr<Row[]> &chunk = rows[row / kChunkRows];
+  return chunk ? chunk[row % kChunkRows] : untouched;
 }
 
 uint8_t *MemorySlice::storageOf(uint32_t row) {
@@ -28,30 +35,28 @@ uint8_t *MemorySlice::storageOf(uint32_t row) {
 }
 
 void MemorySlice::load(uint32_t row, Tag tag, const uint8_t *data, uint32_t bytes) {
-  allocate();
-  rows[row].tag = tag;
-  rows[row].data = data;
-  rows[row].bytes = data ? bytes : 0;
+  Row &r = rowAt(row);
+  r.tag = tag;
+  r.data = data;
+  r.bytes = data ? bytes : 0;
 }
 
 void MemorySlice::readRow(uint32_t row, uint8_t *out) const {
-  uint32_t bytes = 0;
-  if (!rows.empty() && rows[row].data) {
-    bytes = rows[row].bytes;
-    std::memcpy(out, rows[row].data, bytes);
-  }
-  std::memset(out + bytes, 0, context.machine.lanes() - bytes);
+  const Row &r = seen(row);
+  if (r.bytes)
+    std::memcpy(out, r.data, r.bytes);
+  std::memset(out + r.bytes, 0, context.machine.lanes() - r.bytes);
 }
 
 uint8_t *MemorySlice::hostRow(uint32_t row, std::optional<Tag> tag) {
-  allocate();
+  Row &r = rowAt(row);
   uint8_t *own = storageOf(row);
-  if (rows[row].data != own)
+  if (r.data != own)
     readRow(row, own);
-  rows[row].data = own;
-  rows[row].bytes = context.machine.lanes();
+  r.data = own;
+  r.bytes = context.machine.lanes();
   if (tag)
-    rows[row].tag = *tag;
+    r.tag = *tag;
   return own;
 }
 
@@ -80,7 +85,6 @@ uint32_t MemorySlice::lastRowOf(const Instruction &i, uint32_t row) const {
 
 /// S10 for the whole burst: rows inside the named region, bank slots inside its lifetime.
 void MemorySlice::dispatch(Burst &burst) {
-  allocate();
   const Instruction &i = *burst.instruction;
   const Region *region = regionOf(i);
   const Cycle delay = slotDelay(i);
@@ -157,7 +161,7 @@ void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned la
     if (w.slot == now && bank <= std::min(bankOf(w.lastRow), lastBank))
       context.report(Invariant::S5, now, burst, [&] {
         return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) +
-               " while instruction " + std::to_string(w.burst.index) + " writes its row " +
+               " while instruction " + std::to_string(w.tag.instruction) + " writes its row " +
                std::to_string(w.row) + (w.row == w.lastRow ? "" : " or one behind it");
       });
   }
@@ -193,7 +197,7 @@ void MemorySlice::read(Burst &burst, Cycle now) {
   const uint32_t address = uint32_t(burst.row());
   applyWrites(now);
   checkBanks(burst, bankOf(address), bankOf(address), now);
-  Row &row = rows[address];
+  const Row &row = seen(address);
   checkWritten(burst, row, address, now);
   checkMeant(burst, row, address, now);
   ++context.counters.sramReads;
@@ -229,8 +233,9 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
   ++context.counters.sramReads;
   VectorRef value = 0;
   if (context.values) {
-    std::vector<uint8_t> scratch(m.lanes()), line(m.lanes());
-    const uint8_t *addresses = context.pool.bytes(map, scratch.data());
+    mapBytes.resize(m.lanes());
+    line.resize(m.lanes());
+    const uint8_t *addresses = context.pool.bytes(map, mapBytes.data());
     value = context.pool.acquireNarrow();
     uint8_t *out = context.pool.narrow(value);
     for (unsigned s = 0; s < m.superlanes; ++s) {
@@ -244,7 +249,7 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
         std::memset(lanes, 0, m.lanesPerSuperlane);
         continue;
       }
-      checkWritten(burst, rows[address], address, now);
+      checkWritten(burst, seen(address), address, now);
       readRow(address, line.data());
       std::memcpy(lanes, line.data() + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
     }
@@ -275,7 +280,8 @@ void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, uint32_t lastRow, 
     context.report(Invariant::S5, slot, burst, [&] {
       return "bank " + std::to_string(bank) + " is read in the slot of this write";
     });
-  writes.push_back({slot, row, lastRow, burst, value, map});
+  writes.push_back(
+      {slot, row, lastRow, burst.tag(), value, map, burst.instruction->opcode == Opcode::Scatter});
 }
 
 void MemorySlice::applyWrites(Cycle before) {
@@ -287,15 +293,14 @@ void MemorySlice::applyWrites(Cycle before) {
 
 void MemorySlice::apply(PendingWrite &w) {
   const Machine &m = context.machine;
-  const bool scatters = w.burst.instruction->opcode == Opcode::Scatter;
-  std::vector<uint8_t> scratch(m.lanes());
-  if (!scatters) {
-    Row &row = rows[w.row];
-    row.tag = w.burst.tag();
+  if (!w.scatters) {
+    Row &row = rowAt(w.row);
+    row.tag = w.tag;
     row.written = context.base + w.slot;
     if (context.values) {
       uint8_t *own = storageOf(w.row);
-      std::memcpy(own, context.pool.bytes(w.value, scratch.data()), m.lanes());
+      if (const uint8_t *from = context.pool.bytes(w.value, own); from != own)
+        std::memcpy(own, from, m.lanes());
       row.data = own;
       row.bytes = m.lanes();
     }
@@ -305,17 +310,19 @@ void MemorySlice::apply(PendingWrite &w) {
   const uint32_t end = w.lastRow + 1;
   // Which rows are written is data. For timing any row of the tensor may have been.
   for (uint32_t r = w.row; r < end; ++r) {
-    rows[r].tag = {w.burst.index, Tag::kAnyElement};
-    rows[r].written = context.base + w.slot;
+    rowAt(r).tag = {w.tag.instruction, Tag::kAnyElement};
+    rowAt(r).written = context.base + w.slot;
   }
   if (context.values) {
-    std::vector<uint8_t> mapScratch(m.lanes());
-    const uint8_t *addresses = context.pool.bytes(w.map, mapScratch.data());
-    const uint8_t *data = context.pool.bytes(w.value, scratch.data());
+    mapBytes.resize(m.lanes());
+    valueBytes.resize(m.lanes());
+    const uint8_t *addresses = context.pool.bytes(w.map, mapBytes.data());
+    const uint8_t *data = context.pool.bytes(w.value, valueBytes.data());
     for (unsigned s = 0; s < m.superlanes; ++s) {
       uint32_t address = w.row + addressOf(addresses, s);
       if (address >= end) {
-        context.report(Invariant::S10, w.slot, w.burst, [&] {
+        const uint32_t by = w.tag.instruction;
+        context.reportAt(Invariant::S10, w.slot, context.queueOf(by), by, [&] {
           return "superlane " + std::to_string(s) + " scatters to row " + std::to_string(address) +
                  ", but the tensor ends at row " + std::to_string(end - 1);
         });

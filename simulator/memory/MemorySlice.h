@@ -37,8 +37,9 @@ private:
   struct PendingWrite {
     Cycle slot;
     uint32_t row, lastRow; ///< whose banks are held; a Scatter may write any row in between
-    Burst burst;           ///< for diagnostics and the tag
+    Tag tag;               ///< of the element that writes
     VectorRef value, map;
+    bool scatters;
   };
   void read(Burst &burst, Cycle now);
   void write(Burst &burst, Cycle now);
@@ -53,19 +54,21 @@ private:
             VectorRef map);
   const Region *regionOf(const Instruction &instruction) const;
   unsigned bankOf(uint32_t row) const { return row / context.machine.memory.rowsPerBank; }
+  Row &rowAt(uint32_t row); ///< to be changed
+  const Row &seen(uint32_t row) const;
   uint8_t *storageOf(uint32_t row);
   uint32_t addressOf(const uint8_t *map, unsigned superlane) const;
   uint32_t lastRowOf(const Instruction &instruction, uint32_t row) const;
   Cycle slotDelay(const Instruction &instruction) const;
-  void allocate();
 
   Hemisphere hemisphere;
   unsigned index, position, rowCount;
-  std::vector<Row> rows;
+  std::vector<std::unique_ptr<Row[]>> rows;        ///< chunks of rows that were touched
   std::vector<std::unique_ptr<uint8_t[]>> storage; ///< chunks of rows that were written
   std::deque<PendingWrite> writes; ///< by slot; a constant delay keeps them in order
   Cycle lastRead = -1;
   unsigned lastReadBank[2] = {0, 0};
+  std::vector<uint8_t> mapBytes, valueBytes, line; ///< scratch of one row each
 };
 
 } // namespace millrace::sim

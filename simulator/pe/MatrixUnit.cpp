@@ -44,7 +44,7 @@ void MatrixUnit::element(Burst &burst, Cycle now) {
 
 void MatrixUnit::install(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
-  const unsigned planeIndex = context.machine.unit(i.queue).index;
+  const unsigned planeIndex = context.unitOf(i.queue).index;
   const int64_t group = burst.row();
   if (group < 0 || group >= int64_t(groupCount)) {
     context.report(Invariant::S7, now, burst, [&] {
@@ -55,18 +55,18 @@ void MatrixUnit::install(Burst &burst, Cycle now) {
   }
   replace(burst, planeIndex, unsigned(group), now);
   PlaneWeights *weights = planes[planeIndex]->buffers[i.buffer].weights.get();
-  std::vector<uint8_t> scratch(lanes);
+  columnBytes.resize(lanes);
   for (unsigned c = 0; c < groupColumns; ++c) {
     VectorRef column = context.sample(burst, ProducerOf::A, std::min(c, slot::B - 1), c,
                                       StreamId(i.a.index + c), context.timing.last, now);
     if (context.values)
       weights->installColumns(unsigned(group) * groupColumns + c, 1,
-                              context.pool.bytes(column, scratch.data()), lanes);
+                              context.pool.bytes(column, columnBytes.data()), lanes);
   }
 }
 
 void MatrixUnit::clear(Burst &burst, Cycle now) {
-  const unsigned planeIndex = context.machine.unit(burst.instruction->queue).index;
+  const unsigned planeIndex = context.unitOf(burst.instruction->queue).index;
   for (unsigned group = 0; group < groupCount; ++group)
     replace(burst, planeIndex, group, now);
   if (context.values)
@@ -146,18 +146,33 @@ void MatrixUnit::verifyBytes(Run &run, unsigned planeIndex, unsigned group, size
 // ---- Activations
 // ---------------------------------------------------------------------------------------------------
 
+std::unique_ptr<MatrixUnit::Run> MatrixUnit::newRun(const Burst &burst) {
+  std::unique_ptr<Run> run;
+  if (spare.empty()) {
+    run = std::make_unique<Run>();
+  } else {
+    run = std::move(spare.back());
+    spare.pop_back();
+  }
+  run->burst = burst;
+  run->groups0 = burst.instruction->g0;
+  run->groups1 = burst.instruction->g1;
+  run->discarded = run->taken = 0;
+  run->verified.assign(groupCount, 0);
+  run->computed.assign(groupCount, 0);
+  run->activations.clear();
+  run->low.clear();
+  run->high.clear();
+  run->products.clear();
+  return run;
+}
+
 void MatrixUnit::activate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
-  Plane &plane = *planes[context.machine.unit(i.queue).index];
+  Plane &plane = *planes[context.unitOf(i.queue).index];
   if (plane.runs.empty() || plane.runs.back()->burst.index != burst.index || burst.element() == 0) {
     dropRuns(plane, now);
-    auto run = std::make_unique<Run>();
-    run->burst = burst;
-    run->groups0 = i.g0;
-    run->groups1 = i.g1;
-    run->verified.resize(groupCount);
-    run->computed.resize(groupCount);
-    plane.runs.push_back(std::move(run));
+    plane.runs.push_back(newRun(burst));
   }
   Run &run = *plane.runs.back();
   const unsigned bytes = byteWidth(i.format);
@@ -210,7 +225,7 @@ void MatrixUnit::checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now)
 
 void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
-  Plane &plane = *planes[context.machine.unit(i.queue).index];
+  Plane &plane = *planes[context.unitOf(i.queue).index];
   const Cycle activated = now - context.timing.product;
   auto [run, element] = productOf(plane, activated);
   const int64_t row = burst.row();
@@ -270,6 +285,18 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
 // ---- Values
 // --------------------------------------------------------------------------------------------------------
 
+/// A row of products for every activation. Columns of groups that the run leaves out are 0.
+void MatrixUnit::growProducts(Run &run) const {
+  const size_t begin = run.groups0 * groupColumns, end = run.groups1 * groupColumns;
+  size_t row = run.products.size() / columns;
+  run.products.resize(run.activations.size() * columns);
+  for (; row < run.activations.size(); ++row) {
+    uint32_t *products = run.products.data() + row * columns;
+    std::fill(products, products + begin, 0);
+    std::fill(products + end, products + columns, 0);
+  }
+}
+
 /// Products of column groups [group0, group1) for the elements of the run before `until`.
 void MatrixUnit::multiply(Plane &plane, Run &run, unsigned group0, unsigned group1, size_t until) {
   size_t from = run.computed[group0];
@@ -277,14 +304,16 @@ void MatrixUnit::multiply(Plane &plane, Run &run, unsigned group0, unsigned grou
     return;
   const Instruction &i = *run.burst.instruction;
   const size_t rowCount = until - from, skip = from - run.discarded;
-  run.products.resize(run.activations.size() * columns);
-  std::vector<ByteRow> low(rowCount), high(rowCount);
+  growProducts(run);
+  lowRows.resize(rowCount);
+  highRows.resize(rowCount);
   for (size_t r = 0; r < rowCount; ++r) {
-    low[r] = run.low.data() + (skip + r) * lanes;
-    high[r] = run.high.empty() ? nullptr : run.high.data() + (skip + r) * lanes;
+    lowRows[r] = run.low.data() + (skip + r) * lanes;
+    highRows[r] = run.high.empty() ? nullptr : run.high.data() + (skip + r) * lanes;
   }
   const bool whole = group0 == run.groups0 && group1 == run.groups1;
-  partial.resize(whole ? 0 : rowCount * columns);
+  if (!whole)
+    partial.resize(rowCount * columns);
   uint32_t *out = whole ? run.products.data() + skip * columns : partial.data();
   const PlaneWeights *weights[2] = {};
   for (unsigned b = 0; b < planesOf(run); ++b) {
@@ -295,7 +324,7 @@ void MatrixUnit::multiply(Plane &plane, Run &run, unsigned group0, unsigned grou
     weights[b] = buffer.weights.get();
   }
   ProductRange range{i.k0, i.k1, group0 * groupColumns, (group1 - group0) * groupColumns};
-  gemm(*weights[0], weights[1], i.format, low.data(), high.data(), rowCount, range, out);
+  gemm(*weights[0], weights[1], i.format, lowRows.data(), highRows.data(), rowCount, range, out);
   if (!whole)
     for (size_t r = 0; r < rowCount; ++r)
       std::copy_n(out + r * columns + range.firstColumn, range.columnCount,
@@ -401,6 +430,7 @@ void MatrixUnit::dropRuns(Plane &plane, Cycle now) {
         return;
     for (unsigned g = run.groups0; g < run.groups1; ++g)
       verify(run, plane.index, g, now);
+    spare.push_back(std::move(plane.runs.front()));
     plane.runs.pop_front();
   }
 }

@@ -12,6 +12,16 @@
 
 namespace millrace::sim {
 
+/// Leaves new elements as they lie in memory; for what is written before it is read.
+template <class T> struct Unfilled : std::allocator<T> {
+  template <class U> struct rebind {
+    using other = Unfilled<U>;
+  };
+  template <class U> void construct(U *) noexcept {}
+  template <class U, class V> void construct(U *at, V &&value) { *at = std::forward<V>(value); }
+};
+using UnfilledRows = std::vector<uint32_t, Unfilled<uint32_t>>;
+
 class MatrixUnit : public UnitModule {
 public:
   MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere);
@@ -46,7 +56,7 @@ private:
         0; ///< elements whose Accumulate came or never will, counted from the burst's start
     std::vector<size_t> verified, computed; ///< by column group, counted from the burst's start
     std::vector<uint8_t> low, high;         ///< activation rows
-    std::vector<uint32_t> products;         ///< rows of `columns`
+    UnfilledRows products;                  ///< rows of `columns`
     size_t count() const { return discarded + activations.size(); }
     const Activation &at(size_t k) const { return activations[k - discarded]; }
   };
@@ -91,6 +101,7 @@ private:
 
   /// How many elements of the run use group `group` only before `now`.
   static size_t settledBefore(const Run &run, unsigned group, Cycle now);
+  void growProducts(Run &run) const;
   void multiply(Plane &plane, Run &run, unsigned group0, unsigned group1, size_t until);
   void multiplyAll(Plane &plane, Run &run, size_t until);
   void compute(Plane &plane);
@@ -98,13 +109,17 @@ private:
   void discard(Plane &plane, Run &run);
   void trim(Plane &plane, Run &run);
   void dropRuns(Plane &plane, Cycle now);
+  std::unique_ptr<Run> newRun(const Burst &burst);
   unsigned planesOf(const Run &run) const {
     return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1;
   }
 
   unsigned groupCount, groupColumns, columns, lanes;
   std::vector<std::unique_ptr<Plane>> planes;
-  std::vector<uint32_t> partial; ///< products of some column groups
+  std::vector<std::unique_ptr<Run>> spare; ///< that are over; new ones take their memory
+  UnfilledRows partial;                    ///< products of some column groups
+  std::vector<ByteRow> lowRows, highRows;  ///< of one product
+  std::vector<uint8_t> columnBytes;        ///< scratch of one column
 };
 
 } // namespace millrace::sim

@@ -2,6 +2,7 @@
 #include "simulator/pe/Pe.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <limits>
@@ -243,13 +244,14 @@ bool Pe::fitsItself(const Burst &b) const {
 /// S2: a port runs one burst at a time. A format of several planes holds the ports of all of them.
 bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
   const Instruction &i = *burst.instruction;
-  std::vector<unsigned> held{portIndex};
-  if (i.opcode == Opcode::Activate)
-    for (unsigned p = 1; p < byteWidth(i.format); ++p) {
-      Unit partner = context.machine.unit(i.queue);
-      partner.index += p;
-      held.push_back(mainPort[context.machine.queue(partner)]);
-    }
+  std::array<unsigned, 4> ofPlanes{portIndex};
+  const unsigned planes = i.opcode == Opcode::Activate ? byteWidth(i.format) : 1;
+  for (unsigned p = 1; p < planes; ++p) {
+    Unit partner = context.unitOf(i.queue);
+    partner.index += p;
+    ofPlanes[p] = mainPort[context.machine.queue(partner)];
+  }
+  const std::span held(ofPlanes.data(), planes);
   for (unsigned p : held)
     if (ports[p].free > now) {
       context.report(Invariant::S2, now, burst, [&] {

@@ -42,7 +42,7 @@ void SwitchUnit::element(Burst &burst, Cycle now) {
     else
       std::memset(context.pool.narrow(out[0]), 0, context.machine.lanes());
   }
-  const Cycle at = now + context.timing.switchResult[unsigned(context.machine.unit(i.queue).kind)];
+  const Cycle at = now + context.timing.switchResult[unsigned(context.unitOf(i.queue).kind)];
   for (unsigned b = 0; b < width; ++b)
     context.inject(burst, at, StreamId(i.out[0] + b), last, out[b]);
 }

@@ -154,7 +154,7 @@ bool VectorUnit::run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *o
 
 void VectorUnit::element(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
-  AluState &alu = alus[context.machine.unit(i.queue).index];
+  AluState &alu = alus[context.unitOf(i.queue).index];
   if (i.opcode == Opcode::Latch)
     return latch(alu, burst, now);
   const uint32_t *a = operand(alu, burst, i.a, ProducerOf::A, slot::A, scratchA, now);

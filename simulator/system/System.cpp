@@ -14,18 +14,13 @@ static auto placeOf(const Block &b) {
 }
 
 System::System(const Image &image, const Machine &machine, const SimulationOptions &options)
-    : image(image), machine(machine), options(options), timing(machine), log(timing.horizon),
-      blockOrder(image.blocks.size()) {
+    : image(image), machine(machine), options(options), timing(machine), log(timing.horizon) {
   for (size_t k = 0; k < machine.links.size(); ++k)
     links.push_back(
         std::make_unique<LinkModule>(("link" + std::to_string(k)).c_str(), machine.links[k]));
   parts.resize(machine.pes());
   for (unsigned k = 0; k < machine.pes(); ++k)
     build(options.reverseConstruction ? machine.pes() - 1 - k : k);
-  std::iota(blockOrder.begin(), blockOrder.end(), 0u);
-  std::sort(blockOrder.begin(), blockOrder.end(), [&](uint32_t a, uint32_t b) {
-    return std::tuple(placeOf(image.blocks[a]), a) < std::tuple(placeOf(image.blocks[b]), b);
-  });
 }
 
 System::~System() = default;
@@ -210,6 +205,14 @@ void System::read(unsigned pe, Hemisphere h, unsigned s, uint32_t row, std::span
   slice(pe, h, s).readRow(row, bytes.data());
 }
 
+void System::sortBlocks() {
+  blockOrder.resize(image.blocks.size());
+  std::iota(blockOrder.begin(), blockOrder.end(), 0u);
+  std::sort(blockOrder.begin(), blockOrder.end(), [&](uint32_t a, uint32_t b) {
+    return std::tuple(placeOf(image.blocks[a]), a) < std::tuple(placeOf(image.blocks[b]), b);
+  });
+}
+
 /// The block that holds a row in the present step, or the number of blocks when none does.
 uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) const {
   auto after = std::upper_bound(
@@ -229,6 +232,8 @@ uint32_t System::blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) co
 
 std::span<uint8_t> System::write(unsigned pe, Hemisphere h, unsigned s, uint32_t row) {
   assert(row < machine.rowsPerSlice());
+  if (blockOrder.empty())
+    sortBlocks();
   uint32_t block = blockOf(pe, h, s, row);
   std::optional<Tag> tag;
   if (block < image.blocks.size())

@@ -62,6 +62,7 @@ private:
   MemorySlice &slice(unsigned pe, Hemisphere h, unsigned s) {
     return *parts[pe]->memory[unsigned(h) * machine.memory.slices + s];
   }
+  void sortBlocks();
   uint32_t blockOf(unsigned pe, Hemisphere h, unsigned s, uint32_t row) const;
 
   const Image &image;
@@ -71,7 +72,7 @@ private:
   ViolationLog log;
   std::vector<std::unique_ptr<LinkModule>> links;
   std::vector<std::unique_ptr<Part>> parts;
-  std::vector<uint32_t> blockOrder; ///< blocks by (pe, hemisphere, slice, row)
+  std::vector<uint32_t> blockOrder; ///< blocks by (pe, hemisphere, slice, row), once one is sought
   Cycle base = 1;
 };
 
