@@ -68,18 +68,6 @@ void ModelOptions::addTo(CLI::App &command) {
   command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
 }
 
-std::string jsonText(const json &value, int indent) {
-  return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
-
-nlohmann::json jsonNote(const Image &image, const std::string &key) {
-  for (const auto &[k, value] : image.notes)
-    if (k == key)
-      if (json parsed = json::parse(value, nullptr, false); !parsed.is_discarded())
-        return parsed;
-  return {};
-}
-
 namespace {
 
 double seconds() {

@@ -4,10 +4,9 @@
 #pragma once
 
 #include "compiler/Codegen/Grid/Compile.h"
-#include "compiler/Tools/Compare.h"
 #include "compiler/Tools/Commands.h"
-
-#include <nlohmann/json.hpp>
+#include "compiler/Tools/Compare.h"
+#include "compiler/Tools/Notes.h"
 
 #include <map>
 #include <optional>
@@ -42,24 +41,11 @@ struct Built {
   std::optional<Reckoning> reckoning; ///< with forChecking
 };
 
-/// Errors carry the exit code that they mean.
-struct Failure {
-  Exit code = BadInput;
-  std::string message;
-};
-
 /// Runs the stages from the level of the file on, with progress on stderr. The image passed
 /// verifyImage, and is the same whether the pipeline ran in one go or was left and entered.
 std::variant<Built, Failure> build(const ModelOptions &options);
 
 /// Runs them up to a level with a text, `options.from` or a later one, and returns that.
 std::variant<std::string, Failure> buildText(const ModelOptions &options, Level to);
-
-/// JSON as text, indented by so many blanks (-1: in one line). Names of tensors and nodes may hold
-/// bytes that are no UTF-8; they become U+FFFD.
-std::string jsonText(const nlohmann::json &value, int indent = -1);
-
-/// A note of the image; null if there is none, or none that is JSON.
-nlohmann::json jsonNote(const Image &image, const std::string &key);
 
 } // namespace millrace::driver

@@ -3,9 +3,14 @@
 // Subcommands of `millrace`. Each adds itself to the command line and leaves what it does in `run`.
 #pragma once
 
+#include "compiler/Support/HostTensor.h"
+
 #include <CLI/CLI.hpp>
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
 
 namespace millrace::driver {
 
@@ -19,11 +24,24 @@ enum Exit : int {
   BadOutput = 5, ///< an output that cannot be written
 };
 
+/// Errors carry the exit code that they mean.
+struct Failure {
+  Exit code = BadInput;
+  std::string message;
+};
+
+struct HostSteps;
+/// Makes who runs the host steps of a program, given its inputs by name; outputs that steps make
+/// land in `outputs`. Both outlive it.
+using MakeHostSteps = std::function<std::unique_ptr<HostSteps>(
+    const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs)>;
+
 using Action = std::function<int()>;
 void addRun(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
 void addOpt(CLI::App &app, Action &action);
-void addSimulate(CLI::App &app, Action &action);
+/// `makeHost` is called when an image has host steps and runs with values.
+void addSimulate(CLI::App &app, Action &action, const MakeHostSteps &makeHost);
 void addDump(CLI::App &app, Action &action);
 void addAssemble(CLI::App &app, Action &action);
 void addDisassemble(CLI::App &app, Action &action);

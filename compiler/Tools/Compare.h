@@ -6,7 +6,7 @@
 #pragma once
 
 #include "compiler/Codegen/Grid/Compile.h"
-#include "compiler/Support/HostTensor.h"
+#include "compiler/Tools/Distance.h"
 
 #include <map>
 #include <string>
@@ -19,14 +19,6 @@ struct Reckoning {
   forms::KernelGraph graph; ///< as it was compiled, all rewritings done
   std::vector<grid::KernelReport> kernels;
 };
-
-/// How far an output is from its evaluation.
-struct Distance {
-  double relativeL2 = 0; ///< |output - evaluation| / |evaluation|, 0 if both are 0
-  uint64_t differing = 0, elements = 0;
-};
-/// Above this a run with --check fails.
-constexpr double kMostRelativeL2 = 1e-5;
 
 /// Evaluates the graph for the inputs and compares the outputs, by name. Errors: a host call that
 /// fails, an input that does not convert.

@@ -4,7 +4,7 @@
 #include "arch/files/NewFile.h"
 #include "arch/program/HostData.h"
 #include "compiler/Support/Npy.h"
-#include "compiler/Tools/HostRunner.h"
+#include "compiler/Tools/HostSteps.h"
 #include "compiler/Tools/Inputs.h"
 #include "simulator/truth/Truth.h"
 
@@ -123,17 +123,24 @@ Status readOutputs(const Image &image, RowAccess &memory,
   return Success{};
 }
 
+bool hasHostSteps(const Image &image) {
+  return std::any_of(image.steps.begin(), image.steps.end(),
+                     [](const Step &step) { return step.kind == Step::Kind::Host; });
+}
+
 /// Simulates and records what is to be watched.
 std::optional<Failure> simulate(const Image &image, const Machine &machine,
-                                const ExecuteOptions &options,
+                                const ExecuteOptions &options, const MakeHostSteps &makeHost,
                                 const std::map<std::string, HostTensor> &inputs,
                                 Execution &execution) {
   if (Status s = options.watch.checkSize(image); !s)
     return Failure{Usage, s.error()};
+  std::unique_ptr<HostSteps> host;
+  if (!options.cyclesOnly && hasHostSteps(image))
+    host = makeHost(inputs, execution.outputs);
   Expected<std::unique_ptr<Watch>> watch = Watch::create(options.watch, image, machine);
   if (!watch)
     return Failure{BadOutput, watch.error()};
-  HostRunner host(inputs, execution.outputs);
   sim::SimulationOptions simulation;
   simulation.values = !options.cyclesOnly;
   simulation.ignoreMachineHash = options.ignoreMachineHash;
@@ -145,10 +152,10 @@ std::optional<Failure> simulate(const Image &image, const Machine &machine,
   };
   const auto start = std::chrono::steady_clock::now();
   const auto simulator = options.truth ? sim::simulateSlowly : sim::simulate;
-  Expected<sim::SimulationResult> result = simulator(image, machine, simulation, &host);
+  Expected<sim::SimulationResult> result = simulator(image, machine, simulation, host.get());
   execution.simulateSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  execution.hostStepSeconds = host.seconds();
+  execution.hostStepSeconds = host ? host->seconds() : 0;
   if (!result)
     return Failure{BadInput, result.error()};
   execution.result = std::move(*result);
@@ -197,18 +204,17 @@ std::optional<Failure> check(const ExecuteOptions &options) {
 }
 
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
-            const Reckoning *reckoning) {
+            const MakeHostSteps &makeHost, const Judge &judgeOf) {
   Expected<std::map<std::string, HostTensor>> inputs = makeInputs(
       image, options.inputs, options.cyclesOnly ? std::nullopt : std::optional(options.seed));
   if (!inputs)
     return fail(BadInput, inputs.error());
   Execution execution;
-  if (auto failure = simulate(image, machine, options, *inputs, execution))
+  if (auto failure = simulate(image, machine, options, makeHost, *inputs, execution))
     return fail(failure->code, failure->message);
-  if (reckoning && !execution.result.violation) {
+  if (judgeOf && !execution.result.violation) {
     const auto start = std::chrono::steady_clock::now();
-    Expected<std::map<std::string, Distance>> found =
-        distances(*reckoning, image, *inputs, execution.outputs);
+    Expected<std::map<std::string, Distance>> found = judgeOf(*inputs, execution.outputs);
     if (!found)
       return fail(Wrong, found.error());
     execution.distances = std::move(*found);

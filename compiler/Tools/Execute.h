@@ -3,8 +3,8 @@
 // From an image to outputs, cycles and a report.
 #pragma once
 
-#include "compiler/Support/HostTensor.h"
-#include "compiler/Tools/Build.h"
+#include "compiler/Tools/Commands.h"
+#include "compiler/Tools/Distance.h"
 #include "compiler/Tools/Watch.h"
 #include "simulator/system/Simulate.h"
 
@@ -35,10 +35,10 @@ struct Execution {
   double simulateSeconds = 0, hostStepSeconds = 0, checkSeconds = 0;
 };
 
-/// Simulates, writes what the options ask for, prints the table. With a reckoning the values are
-/// checked against it. Returns the exit code.
+/// Simulates, writes what the options ask for, prints the table. With a judge the values are
+/// checked by it. Returns the exit code.
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
-            const Reckoning *reckoning = nullptr);
+            const MakeHostSteps &makeHost, const Judge &judge = nullptr);
 
 /// The table that people read, and the object that programs read.
 std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);

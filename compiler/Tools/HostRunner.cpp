@@ -52,19 +52,15 @@ Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
   return results;
 }
 
+std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
+                                          std::map<std::string, HostTensor> &outputs) {
+  return std::make_unique<HostRunner>(inputs, outputs);
+}
+
 HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs,
                        std::map<std::string, HostTensor> &outputs)
     : inputs(inputs), outputs(outputs) {}
 HostRunner::~HostRunner() = default;
-
-Expected<HostTensor> tensorFor(const Binding &binding) {
-  std::optional<HostType> type =
-      hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
-  if (!type)
-    return Error{"'" + binding.name + "' has element type '" + binding.hostType +
-                 "', which the host does not know"};
-  return HostTensor::zeros(*type, binding.shape);
-}
 
 /// Rows are filled by the binding's type and shape, whatever the function gives.
 static Status checkResult(const Step &step, const Binding &binding, const HostTensor &result) {

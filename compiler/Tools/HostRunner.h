@@ -4,8 +4,7 @@
 // step needs it.
 #pragma once
 
-#include "arch/program/HostStep.h"
-#include "compiler/Support/HostTensor.h"
+#include "compiler/Tools/HostSteps.h"
 
 #include <map>
 #include <memory>
@@ -27,14 +26,14 @@ private:
   std::unique_ptr<Compiler> compiler;
 };
 
-class HostRunner : public HostStepRunner {
+class HostRunner : public HostSteps {
 public:
   /// `inputs`: the program's inputs, by name. Outputs that a host step makes land in `outputs`.
   HostRunner(const std::map<std::string, HostTensor> &inputs,
              std::map<std::string, HostTensor> &outputs);
   ~HostRunner() override;
   Status run(const Image &image, const Step &step, RowAccess &memory) override;
-  double seconds() const { return elapsed; } ///< time spent in host steps, compilation included
+  double seconds() const override { return elapsed; }
 
 private:
   const std::map<std::string, HostTensor> &inputs;
@@ -43,7 +42,8 @@ private:
   double elapsed = 0;
 };
 
-/// A zero tensor of a binding's host type and shape.
-Expected<HostTensor> tensorFor(const Binding &binding);
+/// For those who need no more than the interface.
+std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
+                                          std::map<std::string, HostTensor> &outputs);
 
 } // namespace millrace::driver

@@ -2,6 +2,7 @@
 #include "compiler/Tools/Inputs.h"
 
 #include "compiler/Support/Npy.h"
+#include "compiler/Tools/Notes.h"
 
 #include "arch/isa/semantics/Convert.h"
 #include "arch/spec/Nearest.h"

@@ -6,7 +6,7 @@
 #include "arch/program/Image.h"
 #include "arch/spec/Expected.h"
 #include "compiler/Support/HostTensor.h"
-#include "compiler/Tools/Build.h"
+#include "compiler/Tools/Commands.h"
 
 #include <map>
 #include <string>

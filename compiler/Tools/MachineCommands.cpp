@@ -2,7 +2,8 @@
 #include "arch/files/NewFile.h"
 #include "arch/spec/Facts.h"
 #include "arch/spec/MachineFile.h"
-#include "compiler/Tools/Build.h"
+#include "compiler/Tools/Commands.h"
+#include "compiler/Tools/Notes.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,6 +2,7 @@
 #include "compiler/Tools/Execute.h"
 
 #include "arch/spec/Facts.h"
+#include "compiler/Tools/Notes.h"
 #include "simulator/report/Report.h"
 
 #include <fmt/format.h>

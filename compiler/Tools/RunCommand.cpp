@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
+#include "compiler/Tools/HostRunner.h"
 
 namespace millrace::driver {
 
@@ -28,7 +30,12 @@ void addRun(CLI::App &app, Action &action) {
         return fail(failure->code, failure->message);
       Built &b = std::get<Built>(built);
       b.image.notes.push_back({"compile_seconds", nlohmann::json(b.seconds).dump()});
-      return execute(b.image, b.machine, *execution, b.reckoning ? &*b.reckoning : nullptr);
+      Judge judge;
+      if (b.reckoning)
+        judge = [&b](const auto &inputs, const auto &outputs) {
+          return distances(*b.reckoning, b.image, inputs, outputs);
+        };
+      return execute(b.image, b.machine, *execution, makeHostRunner, judge);
     };
   });
 }

@@ -5,7 +5,7 @@
 
 namespace millrace::driver {
 
-void addSimulate(CLI::App &app, Action &action) {
+void addSimulate(CLI::App &app, Action &action, const MakeHostSteps &makeHost) {
   auto execution = std::make_shared<ExecuteOptions>();
   auto path = std::make_shared<std::string>();
   auto machineName = std::make_shared<std::string>();
@@ -36,7 +36,7 @@ void addSimulate(CLI::App &app, Action &action) {
                                : loadMachine(*machineName, *settings);
       if (!machine)
         return fail(BadInput, machine.error());
-      return execute(*image, *machine, *execution);
+      return execute(*image, *machine, *execution, makeHost);
     };
   });
 }

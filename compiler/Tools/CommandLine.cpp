@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/CommandLine.h"
+
+#include "arch/spec/Nearest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <unistd.h>
+
+namespace millrace::driver {
+
+namespace {
+
+std::string quoted(const std::string &word) { return "'" + word + "'"; }
+
+/// A file opened in place of a closed standard stream would take what is printed.
+void openStandardStreams() {
+  for (int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0)
+      (void)!::open("/dev/null", O_RDWR); // takes the lowest free number: this one
+}
+
+/// The subcommand on the line, or the program itself.
+const CLI::App &chosenOf(const CLI::App &app) {
+  const std::vector<CLI::App *> chosen = app.get_subcommands();
+  return chosen.empty() ? app : *chosen.front();
+}
+
+/// An option that does not exist, with the nearest one that does; empty if all exist.
+std::string unknownOption(const CLI::App &command, int argc, char **argv) {
+  std::vector<std::string> known;
+  for (const CLI::Option *option : command.get_options())
+    for (const std::string &name : option->get_lnames())
+      known.push_back("--" + name);
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (name.starts_with("--") && name.size() > 2 &&
+        std::find(known.begin(), known.end(), name) == known.end())
+      return "unknown option " + quoted(name) + "; did you mean " +
+             quoted(millrace::nearest(name, known)) + "?";
+  }
+  return {};
+}
+
+/// What is wrong with the command line, in one line.
+std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc, char **argv) {
+  std::vector<std::string> commands;
+  for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; }))
+    commands.push_back(command->get_name());
+  if (app.get_subcommands().empty()) {
+    if (argc > 1 && argv[1][0] != '-')
+      return "unknown command " + quoted(argv[1]) + "; did you mean " +
+             quoted(millrace::nearest(argv[1], commands)) + "?";
+    if (argc < 2)
+      return "no command given; `millrace --help` lists them";
+  }
+  const CLI::App &command = chosenOf(app);
+  if (std::string text = unknownOption(command, argc, argv); !text.empty())
+    return text;
+  if (dynamic_cast<const CLI::ArgumentMismatch *>(&error))
+    return quoted(std::string(error.what()).substr(0, std::string(error.what()).find(':'))) +
+           " needs a value; `millrace " + command.get_name() + " --help` says which";
+  std::string text = error.what();
+  text[0] = char(std::tolower(static_cast<unsigned char>(text[0])));
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n'))
+    text.replace(at, 1, " ");
+  const std::string name = &command == &app ? "millrace" : "millrace " + command.get_name();
+  return text + "; `" + name + " --help` says what can be given";
+}
+
+} // namespace
+
+void addImageCommands(CLI::App &app, Action &action, const MakeHostSteps &makeHost) {
+  addSimulate(app, action, makeHost);
+  addDump(app, action);
+  addAssemble(app, action);
+  addDisassemble(app, action);
+  addMachines(app, action);
+  addDescribe(app, action);
+}
+
+void runCommandLine(int argc, char **argv,
+                    const std::function<void(CLI::App &, Action &)> &addCommands) {
+  openStandardStreams();
+  CLI::App app(
+      "Compiles ONNX models to static schedules for spatial dataflow accelerators and executes "
+      "them on a "
+      "cycle-level SystemC model.\n\n"
+      "Example: millrace run models/fixtures/mnist.onnx --machine tsp-v1 --precision fp16\n\n"
+      "Exit codes: 0 done; 1 the simulator found a violation or another cycle count than "
+      "predicted; 2 bad\n"
+      "command line; 3 bad input file or unsupported operator; 4 the model does not fit the "
+      "machine; 5 an\n"
+      "output cannot be written.",
+      "millrace");
+  app.require_subcommand(1);
+  Action action;
+  addCommands(app, action);
+  // A closed pipe and a file that grows too large are errors of write(), not ends of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  int code = Usage;
+  try {
+    app.parse(argc, argv);
+    code = action();
+  } catch (const CLI::ParseError &error) {
+    code = error.get_exit_code() == 0 ? app.exit(error)
+                                      : fail(Usage, describe(app, error, argc, argv));
+  } catch (const std::bad_alloc &) {
+    code = fail(TooLarge, "there is not enough memory on this computer for it");
+  }
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && code == Ok)
+    code = fail(BadOutput,
+                std::string("cannot write to the standard output: ") + std::strerror(errno));
+  // SystemC's own exit handlers destroy objects of simulations that are over; leave before them.
+  std::fflush(stderr);
+  _exit(code);
+}
+
+} // namespace millrace::driver

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// millrace-compiler: every command. `millrace` hands over to it what it cannot do itself.
+#include "compiler/Tools/CommandLine.h"
+#include "compiler/Tools/HostRunner.h"
+
+using namespace millrace::driver;
+
+int main(int argc, char **argv) {
+  runCommandLine(argc, argv, [](CLI::App &app, Action &action) {
+    addRun(app, action);
+    addCompile(app, action);
+    addOpt(app, action);
+    addImageCommands(app, action, makeHostRunner);
+  });
+}

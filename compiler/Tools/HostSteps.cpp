@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Tools/HostSteps.h"
+
+namespace millrace::driver {
+
+Expected<HostTensor> tensorFor(const Binding &binding) {
+  std::optional<HostType> type =
+      hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
+  if (!type)
+    return Error{"'" + binding.name + "' has element type '" + binding.hostType +
+                 "', which the host does not know"};
+  return HostTensor::zeros(*type, binding.shape);
+}
+
+} // namespace millrace::driver
