@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
+#include <optional>
 #include <set>
 
 using namespace millrace;
@@ -95,36 +97,88 @@ std::string testName(const testing::TestParamInfo<std::string> &info) {
 }
 INSTANTIATE_TEST_SUITE_P(, Programs, testing::ValuesIn(test::handWrittenNames()), testName);
 
-/// Invariants and the units whose instructions can keep or break them.
-const std::map<std::string, std::vector<std::string>> kPairs = {
-    {"s01", {"mem", "mxm", "alu", "sxm", "c2c"}},
-    {"s02", {"mem", "mxm", "alu", "sxm", "c2c"}},
-    {"s03", {"mem", "mxm", "alu", "sxm", "c2c"}},
-    {"s04", {"mem", "mxm", "alu", "sxm", "c2c"}},
-    {"s05", {"mem"}},
-    {"s06", {"mem"}},
-    {"s07", {"mxm"}},
-    {"s08", {"mxm", "alu"}},
-    {"s09", {"c2c"}},
-    {"s10", {"mem"}},
-    {"s11", {"mem"}},
+constexpr const char *kKindNames[kUnitKinds] = {
+    "mem",        "mxm install", "mxm activate", "mxm accumulate", "alu",
+    "transposer", "permutor",    "distributor",  "shifter",        "selector",
+    "rotator",    "send",        "receive"};
+
+/// Which kinds of queues can break an invariant, and why no other can.
+struct Breakers {
+  std::set<UnitKind> kinds;
+  const char *others;
 };
+const std::set<UnitKind> kAll = {
+    UnitKind::Mem,     UnitKind::MxmInstall, UnitKind::MxmActivate, UnitKind::MxmAccumulate,
+    UnitKind::Alu,     UnitKind::Transposer, UnitKind::Permutor,    UnitKind::Distributor,
+    UnitKind::Shifter, UnitKind::Selector,   UnitKind::Rotator,     UnitKind::Send,
+    UnitKind::Receive};
+const std::map<unsigned, Breakers> kBreakers = {
+    {1, {kAll, ""}},
+    {2, {kAll, ""}},
+    {3,
+     {{UnitKind::Mem, UnitKind::MxmAccumulate, UnitKind::Alu, UnitKind::Transposer,
+       UnitKind::Permutor, UnitKind::Distributor, UnitKind::Shifter, UnitKind::Selector,
+       UnitKind::Rotator, UnitKind::Receive},
+      "Install, Activate and Send put nothing on a stream"}},
+    {4, {kAll, ""}},
+    {5, {{UnitKind::Mem}, "only MEM has banks"}},
+    {6, {{UnitKind::Mem}, "only MEM has rows"}},
+    {7,
+     {{UnitKind::MxmActivate},
+      "only Activate uses weights: what an Install does wrong shows there"}},
+    {8,
+     {{UnitKind::MxmAccumulate, UnitKind::Alu}, "only these have accumulators and exits to share"}},
+    {9, {{UnitKind::Send, UnitKind::Receive}, "only these use links"}},
+    {10, {{UnitKind::Mem}, "only MEM has rows"}},
+    {11, {{}, "the length is the step's; no instruction breaks it by itself"}},
+};
+
+/// The kind of the queue that "S4 at pe 0 mem.w.3 cycle 21" names.
+std::optional<UnitKind> breakerOf(const HandWritten &program) {
+  const std::string &v = program.violation;
+  for (unsigned q = 0; q < program.machine.queues(); ++q)
+    if (v.find(" " + program.machine.queueName(q) + " cycle") != v.npos)
+      return program.machine.unit(q).kind;
+  return std::nullopt;
+}
 
 TEST(TheFolder, HasALegalAndAnIllegalProgramForEveryInvariantAndUnit) {
   const std::vector<std::string> names = test::handWrittenNames();
   EXPECT_GE(names.size(), 60u);
-  std::set<std::string> kinds; // "s01-mem-legal"
+  std::map<std::pair<unsigned, unsigned>, std::pair<unsigned, unsigned>> count; ///< legal, illegal
+  std::set<unsigned> whole[2]; ///< invariants with programs, legal and illegal
   for (const std::string &name : names) {
-    size_t end = name.find('-');
-    for (int k = 0; k < 2 && end != name.npos; ++k)
-      end = name.find('-', end + 1);
-    kinds.insert(name.substr(0, end));
+    if (name[0] != 's')
+      continue;
+    const Expected<HandWritten> program = test::readHandWritten(name);
+    ASSERT_TRUE(program) << program.error();
+    const unsigned invariant = unsigned(std::stoi(name.substr(1, 2)));
+    whole[!program->violation.empty()].insert(invariant);
+    if (const std::optional<UnitKind> breaker = breakerOf(*program)) {
+      ++count[{invariant, unsigned(*breaker)}].second;
+      continue;
+    }
+    std::set<unsigned> used;
+    for (const auto &list : program->image.instructions)
+      for (const Instruction &i : list)
+        used.insert(unsigned(program->machine.unit(i.queue).kind));
+    for (unsigned kind : used)
+      count[{invariant, kind}].first += program->violation.empty();
   }
-  for (const auto &[invariant, units] : kPairs)
-    for (const std::string &unit : units)
-      for (const char *kind : {"legal", "illegal"})
-        EXPECT_TRUE(kinds.contains(invariant + "-" + unit + "-" + kind))
-            << invariant << " " << unit << " has no " << kind << " program";
+  for (const auto &[invariant, breakers] : kBreakers) {
+    std::printf("S%u:", invariant);
+    for (unsigned kind = 0; kind < kUnitKinds; ++kind) {
+      const auto [legal, illegal] = count[{invariant, kind}];
+      const bool can = breakers.kinds.contains(UnitKind(kind));
+      if (can)
+        std::printf(" %s %u/%u", kKindNames[kind], legal, illegal);
+      EXPECT_EQ(can, illegal > 0) << "S" << invariant << " by " << kKindNames[kind] << "; "
+                                  << breakers.others;
+      EXPECT_TRUE(!can || legal > 0) << "S" << invariant << ", " << kKindNames[kind];
+    }
+    std::printf("%s%s\n", *breakers.others ? "; " : "", breakers.others);
+    EXPECT_TRUE(whole[0].contains(invariant) && whole[1].contains(invariant)) << "S" << invariant;
+  }
 }
 
 TEST(TheFolder, NamesItsFilesByWhatTheyExpect) {
