@@ -125,9 +125,15 @@ template <class F> void StreamFile::place(Cycle now, const Injection &injection,
   }
   if (cell.diagonal != INT64_MIN)
     retire(cell);
-  cell = {d,   injection.tag,   injection.value, injection.by,
-          now, injection.queue, uint16_t(x),     uint16_t(x),
-          lost};
+  // Field by field: GCC would make the cell elsewhere and wait for its parts before copying it.
+  cell.diagonal = d;
+  cell.tag = injection.tag;
+  cell.value = injection.value;
+  cell.by = injection.by;
+  cell.injected = now;
+  cell.queue = injection.queue;
+  cell.from = cell.to = uint16_t(x);
+  cell.buried = lost;
   ++injections;
 }
 

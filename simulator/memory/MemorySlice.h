@@ -41,6 +41,7 @@ private:
     VectorRef value, map;
     bool scatters;
   };
+  void fetchAhead(const Burst &burst, int64_t address) const;
   void read(Burst &burst, Cycle now);
   void write(Burst &burst, Cycle now);
   void gather(Burst &burst, Cycle now);
