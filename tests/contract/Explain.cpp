@@ -153,29 +153,51 @@ Explanation explainZeros(const Image &right, const Place &place, const Judge &ju
   return {};
 }
 
-/// Whether two operations on operand a alone agree, on patterns of every exponent.
-Explanation explainFunction(const Instruction &x, const Instruction &y) {
+/// Whether an ALU takes what the instruction leaves, all 32 bits of it.
+bool isChained(const Image &image, const Place &place) {
+  for (const Instruction &i : image.instructions[place.pe])
+    for (uint32_t n = i.producers; n < i.producers + i.producerCount; ++n) {
+      const Producer &p = image.producers[place.pe][n];
+      const Operand *operands[] = {&i.a, &i.b, &i.c};
+      if (p.pe == place.pe && p.instruction == place.index && p.of <= ProducerOf::C &&
+          operands[unsigned(p.of)]->kind == OperandKind::Alu)
+        return true;
+    }
+  return false;
+}
+
+/// Whether two operations on operand a alone agree: on each value if it has one or two bytes, else
+/// on patterns of every exponent. Of a result that only leaves on streams their bytes count.
+Explanation explainFunction(const Image &right, const Place &place, const Instruction &y) {
+  const Instruction &x = right.instructions[place.pe][place.index];
   if (x.function == y.function || !(x.a == y.a) || !(x.b == y.b) || !(x.c == y.c) ||
       x.immediate != y.immediate || x.b.kind == OperandKind::Stream ||
       x.b.kind == OperandKind::Alu || x.b.kind == OperandKind::Latch ||
       x.c.kind != OperandKind::None)
     return {};
-  constexpr uint32_t kStep = 1021; // a prime: 4.2 million patterns
+  const bool narrow = x.a.kind == OperandKind::Stream && x.a.width < 4;
+  const uint64_t end = narrow ? 1ull << 8 * x.a.width : 1ull << 32;
+  const uint32_t step = narrow ? 1 : 1021; // a prime: 4.2 million patterns
+  const uint32_t taken =
+      x.outWidth && x.outWidth < 4 && !isChained(right, place) ? (1u << 8 * x.outWidth) - 1 : ~0u;
   constexpr size_t kLanes = 4096;
   std::vector<uint32_t> a(kLanes), b(kLanes, x.immediate), u(kLanes), v(kLanes);
-  for (uint64_t first = 0; first < 1ull << 32; first += uint64_t(kStep) * kLanes) {
+  for (uint64_t first = 0; first < end; first += uint64_t(step) * kLanes) {
     for (size_t k = 0; k < kLanes; ++k) {
-      a[k] = uint32_t(first + k * kStep);
+      a[k] = uint32_t((first + k * step) % end);
       if ((a[k] & 0x7fffffff) > 0x7f800000)
         a[k] = 0; // NaN
     }
     semantics::applyAlu(AluOp(x.function), a.data(), b.data(), nullptr, u.data(), kLanes);
     semantics::applyAlu(AluOp(y.function), a.data(), b.data(), nullptr, v.data(), kLanes);
-    if (u != v)
-      return {};
+    for (size_t k = 0; k < kLanes; ++k)
+      if ((u[k] ^ v[k]) & taken)
+        return {};
   }
   return {Explanation::Proof::Measured,
-          "both operations give the same on 4.2 million patterns of every exponent, NaN aside"};
+          narrow ? "both operations give the same bytes for every value of the operand"
+                 : "both operations give the same on 4.2 million patterns of every exponent, NaN "
+                   "aside"};
 }
 
 Explanation explainNumbers(const Image &right, const Mutant &mutant,
@@ -251,7 +273,7 @@ Explanation explain(const Image &right, const Machine &machine, const Mutant &mu
         (x.function & AccumulateMode::Add))
       return {Proof::Measured, "the product that it added is zero on 27 inputs"};
     if (x.opcode == Opcode::Alu && y.opcode == Opcode::Alu)
-      if (Explanation e = explainFunction(x, y); e.proof != Proof::None)
+      if (Explanation e = explainFunction(right, old[0], y); e.proof != Proof::None)
         return e;
     if (x.opcode == Opcode::Alu)
       if (Explanation e = explainZeros(right, old[0], judge); e.proof != Proof::None)

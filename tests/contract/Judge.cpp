@@ -3,6 +3,7 @@
 
 #include "arch/isa/semantics/Convert.h"
 #include "tests/contract/GridRun.h"
+#include "tests/simulator/system/Same.h"
 
 #include <csignal>
 #include <cstring>
@@ -14,6 +15,7 @@ namespace millrace::test {
 
 namespace {
 constexpr unsigned kSecondsPerMutant = 60;
+constexpr uint64_t kMostSteps = 20000; ///< cycles that are stepped
 
 /// One element in its grid type, raw bits. Later seeds draw wider and narrower numbers.
 uint32_t randomElement(ElementType type, unsigned seed, std::mt19937 &random) {
@@ -70,19 +72,24 @@ void readOutput(const Binding &b, unsigned lanes, RowAccess &memory, std::vector
 }
 } // namespace
 
-Judge::Run Judge::run(const Image &image, unsigned seed, bool values,
-                      sim::Annotations annotations) const {
-  Run run;
+sim::SimulationOptions Judge::optionsFor(const Image &image, unsigned seed, bool values) const {
   sim::SimulationOptions options;
   options.values = values;
-  options.annotations = annotations;
-  options.writeInputs = [&](RowAccess &memory) -> Status {
+  options.writeInputs = [&image, seed](RowAccess &memory) -> Status {
     for (const Binding &b : image.bindings)
       if (b.role == Binding::Role::Input)
         if (Status s = writeInput(b, seed, memory); !s)
           return s;
     return Success{};
   };
+  return options;
+}
+
+Judge::Run Judge::run(const Image &image, unsigned seed, bool values,
+                      sim::Annotations annotations) const {
+  Run run;
+  sim::SimulationOptions options = optionsFor(image, seed, values);
+  options.annotations = annotations;
   options.readOutputs = [&](RowAccess &memory) -> Status {
     for (const Binding &b : image.bindings)
       if (b.role == Binding::Role::Output)
@@ -149,6 +156,22 @@ Verdict Judge::judge(const Image &mutant) const {
   if (status >= 256)
     return {status == 256 + SIGALRM ? Verdict::Kind::Hung : Verdict::Kind::Crashed};
   return {Verdict::Kind(status / 16), unsigned(status % 16)};
+}
+
+Truth Judge::inTruth(const Image &mutant) const {
+  const int status = inProcess([&] {
+    const auto cycles = sim::simulate(mutant, machine, optionsFor(mutant, 0, false));
+    if (!cycles || cycles->measuredCycles > kMostSteps ||
+        (cycles->violation && cycles->violation->cycle > Cycle(kMostSteps)))
+      return int(Truth::NotCompared);
+    for (bool values : {false, true})
+      if (!sim::test::differenceOn(mutant, machine, optionsFor(mutant, 0, values)).empty())
+        return int(Truth::Differs);
+    return int(Truth::Agrees);
+  });
+  if (status == 256 + SIGALRM)
+    return Truth::NotCompared;
+  return status >= 256 ? Truth::Differs : Truth(status);
 }
 
 bool Judge::showsOnMoreInputs(const Image &mutant, unsigned count) const {

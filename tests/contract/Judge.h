@@ -21,6 +21,10 @@ struct Verdict {
   }
 };
 
+/// What the slow simulator says beside the fast one: the same first violation, or the same cycles,
+/// counters and memory.
+enum class Truth { NotCompared, Agrees, Differs };
+
 /// Runs a mutant in a child process with a time limit against what the right image does. Inputs are
 /// drawn by the image's bindings, so that an image is all it takes.
 class Judge {
@@ -29,6 +33,8 @@ public:
   Judge(const Image &image, const Machine &machine);
   std::string error;
   Verdict judge(const Image &mutant) const;
+  /// Steps the mutant through every cycle and register too; not compared: malformed, or too long.
+  Truth inTruth(const Image &mutant) const;
   /// Whether one of `count` further inputs, wide and narrow ones, tells a mutant that runs to its
   /// end from the right image.
   bool showsOnMoreInputs(const Image &mutant, unsigned count) const;
@@ -42,6 +48,7 @@ private:
     uint64_t cycles = 0;
     std::vector<uint8_t> outputs;
   };
+  sim::SimulationOptions optionsFor(const Image &image, unsigned seed, bool values) const;
   Run run(const Image &image, unsigned seed, bool values,
           sim::Annotations annotations = sim::Annotations::Checked) const;
   Verdict inChild(const Image &mutant) const;

@@ -2,7 +2,8 @@
 //
 // MutantCampaign EACH SEED [NAME=IMAGE=EACH]...: EACH mutants of every kind of the built-in images
 // (0: none of those) and of image files, with its own number each. JSON on standard output, each
-// survivor with its reason; fails if one has none.
+// survivor with its reason; fails if one has none, or if the slow simulator, which steps every
+// short mutant too, says otherwise of one.
 #include "tests/contract/Subjects.h"
 #include "tests/contract/Tally.h"
 
@@ -24,10 +25,13 @@ bool damage(test::Tally &tally, const test::Program &program, unsigned each, uns
   test::forEachMutant(program.image, program.machine, each, seed, [&](const test::Mutant &mutant) {
     tally.add(program.name, mutant, judge.judge(mutant.image),
               [&] { return test::explain(program.image, program.machine, mutant, judge); });
+    tally.addTruth(program.name, mutant, judge.inTruth(mutant.image));
   });
-  std::fprintf(stderr, "%s: %u mutants so far, %zu survivors, %u unexplained\n",
-               program.name.c_str(), tally.total.mutants, tally.survivors.size(),
-               tally.unexplained);
+  std::fprintf(stderr,
+               "%s: %u mutants so far, %zu survivors, %u unexplained, %u stepped, %zu of them "
+               "otherwise\n",
+               program.name.c_str(), tally.total.mutants, tally.survivors.size(), tally.unexplained,
+               tally.stepped, tally.disagreements.size());
   return true;
 }
 
@@ -70,5 +74,8 @@ int main(int argc, char **argv) {
     if (!damageFile(tally, argv[k], seed))
       return 1;
   std::printf("%s", tally.json(each, seed).c_str());
-  return tally.total.hung || tally.total.crashed || tally.unexplained ? 1 : 0;
+  return tally.total.hung || tally.total.crashed || tally.unexplained ||
+                 !tally.disagreements.empty()
+             ? 1
+             : 0;
 }

@@ -352,6 +352,18 @@ std::vector<TableKind> tableKinds() {
 
 } // namespace
 
+std::vector<std::string> mutantKinds(Opcode opcode) {
+  const std::string mnemonic(info(opcode).mnemonic);
+  std::vector<std::string> kinds;
+  for (const PlaceKind &kind : placeKinds())
+    if (kind.name != std::string("crossed") || opcode == Opcode::Read || opcode == Opcode::Write)
+      kinds.push_back(mnemonic + "." + kind.name);
+  for (unsigned f = 0; f < kFields; ++f)
+    if (info(opcode).fields.has(Field(f)))
+      kinds.push_back(mnemonic + "." + kFieldNames[f]);
+  return kinds;
+}
+
 void forEachMutant(const Image &image, const Machine &machine, unsigned each, unsigned seed,
                    const std::function<void(const Mutant &)> &visit) {
   Random random(seed);

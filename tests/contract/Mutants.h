@@ -20,6 +20,10 @@ struct Mutant {
   Image image;
 };
 
+/// Kinds that the instruction table offers for an opcode, as "read.address": those of an
+/// instruction's place, and one for each of its fields.
+std::vector<std::string> mutantKinds(Opcode opcode);
+
 /// `each` random mutants of every kind that applies to the image; the same for a seed.
 void forEachMutant(const Image &image, const Machine &machine, unsigned each, unsigned seed,
                    const std::function<void(const Mutant &)> &visit);

@@ -34,6 +34,12 @@ void Tally::add(const std::string &image, const Mutant &mutant, const Verdict &v
   survivors.push_back(s);
 }
 
+void Tally::addTruth(const std::string &image, const Mutant &mutant, Truth truth) {
+  stepped += truth != Truth::NotCompared;
+  if (truth == Truth::Differs)
+    disagreements.push_back({image, mutant.kind, mutant.where});
+}
+
 std::string Tally::text() const {
   std::string text =
       std::to_string(total.mutants) + " mutants, " + std::to_string(total.killed) + " killed:";
@@ -63,6 +69,11 @@ nlohmann::ordered_json jsonOf(const Counts &c) {
 std::string Tally::json(unsigned each, unsigned seed) const {
   nlohmann::ordered_json j = {{"each", each}, {"seed", seed}, {"total", jsonOf(total)}};
   j["unexplained"] = unexplained;
+  j["truth"] = {{"stepped", stepped},
+                {"agree", stepped - disagreements.size()},
+                {"differ", disagreements.size()}};
+  for (const Disagreement &d : disagreements)
+    j["disagreements"].push_back({{"image", d.image}, {"kind", d.kind}, {"where", d.where}});
   for (const auto &[name, counts] : byImage)
     j["images"][name] = jsonOf(counts);
   for (const auto &[name, counts] : byKind)

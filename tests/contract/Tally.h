@@ -16,6 +16,11 @@ struct Counts {
   void add(const Verdict &verdict);
 };
 
+/// A mutant of which the two simulators say different things.
+struct Disagreement {
+  std::string image, kind, where;
+};
+
 struct Survivor {
   std::string image, kind, where;
   Explanation why;
@@ -26,9 +31,12 @@ struct Tally {
   std::map<std::string, Counts> byImage, byKind;
   std::vector<Survivor> survivors;
   unsigned unexplained = 0;
+  unsigned stepped = 0; ///< mutants that the slow simulator judged as well
+  std::vector<Disagreement> disagreements;
   /// `explanation` is asked for when the mutant survived.
   void add(const std::string &image, const Mutant &mutant, const Verdict &verdict,
            const std::function<Explanation()> &explanation);
+  void addTruth(const std::string &image, const Mutant &mutant, Truth truth);
   std::string text() const; ///< for people
   std::string json(unsigned each, unsigned seed) const;
 };

@@ -5,8 +5,6 @@
 
 #include "simulator/truth/Truth.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
