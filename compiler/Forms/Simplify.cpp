@@ -267,6 +267,15 @@ Access renamed(Access access, const Kernel &map, const std::vector<unsigned> &lo
   return access;
 }
 
+/// Two parts of one tensor, which one kernel would write through one port.
+bool writeOneTensor(const Kernel &a, const Kernel &b) {
+  for (const Result &x : a.results)
+    for (const Result &y : b.results)
+      if (x.access.tensor == y.access.tensor)
+        return true;
+  return false;
+}
+
 bool Merger::merge(size_t at) {
   auto [isHost, index] = graph.order[at];
   if (isHost)
@@ -286,7 +295,8 @@ bool Merger::merge(size_t at) {
         continue;
       Kernel &writer = graph.kernels[number];
       for (const Result &result : writer.results) {
-        if (result.access.tensor != read.tensor || opCount(writer) + opCount(map) > chain)
+        if (result.access.tensor != read.tensor || opCount(writer) + opCount(map) > chain ||
+            writeOneTensor(map, writer))
           continue;
         auto loops = alike(map, read, writer, result.access);
         if (!loops)

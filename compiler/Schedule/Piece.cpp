@@ -38,7 +38,11 @@ Piece::BurstId Piece::addAlu(AluVar alu, Instruction proto, Cycle at) {
   bursts[id].onAlu = true;
   bursts[id].alu = alu;
   alus[alu].at = std::min(alus[alu].at, at);
-  alus[alu].last = std::max(alus[alu].last, at + lastElementCycle(proto));
+  // Results leave one at a time, too: a slow operation keeps its ALU from faster ones behind it.
+  const Cycle slower = proto.opcode == Opcode::Alu
+                           ? program.timing.aluOp(AluOp(proto.function)) - program.timing.leastOp()
+                           : 0;
+  alus[alu].last = std::max(alus[alu].last, at + lastElementCycle(proto) + slower);
   return id;
 }
 
@@ -344,7 +348,7 @@ Status Piece::checkHolds() const {
     for (size_t v = 0; v < alus.size(); ++v) {
       unsigned together = 0;
       for (const AluNeed &other : alus)
-        together += other.at <= alus[v].at && alus[v].at <= other.last;
+        together += other.pe == alus[v].pe && other.at <= alus[v].at && alus[v].at <= other.last;
       if (together > program.machine.vxm.alus)
         return Error{"a kernel's epilogue needs " + std::to_string(together) +
                      " ALUs at once, the VXM has " + std::to_string(program.machine.vxm.alus)};

@@ -9,7 +9,9 @@
 #include "arch/operations/AluOp.h"
 #include "arch/spec/Machine.h"
 
+#include <algorithm>
 #include <cassert>
+#include <iterator>
 
 namespace millrace::schedule {
 
@@ -20,6 +22,7 @@ public:
   explicit Timing(const Machine &machine) : m(machine), l(machine.latency) {
     for (size_t op = 0; op < aluOpCount; ++op)
       opCycles[op] = l.aluLatency(std::string(aluOpTable[op].mnemonic));
+    leastOpCycles = *std::min_element(std::begin(opCycles), std::end(opCycles));
   }
 
   Cycle hops(unsigned from, unsigned to) const {
@@ -62,6 +65,8 @@ public:
   /// Bank slot of a write to the earliest dispatch of a Read of that row.
   Cycle readAfterWrite() const { return l.readAfterWrite; }
   Cycle aluOp(AluOp op) const { return opCycles[size_t(op)]; }
+  /// Of the fastest operation.
+  Cycle leastOp() const { return leastOpCycles; }
   /// ALU dispatch to its result on stream position 0.
   Cycle aluToStream(AluOp op) const { return l.aluEntry + aluOp(op) + l.aluExit; }
   /// ALU dispatch to the dispatch of an ALU chained behind it.
@@ -86,7 +91,7 @@ public:
 private:
   const Machine &m;
   const LatencySpec &l;
-  unsigned opCycles[aluOpCount] = {};
+  unsigned opCycles[aluOpCount] = {}, leastOpCycles = 0;
 };
 
 } // namespace millrace::schedule

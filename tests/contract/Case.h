@@ -28,7 +28,7 @@ Expected<Case> parseCase(const std::string &text);
 
 enum class Verdict : uint8_t {
   Agrees,  ///< legal, cycles as predicted, every output bit for bit what the evaluation gives
-  Refused, ///< a clear error
+  Refused, ///< an error that names kernel and parameter; with that parameter larger it agrees
   Failed,  ///< anything else
   Invalid, ///< no machine or no graph: of reductions alone
 };
@@ -52,7 +52,8 @@ struct TrialOptions {
 /// Rewrites, compiles, encodes, verifies, simulates, compares.
 Outcome tryCase(const Case &c, const TrialOptions &options);
 
-/// The same in a process of its own: a crash, an abort and more than `seconds` are failures.
+/// The same in a process of its own: a crash, an abort and more than `seconds` of
+/// computing are failures.
 Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned seconds = 60);
 
 /// The bytes of the image.

@@ -2,11 +2,14 @@
 //
 // RandomCampaign ranges                    the tables that cases are drawn from
 // RandomCampaign case MACHINE GRAPH        the case of these seeds, as text
+// RandomCampaign images FIRST COUNT        hashes of their images, to compare builds
 // RandomCampaign try FILE                  what becomes of a case
-// RandomCampaign run MACHINES GRAPHS [FIRST [STEPS]]
+// RandomCampaign reduce MACHINE GRAPH      the smallest case that fails for the same reason, as
+// text RandomCampaign run MACHINES GRAPHS [FIRST [STEPS]]
 //     the tables, then GRAPHS cases on each of MACHINES machines, seeds from FIRST on; runs of at
 //     most STEPS cycles times PEs are stepped in the slow simulator, too
 #include "tests/contract/Campaign.h"
+#include "tests/contract/Reduce.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +37,35 @@ int tryFile(const char *path) {
   return o.verdict == Verdict::Failed;
 }
 
+/// FNV-1a of the image's bytes, or the error, of each seed.
+void printImages(unsigned first, unsigned count) {
+  for (unsigned seed = first; seed < first + count; ++seed) {
+    const auto image = imageOf(randomCase(seed, seed));
+    uint64_t hash = 0xcbf29ce484222325ull;
+    if (image)
+      for (const uint8_t byte : *image)
+        hash = (hash ^ byte) * 0x100000001b3ull;
+    std::printf("%u %s\n", seed, image ? std::to_string(hash).c_str() : image.error().c_str());
+  }
+}
+
+int reduceSeeds(unsigned machine, unsigned graph) {
+  const Case c = randomCase(machine, graph);
+  TrialOptions options{graph, 0};
+  Outcome o = tryCaseApart(c, options);
+  if (o.verdict == Verdict::Agrees)
+    o = tryCaseApart(c, options = {graph, kMostSteps});
+  if (o.verdict == Verdict::Agrees) {
+    std::fprintf(stderr, "machine %u graph %u agrees: there is nothing to reduce\n", machine,
+                 graph);
+    return 1;
+  }
+  const Case small = reduce(c, sameAs(o, options));
+  std::printf("# machine %u, graph %u\n# %s\n%s", machine, graph,
+              describe(tryCaseApart(small, options)).c_str(), print(small).c_str());
+  return 0;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -45,8 +77,12 @@ int main(int argc, char **argv) {
     std::printf("%s", rangesText().c_str());
   else if (command == "case" && argc == 4)
     std::printf("%s", print(randomCase(number(2, 1), number(3, 1))).c_str());
+  else if (command == "images" && argc == 4)
+    printImages(number(2, 1), number(3, 1));
   else if (command == "try" && argc == 3)
     return tryFile(argv[2]);
+  else if (command == "reduce" && argc == 4)
+    return reduceSeeds(number(2, 1), number(3, 1));
   else if (command == "run" && argc >= 4) {
     std::printf("%s\n", rangesText().c_str());
     const CampaignTally tally =
@@ -58,8 +94,11 @@ int main(int argc, char **argv) {
     std::printf("%s", tally.text().c_str());
     return tally.failures != 0;
   } else {
-    std::fprintf(stderr, "usage: RandomCampaign ranges | case MACHINE GRAPH | try FILE | "
-                         "run MACHINES GRAPHS [FIRST [STEPS]]\n");
+    std::fprintf(
+        stderr,
+        "usage: RandomCampaign ranges | case MACHINE GRAPH | images FIRST COUNT | try FILE | "
+        "reduce MACHINE GRAPH | "
+        "run MACHINES GRAPHS [FIRST [STEPS]]\n");
     return 2;
   }
   return 0;

@@ -1,133 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random kernel graphs (odd sizes, sizes of 1, sizes around tile boundaries) on machines with
-// random parameters: does each compile, take the predicted cycles and give the reference's values?
-#include "tests/contract/GridRun.h"
-#include "tests/contract/RandomPrograms.h"
-#include "tests/simulator/system/Same.h"
+// Random graphs on random machines: is each legal, as long as predicted and bit for bit what the
+// evaluation gives, or refused with an error that is true? Are failures reduced, and do those of
+// the past stay repaired?
+#include "tests/contract/Campaign.h"
+#include "tests/contract/Reduce.h"
 
-#include "arch/spec/MachineFile.h"
-#include "compiler/Forms/Builders.h"
-
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <sstream>
 
 using namespace millrace;
-using millrace::test::Draw;
+using namespace millrace::test;
 
 namespace {
 
-/// What the slow simulator finds otherwise than the fast one, or nothing.
-std::string differenceFromTruth(const forms::KernelGraph &graph, const Machine &machine,
-                                const std::map<unsigned, forms::TensorBytes> &inputs) {
-  grid::CompileReport report;
-  const Expected<Image> image = grid::compile(graph, machine, {}, report);
-  if (!image)
-    return image.error();
-  sim::SimulationOptions options;
-  options.writeInputs = test::inputWriter(*image, graph, inputs);
-  return sim::test::differenceOn(*image, machine, options);
+/// A campaign takes its length from the environment.
+unsigned numberOf(const char *variable, unsigned otherwise) {
+  const char *text = std::getenv(variable);
+  return text ? unsigned(std::atoi(text)) : otherwise;
 }
 
-TEST(RandomGraphs, TakeThePredictedCyclesAndGiveTheReferencesValues) {
-  // A campaign takes its length from the environment.
-  const char *count = std::getenv("MILLRACE_RANDOM_GRAPHS");
-  const unsigned graphs = count ? unsigned(std::atoi(count)) : 400;
-  // One graph of so many also runs in the slow simulator.
-  const char *every = std::getenv("MILLRACE_RANDOM_STEPPED");
-  const unsigned stepped = every ? unsigned(std::max(1, std::atoi(every))) : 10;
-  unsigned ran = 0, refused = 0;
-  for (unsigned seed = 1; seed <= graphs; ++seed) {
-    Draw draw(seed);
-    std::string text;
-    const forms::KernelGraph graph = test::randomGraph(draw, text);
-    const std::vector<std::string> overrides = test::randomOverrides(draw);
-    Expected<Machine> machine = loadMachine("tsp-small", overrides);
-    std::string where = "seed " + std::to_string(seed) + ": " + text + " on tsp-small";
-    for (const std::string &o : overrides)
-      where += " " + o;
-    SCOPED_TRACE(where);
-    ASSERT_TRUE(machine) << machine.error();
-    const auto inputs = forms::randomInputs(graph, seed);
-    const test::GridRun run = test::runOnGrid(graph, *machine, inputs);
-    // Known limits of the compiler: several bursts of a kernel need one slice at once (attention
-    // over more columns than a plane), or more ALUs than there are (maxima over 3 x 3 windows).
-    if (run.error.find("that belong together need") != std::string::npos ||
-        run.error.find("epilogue needs") != std::string::npos) {
-      ++refused;
-      std::printf("refused: %s: %s\n", where.c_str(), run.error.c_str());
-      continue;
-    }
-    EXPECT_EQ(run.error, "");
-    if (!run.error.empty())
-      continue;
-    EXPECT_FALSE(run.simulated.violation) << run.simulated.violation->describe();
-    if (run.simulated.violation)
-      continue;
-    EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
-    const double distance = test::distanceFromReference(graph, run, inputs);
-    EXPECT_EQ(distance, 0) << "not bit for bit what the evaluation gives";
-    if (seed % stepped == 0) {
-      EXPECT_EQ(differenceFromTruth(graph, *machine, inputs), "");
-    }
-    ++ran;
+TEST(RandomCampaign, AgreesOrSaysTrulyWhatTheMachineLacks) {
+  CampaignOptions options;
+  options.machines = numberOf("MILLRACE_RANDOM_MACHINES", 30);
+  options.graphs = numberOf("MILLRACE_RANDOM_GRAPHS", 3);
+  options.first = numberOf("MILLRACE_RANDOM_FIRST", 1);
+  options.mostSteps = numberOf("MILLRACE_RANDOM_STEPS", 5000);
+  const CampaignTally tally =
+      runCampaign(options, [](const std::string &text) { std::printf("%s\n", text.c_str()); });
+  std::printf("%s", tally.text().c_str());
+  EXPECT_EQ(tally.failures, 0u);
+  EXPECT_LE(100 * tally.refused, 15 * tally.cases);
+  EXPECT_GE(2 * tally.stepped, tally.cases) << "few programs were held to the slow simulator";
+}
+
+Case smallCase() {
+  Case c;
+  c.machine = {"memory.banks=3", "streams=48", "latency.hop=2", "vxm.alus=20"};
+  for (const char *line : {"0 input lanes=40 rows=30 type=fp16", "1 linear 0 lanes=17 relu=1",
+                           "2 map 1 o0=3 o1=5", "3 input lanes=17 rows=30 type=fp16",
+                           "4 zip 2 3 combine=2", "5 affine 4 weights=2", "out 2", "simplify"})
+    EXPECT_TRUE(parseLine(line, c.recipe)) << line;
+  return c;
+}
+
+TEST(Cases, ReadBackAsTheyWerePrinted) {
+  for (const Case &c : {smallCase(), randomCase(5, 6), randomCase(7, 8)}) {
+    const Expected<Case> read = parseCase("# a remark\n" + print(c));
+    ASSERT_TRUE(read) << read.error();
+    EXPECT_TRUE(*read == c) << print(*read);
   }
-  std::printf("%u of %u graphs ran, %u were refused\n", ran, graphs, refused);
-  EXPECT_LE(100 * refused, 15 * graphs);
+  EXPECT_FALSE(parseCase("0 input\n2 map 0\n")) << "a step is missing";
+  EXPECT_FALSE(parseCase("zero input\n"));
 }
 
-/// Legal and right, or an error; what is wrong otherwise. `refusal` is the error's text.
-std::string verdictOn(const forms::KernelGraph &graph, const Machine &machine, unsigned seed,
-                      std::string &refusal) {
-  const auto inputs = forms::randomInputs(graph, seed);
-  const test::GridRun run = test::runOnGrid(graph, machine, inputs);
-  refusal = run.error;
-  if (!refusal.empty())
-    return "";
-  if (run.simulated.violation)
-    return run.simulated.violation->describe();
-  if (run.simulated.measuredCycles != run.report.predictedCycles)
-    return "predicted " + std::to_string(run.report.predictedCycles) + " cycles, measured " +
-           std::to_string(run.simulated.measuredCycles);
-  const double distance = test::distanceFromReference(graph, run, inputs);
-  return distance >= 0 && distance <= 1e-3 ? "" : "distance " + std::to_string(distance);
+/// FNV-1a.
+uint64_t hashOf(const auto &bytes, uint64_t hash = 0xcbf29ce484222325ull) {
+  for (const auto byte : bytes)
+    hash = (hash ^ uint8_t(byte)) * 0x100000001b3ull;
+  return hash;
 }
 
-// Found by the random machines: two moves used one link within a slot (S9).
-TEST(RandomGraphs, LinksOfSeveralCyclesAVectorTakeOneMoveAfterAnother) {
-  Expected<Machine> machine = loadMachine("mesh-4x4", {"fabric.link.slot=5"});
-  ASSERT_TRUE(machine) << machine.error();
-  std::string refusal;
-  EXPECT_EQ(verdictOn(forms::buildAttention(20, 32, 16, true), *machine, 1, refusal), "");
-  EXPECT_EQ(refusal, "");
+/// That of release and debug builds; it changes only with the generators.
+constexpr uint64_t kHashOfCases = 4852228790129151507u;
+
+TEST(Cases, AreTheSameForASeedOnEveryRunAndBuild) {
+  uint64_t hash = hashOf(std::string());
+  for (unsigned seed = 1; seed <= 200; ++seed)
+    hash = hashOf(print(randomCase(seed, 1000 * seed)), hash);
+  EXPECT_EQ(hash, kHashOfCases) << "if a generator was meant to change, write this number there";
 }
 
-TEST(RandomGraphs, OnMachinesOfEveryShapeAreRightOrRefused) {
-  const char *count = std::getenv("MILLRACE_RANDOM_SHAPES");
-  const unsigned graphs = count ? unsigned(std::atoi(count)) : 60;
-  unsigned refused = 0;
-  for (unsigned seed = 1; seed <= graphs; ++seed) {
-    Draw draw(seed + 1000000);
-    std::string text, refusal;
-    const forms::KernelGraph graph = test::randomGraph(draw, text);
-    std::vector<std::string> overrides = test::randomOverrides(draw);
-    for (const std::string &o : test::randomShape(draw))
-      overrides.push_back(o);
-    std::string where = "seed " + std::to_string(seed) + ": " + text + " on tsp-small";
-    for (const std::string &o : overrides)
-      where += " " + o;
-    Expected<Machine> machine = loadMachine("tsp-small", overrides);
-    if (!machine) { // numbers that contradict each other: no machine
-      ADD_FAILURE() << where << ": " << machine.error();
-      continue;
+TEST(Cases, CompileToTheSameBytesEachTime) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    const Case c = randomCase(seed, seed);
+    const auto first = imageOf(c), second = imageOf(c);
+    ASSERT_EQ(bool(first), bool(second)) << "seed " << seed;
+    if (first) {
+      EXPECT_EQ(hashOf(*first), hashOf(*second)) << "seed " << seed;
     }
-    EXPECT_EQ(verdictOn(graph, *machine, seed, refusal), "") << where;
-    if (!refusal.empty())
-      std::printf("refused: %s: %s\n", where.c_str(), refusal.c_str());
-    refused += !refusal.empty();
   }
-  std::printf("%u of %u graphs on machines of every shape were refused\n", refused, graphs);
-  EXPECT_LE(100 * refused, 15 * graphs);
 }
+
+TEST(Reduction, LeavesTheStepTheSizeAndTheParameterThatMatter) {
+  const Shows shows = [](const Case &c) {
+    const Expected<std::vector<Value>> values = valuesOf(c.recipe);
+    if (!values || !std::count(c.machine.begin(), c.machine.end(), "latency.hop=2"))
+      return false;
+    for (size_t s = 0; s < c.recipe.steps.size(); ++s)
+      if (c.recipe.steps[s].operation == "affine" && (*values)[s].lanes() >= 7)
+        return true;
+    return false;
+  };
+  const Case small = reduce(smallCase(), shows);
+  EXPECT_EQ(print(small), "set latency.hop=2\n0 input lanes=7 type=int8\n1 affine 0\n");
+}
+
+TEST(Reduction, KeepsTheReasonOfARefusal) {
+  Case c = smallCase();
+  c.machine.push_back("mxm.accumulator_rows=64");
+  for (const char *line : {"6 unflatten 5 height=6", "7 flatten 6", "8 window 7 rows=70 stride=1",
+                           "9 transpose 8", "10 softmax 9"})
+    ASSERT_TRUE(parseLine(line, c.recipe)) << line;
+  const TrialOptions options;
+  const Outcome outcome = tryCaseApart(c, options);
+  ASSERT_EQ(outcome.verdict, Verdict::Refused) << describe(outcome);
+  const Case small = reduce(c, sameAs(outcome, options), 30);
+  EXPECT_LT(small.recipe.steps.size(), 5u) << print(small);
+  EXPECT_EQ(tryCaseApart(small, options).kind, outcome.kind);
+}
+
+/// Files of tests/contract/reduced; the first line is "# VERDICT: why".
+class Reduced : public testing::TestWithParam<std::string> {};
+
+TEST_P(Reduced, ComesToTheVerdictThatItsFirstLineSays) {
+  std::ifstream file("tests/contract/reduced/" + GetParam() + ".txt");
+  std::stringstream text;
+  text << file.rdbuf();
+  const Expected<Case> c = parseCase(text.str());
+  ASSERT_TRUE(c) << c.error();
+  const std::string verdict = text.str().substr(2, text.str().find(':') - 2);
+  const Outcome outcome = tryCaseApart(*c, {1, 5000});
+  EXPECT_TRUE(describe(outcome).starts_with(verdict)) << describe(outcome);
+}
+
+std::vector<std::string> reducedNames() {
+  std::vector<std::string> names;
+  std::error_code none; // elsewhere than in the source root: no cases, which fails
+  for (const auto &entry : std::filesystem::directory_iterator("tests/contract/reduced", none))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Reduced, testing::ValuesIn(reducedNames()), [](const auto &info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 } // namespace

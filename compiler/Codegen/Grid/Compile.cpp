@@ -79,6 +79,11 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
       return Error{"kernel '" + kernel.name + "' multiplies " + nameOf(c.tensor(t.a.tensor).type) +
                    ", which the MXM of '" + machine.name +
                    "' does not; choose another --precision"};
+  if (!kernel.terms.empty() && machine.mxm.columnsPerInstall > machine.memory.slices)
+    return Error{"kernel '" + kernel.name + "' installs weights from mxm.columns_per_install = " +
+                 std::to_string(machine.mxm.columnsPerInstall) +
+                 " slices at once, a hemisphere has memory.slices = " +
+                 std::to_string(machine.memory.slices) + "; raise memory.slices"};
   return Success{};
 }
 
@@ -262,8 +267,10 @@ Status GridCompiler::schedule(size_t k) {
     before.push_back(pe.instructions.size());
   Status done = kernel.terms.empty() ? scheduleMap(k, provenance, entry)
                                      : scheduleContraction(k, provenance, entry);
-  if (!done)
+  if (!done && done.error().starts_with("kernel '"))
     return done;
+  if (!done)
+    return Error{"kernel '" + kernel.name + "': " + done.error()};
   std::set<unsigned> written;
   for (const forms::Result &r : kernel.results)
     written.insert(r.access.tensor);

@@ -33,7 +33,13 @@ std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned r
   for (unsigned last : {weightSlices, machine.memory.slices})
     if (spans.empty())
       spans = allocator(pe, h).takeApart(width, rows, 0, last, avoid);
-  return spans;
+  if (!spans.empty())
+    return spans;
+  // Few slices: beside copies of the same tensor, whose rows are other ones.
+  std::vector<unsigned> allowed = avoid;
+  for (unsigned &cost : allowed)
+    cost = std::min(cost, memory::HemisphereAllocator::kForbidden - 1);
+  return allocator(pe, h).takeApart(width, rows, 0, machine.memory.slices, allowed);
 }
 
 Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {

@@ -173,10 +173,11 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
         for (unsigned b = 0; b < spec.banks; ++b)
           cost[slice * spec.banks + b] += owned[slice] < 0 ? 20 : owned[slice] == owner ? 0 : 200;
       // Its own part of the hemisphere, then the other part if that keeps bursts apart, then
-      // whatever is left.
+      // whatever is left, at last beside its own copies (few slices): other rows are free there.
       const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));
       Span span;
-      for (unsigned most : {400u, HemisphereAllocator::kForbidden})
+      for (unsigned most :
+           {400u, HemisphereAllocator::kForbidden, 2 * HemisphereAllocator::kForbidden})
         for (bool own : {true, false})
           if (span.slices.empty())
             span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,

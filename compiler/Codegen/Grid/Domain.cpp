@@ -99,11 +99,13 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   std::vector<uint8_t> bytes(size_t(c.layouts[access.tensor].tiles[tile].count) * width);
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
-  Expected<ConstantRow> pad =
-      c.constantRow(copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
-        return piece.reads(copy.pe, copy.hemisphere, slice) ||
-               c.looksUpIn(*d.kernel, copy.pe, copy.hemisphere, slice);
-      });
+  auto padRow = [&] { // in slices that the piece does not read yet
+    return c.constantRow(copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
+      return piece.reads(copy.pe, copy.hemisphere, slice) ||
+             c.looksUpIn(*d.kernel, copy.pe, copy.hemisphere, slice);
+    });
+  };
+  Expected<ConstantRow> pad = padRow();
   if (!pad)
     return pad.takeError();
   const int64_t n0 = flow.n0, n1 = flow.n1, end0 = in.from0 + in.n0, end1 = in.from1 + in.n1;
@@ -111,10 +113,16 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
                          {0, n0, end1, n1 - end1},            // after the last
                          {0, in.from0, in.from1, in.n1},      // left
                          {end0, n0 - end0, in.from1, in.n1}}; // right
-  for (const Box &box : outside)
-    if (!box.empty())
-      readConstant(c, piece, copy.pe, copy.hemisphere, *pad, part(box), stream, position, at(box),
-                   d.provenance);
+  for (const Box &box : outside) {
+    if (box.empty())
+      continue;
+    // Left and right take turns: each has a port of its own.
+    if (&box == &outside[3] && !outside[2].empty())
+      if (pad = padRow(); !pad)
+        return pad.takeError();
+    readConstant(c, piece, copy.pe, copy.hemisphere, *pad, part(box), stream, position, at(box),
+                 d.provenance);
+  }
   return Success{};
 }
 

@@ -192,10 +192,18 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     ++here;
   while (c.rowCopy(access.tensor, d.pe, other, there))
     ++there;
-  if (here + there == 0)
-    return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no copy on PE " +
-                 std::to_string(d.pe)};
+  Copy none; // enough for an operand of which this share sees nothing but padding
+  none.pe = d.pe, none.hemisphere = side;
   const Copy *copy = nullptr;
+  if (here + there == 0) {
+    Expected<Box> inside = insideOf(c, access, d, flow);
+    if (!inside)
+      return inside.takeError();
+    if (!inside->empty())
+      return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no copy on PE " +
+                   std::to_string(d.pe)};
+    copy = &none;
+  }
   for (unsigned turn = 0; turn < here + there;
        ++turn) { // the first whose slices this piece does not read yet
     const unsigned pick = (nth + turn) % (here + there);

@@ -55,9 +55,39 @@ private:
       copy = c.rowCopy(tensor, transfer.from, Hemisphere::East);
     Arrival &root = arrivals[transfer.from];
     root.here = true;
-    root.stream = piece.stream(transfer.from, copy->hemisphere, Direction::Inward, 1);
-    readRows(c, piece, *copy, transfer.tile, rows(), flow, root.stream, m.c2c.position, 0,
+    const Piece::StreamVar inward =
+        piece.stream(transfer.from, copy->hemisphere, Direction::Inward, 1);
+    const bool passes = passesC2c(*copy);
+    readRows(c, piece, *copy, transfer.tile, rows(), flow, inward, passes ? m.c2c.position : 0, 0,
              provenance, byte);
+    if (passes) {
+      root.stream = inward;
+      return;
+    }
+    const Piece::BurstId alu = piece.addAlu(piece.alu(transfer.from), passThrough(), 0);
+    piece.tap(alu, ProducerOf::A, inward, 0, 1, 0);
+    root.stream = piece.stream(transfer.from, copy->hemisphere, Direction::Outward, 1);
+    const Cycle delay = c.program.timing.aluToStream(AluOp::Pass);
+    piece.feed(alu, unsigned(copy->hemisphere), root.stream, 0, 1, 0, delay);
+    root.at = delay + c.program.timing.hops(0, m.c2c.position);
+  }
+
+  /// Rows on their way to the VXM pass the C2C position. Those that lie between the two turn round
+  /// at the VXM.
+  bool passesC2c(const Copy &copy) const {
+    for (const Segment &s : copy.tiles[transfer.tile])
+      if (s.firstRow < transfer.row + transfer.rows && transfer.row < s.firstRow + s.rows &&
+          m.position(s.slices[byte]) < m.c2c.position)
+        return false;
+    return true;
+  }
+
+  Instruction passThrough() const {
+    Instruction pass = instruction(Opcode::Alu, flow);
+    pass.function = uint8_t(AluOp::Pass);
+    pass.outWidth = 1;
+    pass.provenance = provenance;
+    return pass;
   }
 
   void hop(const Link &link) {
@@ -83,12 +113,8 @@ private:
 
   void store(unsigned pe) {
     const Arrival &arrival = arrivals[pe];
-    Instruction pass = instruction(Opcode::Alu, flow);
-    pass.function = uint8_t(AluOp::Pass);
-    pass.outWidth = 1;
-    pass.provenance = provenance;
     const Cycle at = arrival.at + c.program.timing.hops(m.c2c.position, 0);
-    Piece::BurstId alu = piece.addAlu(piece.alu(pe), pass, at);
+    Piece::BurstId alu = piece.addAlu(piece.alu(pe), passThrough(), at);
     piece.tap(alu, ProducerOf::A, arrival.stream, 0, 1, 0);
     const Cycle delay = c.program.timing.aluToStream(AluOp::Pass);
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
