@@ -15,7 +15,8 @@ namespace {
 using Problem = std::optional<LineError>;
 
 constexpr const char *kSides[] = {"west", "east"};
-constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput"};
+constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput",
+                                   "hostconstant"};
 /// Data tables beyond this are taken for a slip of the pen.
 constexpr int64_t kMostBytes = int64_t(1) << 36;
 
@@ -260,7 +261,8 @@ private:
     return std::nullopt;
   }
 
-  /// `binding input "x" host=float grid=fp16 shape=1,3 [scale=0.5 zero=3] [extent=100]`
+  /// `binding input "x" host=float grid=fp16 shape=1,3 [scale=0.5 zero=3] [extent=100]
+  /// [offset=64]`
   void binding(Words &words) {
     Binding b;
     b.role = Binding::Role(words.choice("role", kRoles));
@@ -276,6 +278,7 @@ private:
     b.scale = words.real("scale", 0);
     b.zero = words.number("zero", INT64_MIN, INT64_MAX, 0);
     b.extent = words.number("extent", 0, INT64_MAX, 0);
+    b.offset = uint64_t(words.number("offset", 0, INT64_MAX, 0));
     image.bindings.push_back(b);
   }
   /// `place west slices=1,2 [pe=0] [first=0] [inlanes=1] row=4 lane=0 start=0,0 [fill=0x0]

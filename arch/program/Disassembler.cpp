@@ -108,7 +108,7 @@ private:
   }
 
   void binding(const Binding &b) {
-    constexpr const char *roles[] = {"input", "output", "hostinput", "hostoutput"};
+    constexpr const char *roles[] = {"input", "output", "hostinput", "hostoutput", "hostconstant"};
     out += std::string("binding ") + roles[unsigned(b.role)] + " " + quoted(b.name) +
            " host=" + quoted(b.hostType) + " grid=" + nameOf(b.gridType) +
            " shape=" + list(b.shape);
@@ -117,7 +117,8 @@ private:
       std::snprintf(text, sizeof(text), " scale=%.17g", b.scale);
       out += text;
     }
-    out += unless(b.zero, 0, "zero") + unless(b.extent, 0, "extent") + "\n";
+    out += unless(b.zero, 0, "zero") + unless(b.extent, 0, "extent") + unless(b.offset, 0, "offset") +
+           "\n";
     for (const Placement &p : b.placements) {
       out += std::string("  place ") + sideOf(p.hemisphere) + " slices=" + list(p.slices) +
              unless(p.pe, 0, "pe") + unless(p.bytesInLanes, 0, "inlanes") +

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char *kRoles[] = {"input", "output", "host input", "host output"};
+constexpr const char *kRoles[] = {"input", "output", "host input", "host output", "host constant"};
 
 std::string hex(uint64_t value) {
   char text[32];

@@ -243,6 +243,19 @@ Status readTensor(const Binding &binding, void *host, RowAccess &memory) {
   return Success{};
 }
 
+Status readConstant(const Binding &binding, const uint8_t *data, void *host) {
+  const std::optional<HostElement> type = hostElementNamed(binding.hostType);
+  const Expected<uint64_t> elements = elementCount(binding);
+  if (!type || !elements)
+    return inBinding(binding, elements ? "host type '" + binding.hostType + "' is not supported"
+                                       : elements.error());
+  if (Status s =
+          fromGrid(binding.gridType, data + binding.offset, *type, host, size_t(*elements));
+      !s)
+    return inBinding(binding, s.error());
+  return Success{};
+}
+
 uint64_t elementsWritten(const Binding &binding) {
   uint64_t total = 0;
   for (const Placement &p : binding.placements) {

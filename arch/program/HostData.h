@@ -27,6 +27,10 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory);
 /// that no placement holds is an error.
 Status readTensor(const Binding &binding, void *host, RowAccess &memory);
 
+/// A HostConstant of an image whose data these are, into `host` (as above, of hostBytes). The image
+/// passed checkImage.
+Status readConstant(const Binding &binding, const uint8_t *data, void *host);
+
 /// Elements that all placements put: an element counts once per copy, and so does a fill.
 uint64_t elementsWritten(const Binding &binding);
 

@@ -98,9 +98,9 @@ struct Placement {
 
 /// A model input or output, or a host step's operand: how the host's tensor (ONNX type, row major)
 /// maps to rows (R15). Writing puts every placement; reading takes the placements in order, later
-/// ones win.
+/// ones win. A HostConstant lies in the image's data and in no rows: the grid never sees it.
 struct Binding {
-  enum class Role : uint8_t { Input, Output, HostInput, HostOutput };
+  enum class Role : uint8_t { Input, Output, HostInput, HostOutput, HostConstant };
   Role role = Role::Input;
   std::string name; ///< ONNX value name
   std::string
@@ -113,11 +113,12 @@ struct Binding {
   int64_t extent =
       0; ///< not 0: elements are indices of a table of so many rows, negative ones count
          ///< from its end; the grid takes addresses (int32) that a Gather follows
+  uint64_t offset = 0; ///< HostConstant: its elements, in gridType and row major, begin here in data
   std::vector<Placement> placements;
 };
 
 struct Image {
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   std::string machineName;
   uint64_t machineHash = 0;
   std::string machineYaml; ///< the resolved machine, for people and for `describe`

@@ -50,13 +50,30 @@ public:
       steps();
       memory();
     }
-    for (size_t k = 0; k < image.bindings.size() && found.none(); ++k)
+    for (size_t k = 0; k < image.bindings.size() && found.none(); ++k) {
       if (Status s = checkBinding(image.bindings[k], pes); !s)
         return Error{numbered("bindings: binding", k) + ": " + s.error()};
+      constant(image.bindings[k], k);
+    }
     return found.status();
   }
 
 private:
+  void constant(const Binding &b, size_t number) {
+    const auto at = [&] { return numbered("bindings: binding", number); };
+    if (b.role != Binding::Role::HostConstant) {
+      found.holds(at, b.offset == 0, "it has an offset, which is for constants of the host alone");
+      return;
+    }
+    found.holds(at, b.placements.empty() && b.scale == 0 && b.extent == 0,
+                "a constant of the host has no places, no scale and no extent");
+    const Expected<uint64_t> elements = elementCount(b);
+    found.below(at, "its offset", b.offset, image.data.size() + 1);
+    if (found.none() && elements)
+      found.below(at, "its number of elements", *elements,
+                  (image.data.size() - b.offset) / byteWidth(b.gridType) + 1);
+  }
+
   size_t nameLimit() const { return std::max<size_t>(1, image.strings.size()); }
 
   void instructions(size_t pe) {
@@ -157,7 +174,7 @@ private:
 Status checkBinding(const Binding &binding, uint64_t pes) {
   Findings found;
   const auto at = [&] { return "'" + binding.name + "'"; };
-  found.below(at, "its role", unsigned(binding.role), unsigned(Binding::Role::HostOutput) + 1);
+  found.below(at, "its role", unsigned(binding.role), unsigned(Binding::Role::HostConstant) + 1);
   found.below(at, "its grid type", unsigned(binding.gridType), kElementTypes);
   if (binding.scale != 0)
     found.holds(at,

@@ -128,6 +128,7 @@ Binding binding(Decoder &d) {
   b.scale = std::bit_cast<double>(d.number<uint64_t>("scale"));
   b.zero = int64_t(d.number<uint64_t>("zero point"));
   b.extent = int64_t(d.number<uint64_t>("extent"));
+  b.offset = d.number<uint64_t>("offset");
   b.placements.resize(d.count("number of placements", kPlacementBytes));
   for (Placement &p : b.placements)
     if (d.wrong.empty())
@@ -236,7 +237,7 @@ private:
     case SectionKind::Regions:
       return records(image.tensors, e, bytes);
     case SectionKind::Bindings:
-      return list(image.bindings, e, d, 1 + 8 + 8 + 8 + 1 + 8, binding);
+      return list(image.bindings, e, d, 1 + 8 + 8 + 8 + 1 + 8 + 8, binding);
     case SectionKind::LaneMaps:
       return list(image.laneMaps, e, d, 8,
                   [](Decoder &from) { return from.numbers<uint16_t>("length"); });

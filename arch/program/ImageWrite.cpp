@@ -100,6 +100,7 @@ std::vector<uint8_t> bindings(const Image &image) {
     e.number(std::bit_cast<uint64_t>(b.scale));
     e.number(uint64_t(b.zero));
     e.number(uint64_t(b.extent));
+    e.number(b.offset);
     e.number(uint64_t(b.placements.size()));
     for (const Placement &p : b.placements)
       placement(e, p);

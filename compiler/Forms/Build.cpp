@@ -6,6 +6,8 @@
 #include "compiler/Forms/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
 
+#include "arch/spec/Facts.h"
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -22,6 +24,7 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   options.exactQdq = exactQdq;
   options.lanes = machine.lanes();
   options.chain = longestChain(machine);
+  options.memoryBytes = int64_t(factsOf(machine).capacityBytes) * int64_t(machine.pes());
   return options;
 }
 
@@ -35,7 +38,8 @@ std::optional<Precision> precisionNamed(std::string_view name) {
   return std::nullopt;
 }
 
-FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options) {
+FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options,
+                                        std::vector<std::string> *remarks) {
   auto function = module.lookupSymbol<func::FuncOp>("main");
   if (!function)
     return module.emitError("has no function @main");
@@ -54,7 +58,11 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   splitMaxWindows(function);
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
-  if (failed(Former(function, options, graph).run()))
+  Former former(function, options, graph);
+  for (std::string &line : former.keepTablesWithHost())
+    if (remarks)
+      remarks->push_back(std::move(line));
+  if (failed(former.run()))
     return failure();
   simplify(graph, options.chain);
   if (std::string wrong = graph.verify(); !wrong.empty())

@@ -10,8 +10,11 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace millrace::forms {
 
@@ -24,6 +27,7 @@ struct PrecisionOptions {
   int64_t lanes =
       320; ///< vector length of the machine; maxima over longer lanes are taken in parts
   unsigned chain = 16; ///< most operations fused into one kernel
+  int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
 };
 
 /// The options of a stated precision for a machine.
@@ -33,8 +37,11 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
 std::optional<Precision> precisionNamed(std::string_view name);
 
 /// Forms the kernels of @main. Emits an error and fails where a float model is asked for in int8,
-/// and names the recipe that quantises it. What no form covers becomes a HostCall.
+/// and names the recipe that quantises it. What no form covers becomes a HostCall. Tables of
+/// look-ups take at most half of the memory that the other constants leave, small ones first: the
+/// host looks up in the rest, and `remarks` receives a line for each.
 mlir::FailureOr<KernelGraph> buildKernelGraph(mlir::ModuleOp module,
-                                              const PrecisionOptions &options);
+                                              const PrecisionOptions &options,
+                                              std::vector<std::string> *remarks = nullptr);
 
 } // namespace millrace::forms

@@ -91,12 +91,49 @@ static Value castInteger(Operation *op) {
 
 bool Former::isLookup(Operation *op) {
   std::optional<LookupForm> form = lookupOf(op);
-  if (!form)
+  if (!form || hostTables.contains(form->table))
     return false;
   Value source = baseOf(form->indices);
   while (Value given = castInteger(source.getDefiningOp()))
     source = baseOf(given);
   return inputOf(source).has_value();
+}
+
+static int64_t bytesOnGrid(Value constant) {
+  auto type = cast<RankedTensorType>(constant.getType());
+  const bool isFloat = isa<FloatType>(type.getElementType()); // stored in 16 bits
+  return type.getNumElements() *
+         (isFloat ? 2 : (type.getElementTypeBitWidth() + 7) / 8);
+}
+
+std::vector<std::string> Former::keepTablesWithHost() {
+  llvm::SetVector<Value> tables;
+  function.walk([&](Operation *op) {
+    if (isLookup(op))
+      tables.insert(lookupOf(op)->table);
+  });
+  int64_t others = 0;
+  function.walk([&](Operation *op) {
+    if (op->hasTrait<OpTrait::ConstantLike>() && isa<RankedTensorType>(op->getResult(0).getType()) &&
+        !tables.contains(op->getResult(0)))
+      others += bytesOnGrid(op->getResult(0));
+  });
+  SmallVector<Value> order = tables.takeVector();
+  llvm::stable_sort(order, [](Value x, Value y) { return bytesOnGrid(x) < bytesOnGrid(y); });
+  int64_t room = std::max<int64_t>(0, options.memoryBytes - others) / 2;
+  std::vector<std::string> lines;
+  for (Value table : order) {
+    const int64_t bytes = bytesOnGrid(table);
+    if (bytes <= room) {
+      room -= bytes;
+      continue;
+    }
+    hostTables.insert(table);
+    lines.push_back("table '" + nameOf(table) + "' of " + std::to_string(bytes) +
+                    " bytes stays with the host: " + std::to_string(room) +
+                    " bytes are left for tables");
+  }
+  return lines;
 }
 
 /// The indices as the host delivers them, one row each.

@@ -58,6 +58,8 @@ public:
   Former(mlir::func::FuncOp function, const PrecisionOptions &options, KernelGraph &graph)
       : function(function), options(options), graph(graph) {}
   mlir::LogicalResult run();
+  /// Decides which tables look-ups find in MEM: before run(). A line for each that the host keeps.
+  std::vector<std::string> keepTablesWithHost();
 
 private:
   struct Resolved {
@@ -207,6 +209,7 @@ private:
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::map<void *, std::array<unsigned, 2>> twoTerms;
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
+  llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
   std::map<std::vector<int64_t>, unsigned> splats, selections;
   std::map<unsigned, unsigned> diagonals;
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself

@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings.h"
 
 #include "compiler/Forms/ClipRunning.h"
+#include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitEpilogues.h"
@@ -24,6 +25,11 @@ static const Rewriting table[] = {
     {"window-inputs", "lets the host write the windows of images with few channels",
      [](KernelGraph &graph, const Machine &machine) {
        windowInputs(graph, machine.lanes()); // stems that feed no pooling
+       return Lines();
+     }},
+    {"merge-heads", "lets the heads of an attention lie side by side in a row",
+     [](KernelGraph &graph, const Machine &machine) {
+       mergeHeads(graph, machine);
        return Lines();
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",

@@ -98,24 +98,27 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
 
 std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, unsigned first,
                                                  unsigned last,
-                                                 const std::vector<unsigned> &avoid) {
+                                                 const std::vector<unsigned> &avoid, bool fresh) {
   struct Candidate {
     unsigned cost, room, slice, address;
+    Cycle notBefore;
   };
   std::vector<Candidate> candidates;
   for (unsigned s = first; s < last; ++s) {
-    Candidate best{UINT32_MAX, 0, s, 0};
+    Candidate best{UINT32_MAX, 0, s, 0, 0};
     for (unsigned bank = 0; bank < spec.banks; ++bank) {
       const unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
       unsigned room = 0;
       const Run *fit = nullptr;
       for (const Run &r : runs(s, bank)) {
-        room += r.fresh ? r.rows : 0;
-        if (!fit && r.fresh && r.rows >= rows)
+        if (fresh && !r.fresh)
+          continue;
+        room += r.rows;
+        if (r.rows >= rows && (!fit || r.notBefore < fit->notBefore))
           fit = &r;
       }
       if (fit && cost < kForbidden && (cost < best.cost || (cost == best.cost && room > best.room)))
-        best = {cost, room, s, fit->address};
+        best = {cost, room, s, fit->address, fit->notBefore};
     }
     if (best.cost != UINT32_MAX)
       candidates.push_back(best);
@@ -132,7 +135,7 @@ std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, 
   std::vector<Span> spans;
   for (const Candidate &c : candidates) {
     remove(c.slice, c.address / spec.rowsPerBank, c.address, rows);
-    spans.push_back({{c.slice}, c.address, rows, INT64_MIN / 4});
+    spans.push_back({{c.slice}, c.address, rows, c.notBefore});
   }
   return spans;
 }

@@ -29,10 +29,10 @@ public:
   Span take(unsigned width, unsigned rows, unsigned first, unsigned last,
             const std::vector<unsigned> &avoid, unsigned most = kForbidden, bool fresh = false);
   /// `width` different slices of [first, last), the cheapest ones, each with a run of its own of
-  /// `rows` rows that nothing has used; spans of one slice each, by slice. Empty, and nothing
-  /// taken, if fewer slices have room.
+  /// `rows` rows, with `fresh` of those that nothing has used; spans of one slice each, by slice.
+  /// Empty, and nothing taken, if fewer slices have room.
   std::vector<Span> takeApart(unsigned width, unsigned rows, unsigned first, unsigned last,
-                              const std::vector<unsigned> &avoid = {});
+                              const std::vector<unsigned> &avoid = {}, bool fresh = true);
   /// The same for more rows than a bank has: slices of which all banks are free, from row 0 on. The
   /// spans of a slice stand together, one per bank.
   std::vector<Span> takeAcross(unsigned width, unsigned rows, unsigned first, unsigned last,

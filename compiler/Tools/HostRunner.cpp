@@ -89,8 +89,11 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
     Expected<HostTensor> tensor = tensorFor(binding);
     if (!tensor)
       return tensor.takeError();
-    if (Status s = readTensor(binding, tensor->data.data(), memory); !s)
-      return s;
+    Status read = binding.role == Binding::Role::HostConstant
+                      ? readConstant(binding, image.data.data(), tensor->data.data())
+                      : readTensor(binding, tensor->data.data(), memory);
+    if (!read)
+      return read;
     arguments.push_back(std::move(*tensor));
   }
   Expected<std::vector<HostTensor>> results =

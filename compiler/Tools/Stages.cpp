@@ -103,14 +103,17 @@ std::optional<Failure> Stages::formKernels() {
   if (Status s = checkOutputsHold(*module); !s)
     return Failure{BadInput, options.model + ": " + s.error()};
   progress.stage("forming kernels");
+  std::vector<std::string> remarks;
   mlir::FailureOr<forms::KernelGraph> formed = forms::buildKernelGraph(
       *module,
-      forms::optionsFor(*target, *forms::precisionNamed(options.precision), options.exactQdq));
+      forms::optionsFor(*target, *forms::precisionNamed(options.precision), options.exactQdq),
+      &remarks);
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
   spatial::describe(*module, *target, options.precision, facts);
   facts.packed = forms::rewrite(graph, *target);
+  facts.packed.insert(facts.packed.end(), remarks.begin(), remarks.end());
   return std::nullopt;
 }
 

@@ -171,7 +171,9 @@ std::optional<Binding::Role> roleOf(const KernelGraph &graph, unsigned tensor) {
     if (std::count(call.outputs.begin(), call.outputs.end(), tensor))
       return Binding::Role::HostOutput;
     if (std::count(call.inputs.begin(), call.inputs.end(), tensor))
-      return Binding::Role::HostInput; // a constant too: it lies in memory
+      return graph.tensors[tensor].role == forms::TensorRole::Constant
+                 ? Binding::Role::HostConstant
+                 : Binding::Role::HostInput;
   }
   return std::nullopt;
 }
@@ -185,7 +187,19 @@ std::vector<unsigned> boundTensors(const KernelGraph &graph) {
   return bound;
 }
 
-std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
+/// Appends the elements of a constant to the image's data; returns where they begin.
+static uint64_t addElements(Context &c, const Tensor &t) {
+  const uint64_t offset = c.data.size();
+  size_t elements = 1;
+  for (int64_t extent : t.shape)
+    elements *= size_t(extent);
+  c.data.reserve(c.data.size() + elements * byteWidth(t.type));
+  for (size_t k = 0; k < (t.splat ? elements : 1); ++k)
+    c.data.insert(c.data.end(), t.data.begin(), t.data.end());
+  return offset;
+}
+
+std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
   std::vector<Binding> bindings;
   for (unsigned id : boundTensors(c.graph)) {
     const Tensor &t = c.tensor(id);
@@ -209,6 +223,11 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
       bindings.push_back(std::move(binding));
       continue;
     }
+    if (role == Binding::Role::HostConstant) {
+      binding.offset = addElements(c, t);
+      bindings.push_back(std::move(binding));
+      continue;
+    }
     std::set<unsigned> read; // PEs whose copy an output is read from
     for (const Copy &copy : layout.copies) {
       if (!input && (copy.columns || !read.insert(copy.pe).second))
@@ -222,8 +241,7 @@ std::vector<Binding> bindingsOf(const Context &c, const Partition &partition) {
         for (const Segment &segment : copy.tiles[k]) {
           std::vector<RowBox> boxes;
           for (auto [from, to] :
-               input || t.role == forms::TensorRole::Constant
-                   ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow,
+               input ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow,
                                                                segment.firstRow + segment.rows}}
                    : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);

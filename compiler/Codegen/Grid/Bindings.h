@@ -10,6 +10,6 @@ std::vector<unsigned> boundTensors(const KernelGraph &graph);
 
 /// How the host's tensors map to rows (R15): every copy of an input; of an output, on every PE one
 /// copy of what was written there.
-std::vector<Binding> bindingsOf(const Context &c, const Partition &partition);
+std::vector<Binding> bindingsOf(Context &c, const Partition &partition);
 
 } // namespace millrace::grid

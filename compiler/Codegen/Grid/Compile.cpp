@@ -312,10 +312,6 @@ Status GridCompiler::hostStep(const forms::HostCall &call) {
   for (unsigned t : call.outputs)
     if (Status s = storage.allocateFromHost(t); !s)
       return s;
-  for (unsigned t : call.inputs) // constants lie in memory like everything that the host reads
-    if (c.tensor(t).role == TensorRole::Constant)
-      if (Status s = storage.allocateForHost(t); !s)
-        return s;
   Step step;
   step.function = call.function;
   for (unsigned t : call.inputs)
@@ -335,9 +331,9 @@ Image GridCompiler::finish() {
     if (c.tensor(t).role == TensorRole::Output)
       c.keepToEnd(t);
   program.finish(image);
+  image.bindings = bindingsOf(c, partition);
   image.blocks = std::move(c.blocks);
   image.data = std::move(c.data);
-  image.bindings = bindingsOf(c, partition);
   image.strings = std::move(c.strings);
   image.hostModule = graph.hostModule;
   schedule::prune(image, machine);

@@ -12,7 +12,7 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
-                                           const std::vector<unsigned> &avoid) {
+                                           const std::vector<unsigned> &avoid, bool fresh) {
   const unsigned width = machine.mxm.columnsPerInstall;
   const unsigned sets = weightSlices % width ? 0 : weightSlices / width;
   // One whole set of slices after the other, so that the rest serves activations undisturbed.
@@ -29,20 +29,20 @@ std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned r
   std::vector<Span> spans;
   for (auto [cost, first] : order)
     if (spans.empty())
-      spans = allocator(pe, h).takeApart(width, rows, first, first + width, avoid);
+      spans = allocator(pe, h).takeApart(width, rows, first, first + width, avoid, fresh);
   for (unsigned last : {weightSlices, machine.memory.slices})
     if (spans.empty())
-      spans = allocator(pe, h).takeApart(width, rows, 0, last, avoid);
+      spans = allocator(pe, h).takeApart(width, rows, 0, last, avoid, fresh);
   if (!spans.empty())
     return spans;
   // Few slices: beside copies of the same tensor, whose rows are other ones.
   std::vector<unsigned> allowed = avoid;
   for (unsigned &cost : allowed)
     cost = std::min(cost, memory::HemisphereAllocator::kForbidden - 1);
-  return allocator(pe, h).takeApart(width, rows, 0, machine.memory.slices, allowed);
+  return allocator(pe, h).takeApart(width, rows, 0, machine.memory.slices, allowed, fresh);
 }
 
-Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
+Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padded) {
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
@@ -51,27 +51,32 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h) {
   copy.hemisphere = h;
   copy.columns = true;
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
-    // One group more than the rows fill: a run of columns may begin within a group.
-    const unsigned groups = unsigned((layout.rows + width - 1) / width) + 1;
+    const unsigned groups = unsigned((layout.rows + width - 1) / width) + padded;
     // All in the last bank while it has room: what is read beside them finds the others free.
     std::vector<unsigned> avoid = costs(id, unsigned(tile), pe, h);
     for (size_t at = 0; at < avoid.size(); ++at)
       avoid[at] += at % machine.memory.banks + 1 < machine.memory.banks;
-    const std::vector<Span> spans = takeInstallRows(pe, h, groups * bytes, avoid);
-    if (spans.empty())
+    const std::vector<Span> taken = takeInstallRows(pe, h, groups * bytes, avoid, padded);
+    if (taken.empty())
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, machine.memory.slices);
     Columns columns;
     columns.rows = layout.rows;
     columns.groups = groups;
-    for (const Span &span : spans) {
+    for (const Span &span : taken) {
       columns.slices.push_back(span.slices.front());
       columns.addresses.push_back(span.address);
-      // Pad rows stay as loaded: never reused.
+      if (padded) { // pad rows stay as loaded: never reused
+        columns.regions.push_back(
+            constantRegion(t.name, pe, h, span.slices.front(), span.address, span.rows));
+        continue;
+      }
       columns.regions.push_back(
-          constantRegion(t.name, pe, h, span.slices.front(), span.address, span.rows));
+          region(t.name, pe, h, span.slices.front(), span.address, span.rows, span.notBefore));
+      spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
     }
     const uint64_t zero = data.size();
-    data.push_back(0);
+    if (padded)
+      data.push_back(0);
     for (int64_t n = layout.rows; n < int64_t(groups) * width; ++n)
       for (unsigned b = 0; b < bytes; ++b) {
         const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;

@@ -218,16 +218,21 @@ void Context::release(unsigned id) {
     return;
   // A span's last use is the last of its regions, which name the same rows.
   std::map<std::pair<size_t, unsigned>, Cycle> lastUse; ///< (allocator, slice and address) -> cycle
-  for (const Copy &copy : layouts[id].copies)
+  auto note = [&](const Copy &copy, unsigned slice, unsigned address, uint32_t region) {
+    Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
+                          slice * machine.rowsPerSlice() + address}];
+    if (const schedule::RegionState &r = program.regions[region]; r.step1 == program.step())
+      use = std::max(use, r.to);
+  };
+  for (const Copy &copy : layouts[id].copies) {
     for (const auto &tile : copy.tiles)
       for (const Segment &s : tile)
-        for (size_t b = 0; b < s.slices.size(); ++b) {
-          Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
-                                s.slices[b] * machine.rowsPerSlice() + s.address}];
-          if (const schedule::RegionState &r = program.regions[s.regions[b]];
-              r.step1 == program.step())
-            use = std::max(use, r.to);
-        }
+        for (size_t b = 0; b < s.slices.size(); ++b)
+          note(copy, s.slices[b], s.address, s.regions[b]);
+    for (const Columns &columns : copy.columnTiles)
+      for (size_t place = 0; place < columns.slices.size(); ++place)
+        note(copy, columns.slices[place], columns.addresses[place], columns.regions[place]);
+  }
   for (auto &[where, span] : it->second) {
     for (unsigned slice : span.slices)
       span.notBefore =

@@ -83,8 +83,10 @@ struct Context {
   /// hemisphere are not used again, what a piece touches together with the tensor (see `company`)
   /// is kept apart, and so are rows of different owners: they are written at the same time.
   Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs);
-  /// Adds a copy for Install: of every row, and zero rows up to a whole group.
-  Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h);
+  /// Adds a copy for Install: of every row, and with `padded` of zero rows up to a whole group and
+  /// one group more, since a run of columns may begin within a group. Zero rows are loaded with the
+  /// program, so that a padded copy keeps its rows to the end.
+  Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, bool padded);
   /// Gives the rows of all copies back; what follows there waits for the last use.
   void release(unsigned tensor);
   /// Marks every region of the tensor as alive to the end.
@@ -136,9 +138,9 @@ private:
       spans; ///< per tensor, allocator
 
   std::vector<unsigned> costs(unsigned tensor, unsigned tile, unsigned pe, Hemisphere h) const;
-  /// `rows` rows of as many slices as an install reads at once.
+  /// `rows` rows of as many slices as an install reads at once; with `fresh`, that nothing used.
   std::vector<memory::Span> takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
-                                            const std::vector<unsigned> &avoid);
+                                            const std::vector<unsigned> &avoid, bool fresh = true);
   std::vector<memory::Span> takeTable(const Kernel &kernel, unsigned pe, Hemisphere h,
                                       unsigned tile, unsigned width, unsigned rows);
   void loadTable(const TableCopy &copy, const LookupKey &key);

@@ -72,12 +72,12 @@ Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle fro
   return Success{};
 }
 
-/// Does each step of the loop lead to the next column of a column copy?
-bool stepsByColumn(const TensorLayout &layout, const Access &w, unsigned loop) {
+/// Columns of a column copy from one step of the loop to the next.
+int64_t columnStep(const TensorLayout &layout, const Access &w, unsigned loop) {
   int64_t step = 0;
   for (size_t d = 0; d < w.index.size(); ++d)
     step += layout.columnPitch[d] * coefficient(w.index[d], loop);
-  return step == 1;
+  return step;
 }
 
 /// Weights made at run time: rows of a tensor, column n of the tile is column base + n of the copy.
@@ -90,8 +90,13 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                        (tile.firstLane + tile.k0 -
                         evaluate(term.a.index[c.tensor(term.a.tensor).laneDim], tile.loops));
   const unsigned wTile = layout.tileOf(lane);
-  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
-      (work.roles.lane && domain.lanes > 1 && !stepsByColumn(layout, term.w, *work.roles.lane)))
+  const LoopRoles &roles = work.roles;
+  const bool inColumns =
+      !roles.lane || domain.lanes == 1 ||
+      (columnStep(layout, term.w, *roles.lane) == 1 &&
+       (!roles.group ||
+        columnStep(layout, term.w, *roles.group) == kernel.loops[*roles.lane].extent));
+  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) || !inColumns)
     return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
                  c.tensor(term.a.tensor).name + "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];
@@ -160,6 +165,8 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
       piece.stream(worker.pe, worker.hemisphere, Direction::Outward, byteWidth(type));
   Domain tap = domain;
   tap.loops = tile.loops;
+  if (work.roles.heads)
+    tap.loops[*work.roles.group] = pass.group;
   if (whole) {
     if (Status s =
             readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), 0);
@@ -176,7 +183,8 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   activate.format = type;
   activate.k0 = uint16_t(pass.k0);
   activate.k1 = uint16_t(pass.k1);
-  activate.g1 = uint16_t(columnGroups());
+  activate.g0 = uint16_t(pass.g0);
+  activate.g1 = uint16_t(pass.g1);
   activate.provenance = domain.provenance;
   Piece::BurstId act =
       piece.add(worker.pe, {UnitKind::MxmActivate, worker.hemisphere, worker.plane}, activate, 0);

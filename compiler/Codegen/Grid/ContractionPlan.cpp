@@ -154,7 +154,8 @@ Status ContractionPlan::planPasses() {
     const unsigned step = m.mxm.format(typeOf(tiles[t]))->lanesPerPass;
     for (unsigned k = tiles[t].k0; k < tiles[t].k1;) {
       unsigned end = std::min(tiles[t].k1, (k / step + 1) * step);
-      passes.push_back({t, k, end, *box, padded || box->covers(domain.flow)});
+      passes.push_back(
+          {t, k, end, *box, padded || box->covers(domain.flow), 0, 0, columnGroups()});
       k = end;
     }
   }
@@ -169,6 +170,23 @@ void ContractionPlan::trimPasses() {
   passes.erase(std::remove_if(passes.begin(), passes.end(),
                               [](const Pass &p) { return !p.full && p.box.empty(); }),
                passes.end());
+}
+
+/// One pass becomes one per head of the tile, each through the head's own columns; the others
+/// receive zeros. A head's sums are added in the order of the passes.
+void ContractionPlan::sweepHeads() {
+  const int64_t start = work.tiles[share.tile].start;
+  const std::vector<Head> heads = headsOf(kernel, work, start, domain.lanes);
+  std::vector<Pass> all;
+  for (Pass pass : passes)
+    for (const Head &head : heads) {
+      pass.full = true; // heads lie inside (areHeads)
+      pass.group = head.number;
+      pass.g0 = unsigned(head.from) / m.mxm.columnsPerInstall;
+      pass.g1 = unsigned(head.to) / m.mxm.columnsPerInstall;
+      all.push_back(pass);
+    }
+  passes = std::move(all);
 }
 
 /// Does the tap lie inside its tensor for every row of the kernel?
@@ -262,6 +280,8 @@ Status ContractionPlan::make(bool trimmed) {
     return s;
   if (trimmed)
     trimPasses();
+  if (trimmed && work.roles.heads)
+    sweepHeads();
   return Success{};
 }
 

@@ -25,6 +25,8 @@ struct Pass {
   unsigned k0 = 0, k1 = 0;
   Box box;           ///< elements of the flow whose tap lies inside
   bool full = false; ///< all of them, or padded to all
+  int64_t group = 0; ///< with heads: whose rows of a these are
+  unsigned g0 = 0, g1 = 0; ///< column groups that multiply
 };
 
 class ContractionPlan {
@@ -66,6 +68,7 @@ private:
   Status planPasses();
   void orderPasses();
   void trimPasses();
+  void sweepHeads();
   bool isAlwaysInside(const Tile &tile) const;
   void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
 };

@@ -64,7 +64,69 @@ unsigned TensorLayout::tileOf(int64_t lane) const {
   return t;
 }
 
-LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel) {
+namespace {
+
+/// Rows per step of each dimension in a column copy whose neighbouring columns differ in dimension
+/// `inner`.
+std::vector<int64_t> columnPitchOf(const Tensor &tensor, size_t inner) {
+  std::vector<int64_t> pitch(tensor.shape.size(), 0);
+  pitch[inner] = 1;
+  int64_t rows = tensor.shape[inner];
+  for (size_t d = tensor.shape.size(); d-- > 0;)
+    if (d != inner && d != tensor.laneDim) {
+      pitch[d] = rows;
+      rows *= tensor.shape[d];
+    }
+  return pitch;
+}
+
+/// The dimension whose neighbours are neighbouring columns if `loop` runs through columns.
+std::optional<size_t> columnDim(const Tensor &tensor, const Access &w, unsigned loop) {
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    if (d != tensor.laneDim && coefficient(w.index[d], loop))
+      return d;
+  return std::nullopt;
+}
+
+int64_t columnStep(const Tensor &tensor, const Access &w, size_t inner, unsigned loop) {
+  const std::vector<int64_t> pitch = columnPitchOf(tensor, inner);
+  int64_t step = 0;
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    step += pitch[d] * coefficient(w.index[d], loop);
+  return step;
+}
+
+/// Can the steps of `loop` be heads: next to each other in the columns of every term's weights, in
+/// whole column groups, and inside the other operand for every step?
+bool areHeads(const KernelGraph &graph, const Kernel &kernel, const Machine &machine, unsigned lane,
+              unsigned loop) {
+  const int64_t perHead = kernel.loops[lane].extent, group = machine.mxm.columnsPerInstall;
+  const int64_t vector = std::min(machine.lanes(), machine.mxm.columns);
+  if (kernel.terms.empty() || perHead % group != 0 || vector % group != 0)
+    return false;
+  return std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+    const Tensor &a = graph.tensors[t.a.tensor], &w = graph.tensors[t.w.tensor];
+    const std::optional<size_t> inner = columnDim(w, t.w, lane);
+    if (w.role == forms::TensorRole::Constant || !inner ||
+        columnStep(w, t.w, *inner, lane) != 1 || columnStep(w, t.w, *inner, loop) != perHead ||
+        coefficient(t.w.index[w.laneDim], loop) || coefficient(t.a.index[a.laneDim], loop))
+      return false;
+    for (size_t d = 0; d < a.shape.size(); ++d) {
+      int64_t low = t.a.index[d].offset, high = low;
+      for (auto [l, k] : t.a.index[d].terms) {
+        low += std::min<int64_t>(0, k * (kernel.loops[l].extent - 1));
+        high += std::max<int64_t>(0, k * (kernel.loops[l].extent - 1));
+      }
+      if (low < 0 || high >= a.shape[d])
+        return false;
+    }
+    return true;
+  });
+}
+
+} // namespace
+
+LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) {
   LoopRoles roles;
   const Access &result = kernel.results.front().access;
   const Tensor &out = graph.tensors[result.tensor];
@@ -110,8 +172,11 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel) {
              std::any_of(kernel.operands.begin(), kernel.operands.end(), along);
     };
     const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
-    if (alongLanes && inWeights && constantWeights && dense && !roles.group)
+    const bool joins = alongLanes && inWeights && dense && !roles.group;
+    if (joins && constantWeights)
       roles.group = l;
+    else if (joins && areHeads(graph, kernel, machine, *roles.lane, l))
+      roles.group = l, roles.heads = true;
     else if (alongLanes || inWeights || alongOperandLanes(l))
       roles.batch.push_back(l);
     else
@@ -189,9 +254,9 @@ void breakAt(std::set<int64_t> &breaks, const std::vector<LaneRange> &ranges, in
         breaks.insert(edge);
 }
 
-void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
-             std::vector<Meeting> &meetings) {
-  const LoopRoles roles = rolesOf(graph, kernel);
+void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
+             Breaks &breaks, std::vector<Meeting> &meetings) {
+  const LoopRoles roles = rolesOf(graph, kernel, machine);
   auto lanesOf = [&](const Access &a) -> const AffineIndex & {
     return a.index[graph.tensors[a.tensor].laneDim];
   };
@@ -219,7 +284,8 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
       byRow |= d != t.laneDim && !o.index[d].terms.empty();
     if (t.role == forms::TensorRole::Constant && !byRow)
       continue; // one vector for all rows is made as its user needs it
-    breakAt(breaks[o.tensor], laneRanges(kernel, lanesOf(o), &roles), extentOf(o));
+    const std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(o), &roles);
+    breakAt(breaks[o.tensor], roles.group ? joined(ranges) : ranges, extentOf(o));
     meet(first, o);
   }
   for (const forms::Term &t : kernel.terms) {
@@ -231,25 +297,6 @@ void collect(const KernelGraph &graph, const Kernel &kernel, Breaks &breaks,
 
 } // namespace
 
-namespace {
-/// Makes the dimension that `loop` indexes the innermost one of column copies.
-void orderColumns(const Tensor &tensor, TensorLayout &layout, const Access &w, unsigned loop) {
-  for (size_t inner = 0; inner < tensor.shape.size(); ++inner) {
-    if (inner == tensor.laneDim || !coefficient(w.index[inner], loop))
-      continue;
-    layout.columnPitch.assign(tensor.shape.size(), 0);
-    layout.columnPitch[inner] = 1;
-    int64_t rows = tensor.shape[inner];
-    for (size_t d = tensor.shape.size(); d-- > 0;)
-      if (d != inner && d != tensor.laneDim) {
-        layout.columnPitch[d] = rows;
-        rows *= tensor.shape[d];
-      }
-    return;
-  }
-}
-} // namespace
-
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
   // A tile is a vector that a plane takes in and gives out whole.
   const int64_t lanes = std::min(machine.lanes(), machine.mxm.columns);
@@ -257,7 +304,7 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
   Breaks breaks(graph.tensors.size());
   std::vector<Meeting> meetings;
   for (const Kernel &kernel : graph.kernels)
-    collect(graph, kernel, breaks, meetings);
+    collect(graph, kernel, machine, breaks, meetings);
   for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks too
     const Tensor &tensor = graph.tensors[t];
     int64_t extent = tensor.shape[tensor.laneDim], from = 0;
@@ -301,10 +348,12 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
     }
   }
   for (const Kernel &kernel : graph.kernels) {
-    const LoopRoles roles = rolesOf(graph, kernel);
+    const LoopRoles roles = rolesOf(graph, kernel, machine);
     for (const forms::Term &t : kernel.terms)
       if (graph.tensors[t.w.tensor].role != forms::TensorRole::Constant && roles.lane)
-        orderColumns(graph.tensors[t.w.tensor], layouts[t.w.tensor], t.w, *roles.lane);
+        if (const Tensor &w = graph.tensors[t.w.tensor];
+            std::optional<size_t> inner = columnDim(w, t.w, *roles.lane))
+          layouts[t.w.tensor].columnPitch = columnPitchOf(w, *inner);
   }
   return layouts;
 }

@@ -76,13 +76,16 @@ struct RowPattern {
 struct LoopRoles {
   std::optional<unsigned> lane; ///< parallel loop along the result's lanes
   std::optional<unsigned>
-      group; ///< merged into the lanes (grouped contraction with constant weights)
+      group; ///< merged into the lanes: groups of a contraction with constant weights, or heads
+  /// The groups are heads: weights made at run time, whose columns lie side by side, and rows of
+  /// the other operand per head. Each head is swept through its own column groups.
+  bool heads = false;
   std::vector<unsigned> batch; ///< one kernel after another
   std::vector<unsigned> rows;  ///< outer to inner in the result's rows
   std::vector<unsigned> running;
   std::vector<unsigned> contracted;
 };
-LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel);
+LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine);
 
 /// Coefficient of `loop` in an affine form (0 if absent).
 int64_t coefficient(const forms::AffineIndex &index, unsigned loop);

@@ -37,6 +37,45 @@ Domain domainForRows(const Work &w, const Kernel &kernel, const Share &share) {
   return d;
 }
 
+/// Rows that stream into the MXM: for every tap, and every head of the tile.
+void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, const Domain &d,
+                     const Access &a,
+                     const std::function<void(unsigned, unsigned, int64_t)> &f) {
+  const Tensor &t = c.tensor(a.tensor);
+  std::vector<std::vector<int64_t>> points{d.loops};
+  auto along = [&](unsigned loop, int64_t first, int64_t count) {
+    std::vector<std::vector<int64_t>> next;
+    for (const auto &point : points)
+      for (int64_t v = first; v < first + count; ++v) {
+        next.push_back(point);
+        next.back()[loop] = v;
+      }
+    points = std::move(next);
+  };
+  int64_t lanes = 1;
+  for (unsigned l : w.roles.contracted) {
+    if (coefficient(a.index[t.laneDim], l))
+      lanes += (kernel.loops[l].extent - 1) * coefficient(a.index[t.laneDim], l);
+    else if (forms::usesLoop(a, l)) // not another term's
+      along(l, 0, kernel.loops[l].extent);
+  }
+  if (w.roles.heads) {
+    const unsigned group = *w.roles.group;
+    const int64_t perHead = kernel.loops[*w.roles.lane].extent;
+    const int64_t start = d.loops[group] * perHead + d.loops[*w.roles.lane];
+    along(group, start / perHead, (start + d.lanes - 1) / perHead - start / perHead + 1);
+  }
+  const int64_t from = evaluate(a.index[t.laneDim], d.loops);
+  const int64_t to = evaluate(a.index[t.laneDim], loopsAtLane(d, d.lanes - 1)) + lanes;
+  for (const auto &point : points) {
+    Domain tap = d;
+    tap.loops = point;
+    forEachTile(c.layouts[a.tensor], from, to, [&](unsigned k) {
+      forEachRow(c, a, tap, [&](int64_t row) { f(a.tensor, k, row); });
+    });
+  }
+}
+
 } // namespace
 
 void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
@@ -61,34 +100,18 @@ void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Sh
             f(a->tensor, k, row);
         continue;
       }
-      std::vector<std::vector<int64_t>> points{d.loops};
-      int64_t lanes = 1;
-      for (unsigned l : w.roles.contracted) {
-        if (coefficient(a->index[t.laneDim], l)) {
-          lanes += (kernel.loops[l].extent - 1) * coefficient(a->index[t.laneDim], l);
-          continue;
-        }
-        if (!forms::usesLoop(*a, l)) // another term's
-          continue;
-        std::vector<std::vector<int64_t>> next;
-        for (const auto &point : points)
-          for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
-            next.push_back(point);
-            next.back()[l] = v;
-          }
-        points = std::move(next);
-      }
-      const int64_t from = evaluate(a->index[t.laneDim], d.loops);
-      const int64_t to = evaluate(a->index[t.laneDim], loopsAtLane(d, d.lanes - 1)) + lanes;
-      for (const auto &point : points) {
-        Domain tap = d;
-        tap.loops = point;
-        forEachTile(layout, from, to, [&](unsigned k) {
-          forEachRow(c, *a, tap, [&](int64_t row) { f(a->tensor, k, row); });
-        });
-      }
+      forEachStreamed(c, kernel, w, d, *a, f);
     }
   }
+}
+
+void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &w,
+                             const Share &share,
+                             const std::function<void(unsigned, unsigned, int64_t)> &f) {
+  const Domain d = domainForRows(w, kernel, share);
+  for (const forms::Term &term : kernel.terms)
+    if (c.tensor(term.a.tensor).role == forms::TensorRole::Constant)
+      forEachStreamed(c, kernel, w, d, term.a, f);
 }
 
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const Share &share,

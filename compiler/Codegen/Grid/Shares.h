@@ -18,6 +18,10 @@ std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition 
 /// Calls f(tensor, tile, row) for every row that a share reads (constants aside) or writes.
 void forEachRead(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
                  const std::function<void(unsigned, unsigned, int64_t)> &f);
+/// The same for constants that stream into the MXM.
+void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &work,
+                             const Share &share,
+                             const std::function<void(unsigned, unsigned, int64_t)> &f);
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
                     const std::function<void(unsigned, unsigned, int64_t)> &f);
 

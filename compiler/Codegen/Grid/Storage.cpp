@@ -41,10 +41,40 @@ void Storage::planCopies() {
     byHost.insert(call.outputs.begin(), call.outputs.end());
   }
   for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
-    const bool read = byHost.count(t) || c.tensor(t).role == TensorRole::Output ||
+    const bool read = (byHost.count(t) && c.tensor(t).role != TensorRole::Constant) || c.tensor(t).role == TensorRole::Output ||
                       (needs[t].columns && c.machine.pes() > 1); // or to travel
     if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
       needs[t].rows[0] = 1;
+  }
+  planPadding();
+}
+
+/// Column copies whose every install takes whole groups of rows that exist need no zero rows: they
+/// come and go with their tensor.
+void Storage::planPadding() {
+  const int64_t group = c.machine.mxm.columnsPerInstall;
+  for (unsigned t = 0; t < needs.size(); ++t)
+    needs[t].padded = c.layouts[t].rows % group != 0;
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    const Kernel &kernel = c.graph.kernels[k];
+    const LoopRoles &roles = works[k].roles;
+    for (const forms::Term &term : kernel.terms) {
+      const TensorLayout &layout = c.layouts[term.w.tensor];
+      bool whole = roles.lane.has_value();
+      int64_t first = 0;
+      for (size_t d = 0; d < term.w.index.size(); ++d)
+        first += layout.columnPitch[d] * term.w.index[d].offset;
+      whole &= first % group == 0;
+      for (unsigned loop = 0; loop < kernel.loops.size(); ++loop) {
+        int64_t step = 0;
+        for (size_t d = 0; d < term.w.index.size(); ++d)
+          step += layout.columnPitch[d] * coefficient(term.w.index[d], loop);
+        whole &= loop == roles.lane || step % group == 0;
+      }
+      for (const Work::LaneRange &tile : works[k].tiles)
+        whole &= tile.start % group == 0 && tile.count % group == 0;
+      needs[term.w.tensor].padded |= !whole;
+    }
   }
 }
 
@@ -125,11 +155,18 @@ bool Storage::isOn(unsigned tensor, unsigned pe) const {
 /// Column copies are padded with zero rows, which are loaded with the program.
 Status Storage::storeColumns() {
   for (unsigned t = 0; t < needs.size(); ++t)
-    for (unsigned pe = 0; pe < c.machine.pes() && needs[t].columns; ++pe)
+    for (unsigned pe = 0; pe < c.machine.pes() && needs[t].columns && needs[t].padded; ++pe)
       if (isOn(t, pe))
-        for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
-          if (Status s = c.addColumnCopy(t, pe, h); !s)
-            return s;
+        if (Status s = addColumns(t, pe); !s)
+          return s;
+  return Success{};
+}
+
+Status Storage::addColumns(unsigned tensor, unsigned pe) {
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+    if (!c.columnCopy(tensor, pe, h))
+      if (Status s = c.addColumnCopy(tensor, pe, h, needs[tensor].padded); !s)
+        return s;
   return Success{};
 }
 
@@ -156,6 +193,8 @@ Status Storage::plan() {
     return s;
   if (Status s = storeWeights(); !s)
     return s;
+  if (Status s = storeStreamed(); !s)
+    return s;
   if (Status s = storeColumns(); !s)
     return s;
   reserveConstantRows();
@@ -163,6 +202,9 @@ Status Storage::plan() {
 }
 
 Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
+  if (needs[tensor].columns && !needs[tensor].padded)
+    if (Status s = addColumns(tensor, pe); !s)
+      return s;
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
     if (c.rowCopy(tensor, pe, h))
       return Success{};
@@ -226,6 +268,70 @@ Status Storage::allocateResults(size_t k) {
   return Success{};
 }
 
+/// Is the tensor read once, by the MXM alone?
+bool Storage::isOfOneKernel(unsigned tensor) const {
+  unsigned reads = 0;
+  for (const Kernel &kernel : c.graph.kernels) {
+    for (const forms::Term &t : kernel.terms)
+      reads += (t.a.tensor == tensor) + (t.w.tensor == tensor);
+    for (const Access &o : kernel.operands)
+      reads += o.tensor == tensor ? 2 : 0;
+  }
+  return reads == 1;
+}
+
+/// Weights that stream: like those that are installed, before anything else takes fresh rows.
+Status Storage::storeStreamed() {
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    for (const forms::Term &t : c.graph.kernels[k].terms)
+      if (c.tensor(t.a.tensor).role == TensorRole::Constant && isOfOneKernel(t.a.tensor))
+        if (Status s = storeStreamed(t.a.tensor, k); !s)
+          return s;
+  return Success{};
+}
+
+/// A constant that streams into the MXM for one kernel: on each hemisphere the rows that its
+/// workers read.
+Status Storage::storeStreamed(unsigned tensor, size_t k) {
+  const Kernel &kernel = c.graph.kernels[k];
+  const ElementType type = contractedType(c, kernel);
+  const int64_t rows = c.layouts[tensor].rows;
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+    const std::vector<Worker> team = workersOf(c.machine, pe, type);
+    for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
+      std::vector<std::vector<bool>> read(c.layouts[tensor].tiles.size(),
+                                          std::vector<bool>(size_t(rows), false));
+      for (size_t member = 0; member < team.size(); ++member)
+        for (const Share &share :
+             team[member].hemisphere == h
+                 ? sharesOf(c, works[k], partition, k, pe, member, works[k].strips)
+                 : std::vector<Share>())
+          forEachStreamedConstant(c, kernel, works[k], share,
+                                  [&](unsigned t, unsigned tile, int64_t row) {
+                                    if (t == tensor)
+                                      read[tile][size_t(row)] = true;
+                                  });
+      RowRuns runs(read.size());
+      bool any = false;
+      for (size_t tile = 0; tile < read.size(); ++tile)
+        for (int64_t row = 0; row < rows; ++row) {
+          if (!read[tile][size_t(row)])
+            continue;
+          any = true;
+          if (std::vector<RowRun> &list = runs[tile];
+              !list.empty() && list.back().first + list.back().rows == row)
+            ++list.back().rows;
+          else
+            list.push_back({row, 1, 0});
+        }
+      for (unsigned n = 0; any && n < needs[tensor].rows[size_t(h)]; ++n)
+        if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
+          return s;
+    }
+  }
+  return Success{};
+}
+
 /// Constants that flow as activations or operand rows, on every PE with a share.
 Status Storage::allocateConstants(size_t k) {
   const Kernel &kernel = c.graph.kernels[k];
@@ -233,6 +339,7 @@ Status Storage::allocateConstants(size_t k) {
   for (const forms::Term &t : kernel.terms)
     if (c.tensor(t.a.tensor).role == TensorRole::Constant)
       constants.insert(t.a.tensor);
+  std::erase_if(constants, [&](unsigned t) { return isOfOneKernel(t); }); // storeStreamed
   for (const Access &o : kernel.operands) {
     bool byRow = false;
     if (o.lookup)
@@ -264,10 +371,6 @@ Status Storage::allocateFromHost(unsigned tensor) {
         return s;
   c.loadFromHost(tensor);
   return Success{};
-}
-
-Status Storage::allocateForHost(unsigned constant) {
-  return allocate(constant, 0, allRows(c.layouts[constant]));
 }
 
 } // namespace millrace::grid

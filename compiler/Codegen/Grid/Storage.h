@@ -20,14 +20,13 @@ public:
   Status allocateFor(size_t kernel);
   /// Rows of a tensor on every PE that reads it, filled by the host in the present step.
   Status allocateFromHost(unsigned tensor);
-  /// Rows of a constant that only the host reads.
-  Status allocateForHost(unsigned constant);
 
 private:
   /// Copies that a tensor needs on a PE.
   struct CopyNeed {
     unsigned rows[kHemispheres] = {0, 0};
     bool columns = false;
+    bool padded = true; ///< columns are read that no row fills, or from within a group
   };
 
   Context &c;
@@ -36,13 +35,18 @@ private:
   std::vector<CopyNeed> needs; ///< per tensor
 
   void planCopies();
+  void planPadding();
   uint64_t tableRows() const;
   void splitSlices();
   Status storeWeights();
   Status storeTables();
   Status storeColumns();
+  Status addColumns(unsigned tensor, unsigned pe);
   void reserveConstantRows();
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
+  bool isOfOneKernel(unsigned tensor) const;
+  Status storeStreamed();
+  Status storeStreamed(unsigned tensor, size_t kernel);
   Status allocateConstants(size_t kernel);
   Status allocateResults(size_t kernel);
   RowRuns runsOf(unsigned tensor, unsigned pe, size_t kernel) const;

@@ -43,7 +43,7 @@ bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inne
 
 Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   Work w;
-  w.roles = rolesOf(c.graph, kernel);
+  w.roles = rolesOf(c.graph, kernel, c.machine);
   std::vector<unsigned> inner = w.roles.running.empty() ? w.roles.rows : w.roles.running;
   std::vector<unsigned> outer = w.roles.batch;
   if (!w.roles.running.empty())
@@ -96,9 +96,15 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
 }
 
 int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
-  const int64_t rows = w.units() * w.stripRows;
+  int64_t rows = w.units() * w.stripRows;
   if (kernel.terms.empty())
     return rows;
+  if (w.roles.heads) {
+    int64_t sweeps = 0;
+    for (const Work::LaneRange &tile : w.tiles)
+      sweeps += int64_t(headsOf(kernel, w, tile.start, tile.count).size());
+    rows = rows / int64_t(w.tiles.size()) * sweeps;
+  }
   int64_t passes = 0;
   for (const forms::Term &t : kernel.terms) {
     int64_t taps = 1;
@@ -108,6 +114,15 @@ int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
     passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
   }
   return rows * passes;
+}
+
+std::vector<Head> headsOf(const Kernel &kernel, const Work &w, int64_t start, int64_t count) {
+  const int64_t perHead = kernel.loops[*w.roles.lane].extent;
+  std::vector<Head> heads;
+  for (int64_t head = start / perHead; head * perHead < start + count; ++head)
+    heads.push_back({head, std::max<int64_t>(0, head * perHead - start),
+                     std::min(count, (head + 1) * perHead - start)});
+  return heads;
 }
 
 std::vector<Share> sharesOf(const Work &w, int64_t from, int64_t to, int64_t most) {

@@ -25,6 +25,13 @@ struct Work {
 };
 Expected<Work> workOf(const Context &c, const Kernel &kernel);
 
+/// Columns [from, to) of a lane tile that belong to one step of the group loop.
+struct Head {
+  int64_t number = 0, from = 0, to = 0;
+};
+/// The heads of the result's lanes [start, start + count).
+std::vector<Head> headsOf(const Kernel &kernel, const Work &work, int64_t start, int64_t count);
+
 /// Vectors that a kernel sends through a PE's MXM or VXM, a measure of its cycles.
 int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &work);
 

@@ -68,7 +68,7 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
   EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("does not begin with MRACEIMG"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
-              HasSubstr("has version 7; this program reads version 3; compile the model again"));
+              HasSubstr("has version 7; this program reads version 4; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),
               HasSubstr("should have 1152921504606846976 bytes"));
   EXPECT_THAT(errorOf(with(offsetof(Header, sections), 0xffffffffu)),
