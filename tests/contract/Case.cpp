@@ -10,6 +10,7 @@
 #include "tests/contract/RandomMachine.h"
 #include "tests/simulator/system/Same.h"
 
+#include <cctype>
 #include <csignal>
 #include <optional>
 #include <sstream>
@@ -59,9 +60,12 @@ namespace {
 std::string kindOf(const std::string &text) {
   std::string kind;
   bool quoted = false, inParentheses = false;
+  char before = ' ';
   for (char c : text) {
-    if (c == '\'')
+    if (c == '\'' &&
+        (quoted || !std::isalpha(static_cast<unsigned char>(before)))) // not "kernel's"
       quoted = !quoted;
+    before = c;
     inParentheses = c == '(' || (inParentheses && c != ')');
     if (quoted || inParentheses || (c >= '0' && c <= '9'))
       continue;
