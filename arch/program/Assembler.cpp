@@ -15,8 +15,7 @@ namespace {
 using Problem = std::optional<LineError>;
 
 constexpr const char *kSides[] = {"west", "east"};
-constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput",
-                                   "hostconstant"};
+constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput", "hostconstant"};
 /// Data tables beyond this are taken for a slip of the pen.
 constexpr int64_t kMostBytes = int64_t(1) << 36;
 

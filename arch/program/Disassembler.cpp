@@ -117,8 +117,8 @@ private:
       std::snprintf(text, sizeof(text), " scale=%.17g", b.scale);
       out += text;
     }
-    out += unless(b.zero, 0, "zero") + unless(b.extent, 0, "extent") + unless(b.offset, 0, "offset") +
-           "\n";
+    out += unless(b.zero, 0, "zero") + unless(b.extent, 0, "extent") +
+           unless(b.offset, 0, "offset") + "\n";
     for (const Placement &p : b.placements) {
       out += std::string("  place ") + sideOf(p.hemisphere) + " slices=" + list(p.slices) +
              unless(p.pe, 0, "pe") + unless(p.bytesInLanes, 0, "inlanes") +

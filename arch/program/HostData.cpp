@@ -249,8 +249,7 @@ Status readConstant(const Binding &binding, const uint8_t *data, void *host) {
   if (!type || !elements)
     return inBinding(binding, elements ? "host type '" + binding.hostType + "' is not supported"
                                        : elements.error());
-  if (Status s =
-          fromGrid(binding.gridType, data + binding.offset, *type, host, size_t(*elements));
+  if (Status s = fromGrid(binding.gridType, data + binding.offset, *type, host, size_t(*elements));
       !s)
     return inBinding(binding, s.error());
   return Success{};

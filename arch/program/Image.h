@@ -113,7 +113,8 @@ struct Binding {
   int64_t extent =
       0; ///< not 0: elements are indices of a table of so many rows, negative ones count
          ///< from its end; the grid takes addresses (int32) that a Gather follows
-  uint64_t offset = 0; ///< HostConstant: its elements, in gridType and row major, begin here in data
+  uint64_t offset =
+      0; ///< HostConstant: its elements, in gridType and row major, begin here in data
   std::vector<Placement> placements;
 };
 

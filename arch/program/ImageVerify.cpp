@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "arch/program/ImageCheck.h"
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
 #include "arch/isa/Print.h"
+#include "arch/operations/AluOp.h"
 #include "arch/program/HostData.h"
 #include "arch/program/PlacementWalk.h"
 

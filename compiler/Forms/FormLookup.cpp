@@ -102,8 +102,7 @@ bool Former::isLookup(Operation *op) {
 static int64_t bytesOnGrid(Value constant) {
   auto type = cast<RankedTensorType>(constant.getType());
   const bool isFloat = isa<FloatType>(type.getElementType()); // stored in 16 bits
-  return type.getNumElements() *
-         (isFloat ? 2 : (type.getElementTypeBitWidth() + 7) / 8);
+  return type.getNumElements() * (isFloat ? 2 : (type.getElementTypeBitWidth() + 7) / 8);
 }
 
 std::vector<std::string> Former::keepTablesWithHost() {
@@ -114,8 +113,8 @@ std::vector<std::string> Former::keepTablesWithHost() {
   });
   int64_t others = 0;
   function.walk([&](Operation *op) {
-    if (op->hasTrait<OpTrait::ConstantLike>() && isa<RankedTensorType>(op->getResult(0).getType()) &&
-        !tables.contains(op->getResult(0)))
+    if (op->hasTrait<OpTrait::ConstantLike>() &&
+        isa<RankedTensorType>(op->getResult(0).getType()) && !tables.contains(op->getResult(0)))
       others += bytesOnGrid(op->getResult(0));
   });
   SmallVector<Value> order = tables.takeVector();

@@ -107,8 +107,7 @@ private:
   bool isWriter(const Kernel &kernel, const Access &result, const Merge &merge) const {
     auto head = wholeLoop(kernel, result.index[merge.heads], extentOf(merge, merge.heads),
                           LoopKind::Parallel);
-    auto lane =
-        wholeLoop(kernel, result.index[laneDim(merge)], merge.lanes, LoopKind::Parallel);
+    auto lane = wholeLoop(kernel, result.index[laneDim(merge)], merge.lanes, LoopKind::Parallel);
     return head && lane && kernel.operands.empty() && !kernel.terms.empty() &&
            std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
              const Tensor &a = graph.tensors[term.a.tensor], &w = graph.tensors[term.w.tensor];
@@ -119,8 +118,8 @@ private:
 
   /// Sums over heads and their lanes at once, in the order of the weights.
   bool isReader(const Kernel &kernel, const Access &a, const Merge &merge) const {
-    auto head = wholeLoop(kernel, a.index[merge.heads], extentOf(merge, merge.heads),
-                          LoopKind::Contracted);
+    auto head =
+        wholeLoop(kernel, a.index[merge.heads], extentOf(merge, merge.heads), LoopKind::Contracted);
     auto lane = wholeLoop(kernel, a.index[laneDim(merge)], merge.lanes, LoopKind::Contracted);
     return head && lane &&
            std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
@@ -132,11 +131,10 @@ private:
                               LoopKind::Contracted) == head &&
                     wholeLoop(kernel, term.a.index[laneDim(merge)], merge.lanes,
                               LoopKind::Contracted) == lane &&
-                    std::all_of(term.w.index.begin(), term.w.index.end(),
-                                [&](const AffineIndex &i) {
-                                  return coefficient(i, *head) ==
-                                         merge.lanes * coefficient(i, *lane);
-                                });
+                    std::all_of(
+                        term.w.index.begin(), term.w.index.end(), [&](const AffineIndex &i) {
+                          return coefficient(i, *head) == merge.lanes * coefficient(i, *lane);
+                        });
            });
   }
 

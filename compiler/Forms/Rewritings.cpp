@@ -9,6 +9,7 @@
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
 #include "compiler/Forms/SplitWindows.h"
+#include "compiler/Forms/StreamBias.h"
 #include "compiler/Forms/WindowInputs.h"
 
 #include <algorithm>
@@ -51,6 +52,11 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &machine) {
        splitTables(graph,
                    std::min<int64_t>(machine.rowsPerSlice(), 0xffff)); // two bytes of address
+       return Lines();
+     }},
+    {"stream-bias", "lets a bias along rows stream with the sum where memory is short",
+     [](KernelGraph &graph, const Machine &machine) {
+       streamBias(graph, machine);
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",

@@ -78,6 +78,22 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
       cost += candidates[k].cost;
     }
     Run run = common(slices, bank, rows, fresh);
+    // The cheapest slices are free at different addresses: each with the next ones that it meets.
+    for (size_t seed = 0; seed < candidates.size() && run.rows == 0; ++seed) {
+      slices = {candidates[seed].slice};
+      cost = candidates[seed].cost;
+      for (size_t k = 0; k < candidates.size() && slices.size() < width; ++k) {
+        if (k == seed)
+          continue;
+        slices.push_back(candidates[k].slice);
+        if (common(slices, bank, rows, fresh).rows == 0)
+          slices.pop_back();
+        else
+          cost += candidates[k].cost;
+      }
+      if (slices.size() == width)
+        run = common(slices, bank, rows, fresh);
+    }
     if (run.rows == 0)
       continue;
     if (run.rows > best.rows || (run.rows == best.rows && cost < bestCost)) {
@@ -97,8 +113,8 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
 }
 
 std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, unsigned first,
-                                                 unsigned last,
-                                                 const std::vector<unsigned> &avoid, bool fresh) {
+                                                 unsigned last, const std::vector<unsigned> &avoid,
+                                                 bool fresh) {
   struct Candidate {
     unsigned cost, room, slice, address;
     Cycle notBefore;

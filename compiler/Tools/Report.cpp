@@ -192,6 +192,10 @@ void addHost(Table &table, const Image &image, const Machine &machine, const Exe
     for (const json &op : host)
       steps += (steps.empty() ? "" : ", ") + (op.is_string() ? op.get<std::string>() : op.dump());
   table.row("host steps", steps.empty() ? "none" : steps);
+  if (const json packed = jsonNote(image, "packed"); packed.is_array())
+    for (const json &line : packed)
+      if (line.is_string())
+        table.row("", line.get<std::string>());
   if (const json compiled = jsonNote(image, "compile_seconds"); compiled.is_number())
     table.row("compiled in", fmt::format("{:.2f} s", compiled.get<double>()));
   table.row("simulated in", fmt::format("{:.2f} s, host steps {:.2f} s of it", e.simulateSeconds,
@@ -225,7 +229,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
 std::string jsonOf(const Image &image, const Machine &machine, const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
   for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "host_ops",
-                          "compile_seconds", "bursts", "kernels", "order", "partition"})
+                          "compile_seconds", "bursts", "kernels", "order", "packed", "partition"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;

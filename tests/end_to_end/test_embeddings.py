@@ -74,6 +74,26 @@ def test_the_words_of_bert_lie_in_four_slices_a_byte_and_are_joined(millrace, tm
     assert lookups["last_cycle"] - lookups["first_cycle"] < 256 + 100
 
 
+def test_a_table_that_takes_more_than_half_of_the_memory_stays_with_the_host(millrace, tmp_path):
+    """22 MiB of memory: 100,000 rows of 70 fp16 numbers fit, and would leave too little."""
+    model = summed(100_000, 70, [9])
+    inputs = indices([9], 100_000)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-small", "fp16", inputs, tmp_path,
+                       ["--check"])
+    assert len(got.report["host_ops"]) == 1
+    (line,) = got.report["packed"]
+    assert "of 14000000 bytes stays with the host" in line
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    (name, expected), = probe.run(model, inputs).items()
+    assert relative_l2(got.outputs[name], expected) <= 2e-3
+    image = tmp_path / "m.mrp"
+    subprocess.run([millrace, "compile", tmp_path / "model.onnx", "-m", "tsp-small", "-o", image],
+                   check=True, capture_output=True)
+    text = subprocess.run([millrace, "dump", image, "--no-instructions"], check=True,
+                          capture_output=True, text=True).stdout
+    assert "host constant" in text
+
+
 def test_an_index_outside_its_table_is_refused_before_the_simulation(millrace, tmp_path):
     model = save_model(summed(500, 70, [9]), tmp_path)
     inputs = indices([9], 500)

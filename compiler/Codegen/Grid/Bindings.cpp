@@ -171,9 +171,8 @@ std::optional<Binding::Role> roleOf(const KernelGraph &graph, unsigned tensor) {
     if (std::count(call.outputs.begin(), call.outputs.end(), tensor))
       return Binding::Role::HostOutput;
     if (std::count(call.inputs.begin(), call.inputs.end(), tensor))
-      return graph.tensors[tensor].role == forms::TensorRole::Constant
-                 ? Binding::Role::HostConstant
-                 : Binding::Role::HostInput;
+      return graph.tensors[tensor].role == forms::TensorRole::Constant ? Binding::Role::HostConstant
+                                                                       : Binding::Role::HostInput;
   }
   return std::nullopt;
 }
@@ -242,8 +241,8 @@ std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
           std::vector<RowBox> boxes;
           for (auto [from, to] :
                input ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow,
-                                                               segment.firstRow + segment.rows}}
-                   : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
+                                                                 segment.firstRow + segment.rows}}
+                     : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)
             binding.placements.push_back(

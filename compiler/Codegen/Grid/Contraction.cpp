@@ -91,11 +91,10 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                         evaluate(term.a.index[c.tensor(term.a.tensor).laneDim], tile.loops));
   const unsigned wTile = layout.tileOf(lane);
   const LoopRoles &roles = work.roles;
-  const bool inColumns =
-      !roles.lane || domain.lanes == 1 ||
-      (columnStep(layout, term.w, *roles.lane) == 1 &&
-       (!roles.group ||
-        columnStep(layout, term.w, *roles.group) == kernel.loops[*roles.lane].extent));
+  const bool inColumns = !roles.lane || domain.lanes == 1 ||
+                         (columnStep(layout, term.w, *roles.lane) == 1 &&
+                          (!roles.group || columnStep(layout, term.w, *roles.group) ==
+                                               kernel.loops[*roles.lane].extent));
   if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) || !inColumns)
     return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
                  c.tensor(term.a.tensor).name + "': lanes or columns do not match"};

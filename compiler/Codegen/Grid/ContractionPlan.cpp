@@ -154,8 +154,7 @@ Status ContractionPlan::planPasses() {
     const unsigned step = m.mxm.format(typeOf(tiles[t]))->lanesPerPass;
     for (unsigned k = tiles[t].k0; k < tiles[t].k1;) {
       unsigned end = std::min(tiles[t].k1, (k / step + 1) * step);
-      passes.push_back(
-          {t, k, end, *box, padded || box->covers(domain.flow), 0, 0, columnGroups()});
+      passes.push_back({t, k, end, *box, padded || box->covers(domain.flow), 0, 0, columnGroups()});
       k = end;
     }
   }

@@ -23,9 +23,9 @@ struct Tile {
 struct Pass {
   size_t tile = 0;
   unsigned k0 = 0, k1 = 0;
-  Box box;           ///< elements of the flow whose tap lies inside
-  bool full = false; ///< all of them, or padded to all
-  int64_t group = 0; ///< with heads: whose rows of a these are
+  Box box;                 ///< elements of the flow whose tap lies inside
+  bool full = false;       ///< all of them, or padded to all
+  int64_t group = 0;       ///< with heads: whose rows of a these are
   unsigned g0 = 0, g1 = 0; ///< column groups that multiply
 };
 

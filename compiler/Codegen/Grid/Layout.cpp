@@ -107,9 +107,9 @@ bool areHeads(const KernelGraph &graph, const Kernel &kernel, const Machine &mac
   return std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
     const Tensor &a = graph.tensors[t.a.tensor], &w = graph.tensors[t.w.tensor];
     const std::optional<size_t> inner = columnDim(w, t.w, lane);
-    if (w.role == forms::TensorRole::Constant || !inner ||
-        columnStep(w, t.w, *inner, lane) != 1 || columnStep(w, t.w, *inner, loop) != perHead ||
-        coefficient(t.w.index[w.laneDim], loop) || coefficient(t.a.index[a.laneDim], loop))
+    if (w.role == forms::TensorRole::Constant || !inner || columnStep(w, t.w, *inner, lane) != 1 ||
+        columnStep(w, t.w, *inner, loop) != perHead || coefficient(t.w.index[w.laneDim], loop) ||
+        coefficient(t.a.index[a.laneDim], loop))
       return false;
     for (size_t d = 0; d < a.shape.size(); ++d) {
       int64_t low = t.a.index[d].offset, high = low;
@@ -254,8 +254,8 @@ void breakAt(std::set<int64_t> &breaks, const std::vector<LaneRange> &ranges, in
         breaks.insert(edge);
 }
 
-void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
-             Breaks &breaks, std::vector<Meeting> &meetings) {
+void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine, Breaks &breaks,
+             std::vector<Meeting> &meetings) {
   const LoopRoles roles = rolesOf(graph, kernel, machine);
   auto lanesOf = [&](const Access &a) -> const AffineIndex & {
     return a.index[graph.tensors[a.tensor].laneDim];

@@ -39,8 +39,7 @@ Domain domainForRows(const Work &w, const Kernel &kernel, const Share &share) {
 
 /// Rows that stream into the MXM: for every tap, and every head of the tile.
 void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, const Domain &d,
-                     const Access &a,
-                     const std::function<void(unsigned, unsigned, int64_t)> &f) {
+                     const Access &a, const std::function<void(unsigned, unsigned, int64_t)> &f) {
   const Tensor &t = c.tensor(a.tensor);
   std::vector<std::vector<int64_t>> points{d.loops};
   auto along = [&](unsigned loop, int64_t first, int64_t count) {

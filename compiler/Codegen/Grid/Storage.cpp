@@ -41,7 +41,8 @@ void Storage::planCopies() {
     byHost.insert(call.outputs.begin(), call.outputs.end());
   }
   for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
-    const bool read = (byHost.count(t) && c.tensor(t).role != TensorRole::Constant) || c.tensor(t).role == TensorRole::Output ||
+    const bool read = (byHost.count(t) && c.tensor(t).role != TensorRole::Constant) ||
+                      c.tensor(t).role == TensorRole::Output ||
                       (needs[t].columns && c.machine.pes() > 1); // or to travel
     if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
       needs[t].rows[0] = 1;

@@ -4,17 +4,21 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackWindows.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
 #include "compiler/Forms/SplitWindows.h"
+#include "compiler/Forms/StreamBias.h"
 
 #include "arch/spec/MachineFile.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 using namespace millrace;
 using namespace millrace::forms;
@@ -50,6 +54,102 @@ KernelGraph buildGlobalReduction(AluOp op, int64_t channels, int64_t height, int
   build.store(build.reduce(op, value), {y, {fixed(0), at(c)}});
   build.finish("global");
   return graph;
+}
+
+/// y[t, n] = sum over heads h and d of (sum over s of p[h, t, s] v[s, h * lanes + d])
+/// w[h * lanes + d, n].
+KernelGraph buildHeads(int64_t heads, int64_t tokens, int64_t lanes, int64_t width) {
+  KernelGraph graph;
+  graph.name = "heads";
+  const auto fp16 = ElementType::Fp16;
+  const unsigned p = addTensor(graph, "p", {heads, tokens, tokens}, fp16, 2, TensorRole::Input);
+  const unsigned v = addTensor(graph, "v", {tokens, heads * lanes}, fp16, 0, TensorRole::Input);
+  const unsigned o = addTensor(graph, "o", {1, heads, tokens, lanes}, fp16, 3);
+  std::vector<float> values(size_t(heads * lanes * width));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = float(int(i * 7 % 23) - 11) / 16;
+  const unsigned w = addConstant(graph, "w", {heads * lanes, width}, fp16, 0, values);
+  const unsigned y =
+      addTensor(graph, "y", {tokens, width}, ElementType::Fp32, 1, TensorRole::Output);
+  {
+    KernelBuilder build(graph);
+    const unsigned h = build.loop(heads), t = build.loop(tokens), d = build.loop(lanes),
+                   s = build.loop(tokens, LoopKind::Contracted);
+    build.term({p, {at(h), at(t), at(s)}, 0}, {v, {at(s), {0, {{h, lanes}, {d, 1}}}}, 0},
+               heads * tokens * tokens * lanes);
+    build.store(build.accumulator(), {o, {fixed(0), at(h), at(t), at(d)}});
+    build.finish("values");
+  }
+  KernelBuilder build(graph);
+  const unsigned t = build.loop(tokens), n = build.loop(width),
+                 h = build.loop(heads, LoopKind::Contracted),
+                 d = build.loop(lanes, LoopKind::Contracted);
+  build.term({o, {fixed(0), at(h), at(t), at(d)}, 0}, {w, {{0, {{h, lanes}, {d, 1}}}, at(n)}, 0},
+             tokens * heads * lanes * width);
+  build.store(build.accumulator(), {y, {at(t), at(n)}});
+  build.finish("projection");
+  return graph;
+}
+
+TEST(MergeHeads, LetsHeadsOfWholeColumnGroupsLieInOneRow) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildHeads(7, 5, 64, 9);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  const int64_t macs = graph.macs();
+  EXPECT_EQ(mergeHeads(graph, machine), 1u);
+  EXPECT_EQ(graph.tensors[2].shape, (std::vector<int64_t>{1, 5, 7 * 64}));
+  EXPECT_EQ(graph.tensors[2].laneDim, 2u);
+  EXPECT_EQ(graph.kernels[1].loops.size(), 3u) << "heads and their lanes are one loop";
+  EXPECT_EQ(graph.macs(), macs);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+  EXPECT_EQ(mergeHeads(graph, machine), 0u);
+}
+
+TEST(MergeHeads, LeavesHeadsThatFillNoColumnGroupOrHalfAVector) {
+  const Machine machine = *loadMachine("tsp-v1");
+  for (int64_t lanes : {8, 24, 176}) {
+    KernelGraph graph = buildHeads(2, 5, lanes, 9);
+    EXPECT_EQ(mergeHeads(graph, machine), 0u) << lanes << " lanes a head";
+  }
+}
+
+TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
+  Machine machine = *loadMachine("tsp-small");
+  KernelGraph graph;
+  graph.name = "bias";
+  const unsigned x = addTensor(graph, "x", {4, 20}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned w = addTensor(graph, "w", {6, 20}, ElementType::Fp16, 1, TensorRole::Input);
+  std::vector<float> values; // row by row, the same along the lanes
+  for (float row : {0.1f, -3.1415927f, 1.0e-3f, 1234.5678f})
+    values.insert(values.end(), 6, row);
+  const unsigned b = addConstant(graph, "b", {4, 6}, ElementType::Fp32, 1, values);
+  const unsigned y = addTensor(graph, "y", {4, 6}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(4), n = build.loop(6), k = build.loop(20, LoopKind::Contracted);
+  build.term({x, {at(r), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 480);
+  const unsigned bias = build.load({b, {at(r), at(n)}, 0});
+  build.store(build.op(AluOp::AddF32, {build.accumulator(), bias}), {y, {at(r), at(n)}});
+  build.finish("bias");
+  KernelGraph roomy = graph;
+  EXPECT_EQ(streamBias(roomy, machine), 0u) << "22 MiB are plenty";
+  machine.memory.slices = 1;
+  machine.memory.banks = 1;
+  machine.memory.rowsPerBank = 8; // 16 vectors in all, of which the bias takes 16
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs).at("y");
+  EXPECT_EQ(streamBias(graph, machine), 1u);
+  EXPECT_TRUE(graph.kernels[0].operands.empty());
+  EXPECT_EQ(graph.kernels[0].terms.size(), 2u);
+  EXPECT_EQ(graph.macs(), 480) << "the helper's products are none of the model's";
+  const auto after = outputsOf(graph, inputs).at("y");
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); i += 4) {
+    float u, v;
+    std::memcpy(&u, &before[i], 4);
+    std::memcpy(&v, &after[i], 4);
+    EXPECT_NEAR(u, v, 4e-7 * std::max(1.0f, std::fabs(u))) << "element " << i / 4;
+  }
 }
 
 TEST(SplitTables, KeepsTheRowsOfTablesThatAreCutAtAnyRow) {

@@ -66,6 +66,25 @@ TEST(Allocator, TakesEverySliceApartWhereItHasRoom) {
   EXPECT_EQ(a.freeRows(0, 4), 64u - 6 - 32) << "a failed take takes nothing";
 }
 
+TEST(Allocator, FindsSlicesThatAreFreeAtTheSameAddresses) {
+  Machine m = machine();
+  m.memory.banks = 1;
+  HemisphereAllocator a(m);
+  const unsigned half = m.memory.rowsPerBank / 2;
+  for (unsigned slice = 0; slice < 3; ++slice) { // slices 0 and 2 keep their first half, 1 its last
+    const Span first = a.take(1, half, slice, slice + 1, {});
+    const Span last = a.take(1, half, slice, slice + 1, {});
+    ASSERT_EQ(last.rows, half);
+    a.give(slice == 1 ? last : first, true);
+  }
+  std::vector<unsigned> avoid(m.memory.slices, 0);
+  avoid[2] = 5; // the two cheapest slices do not meet
+  const Span span = a.take(2, half, 0, 3, avoid);
+  ASSERT_EQ(span.slices.size(), 2u);
+  EXPECT_EQ(span.slices[0] + span.slices[1], 2u) << "slices 0 and 2";
+  EXPECT_EQ(span.rows, half);
+}
+
 TEST(Allocator, LoadsOnlyRowsThatNothingUsedBefore) {
   const Machine m = machine(1);
   HemisphereAllocator a(m);
