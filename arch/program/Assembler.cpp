@@ -16,8 +16,6 @@ using Problem = std::optional<LineError>;
 
 constexpr const char *kSides[] = {"west", "east"};
 constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput", "hostconstant"};
-/// Data tables beyond this are taken for a slip of the pen.
-constexpr int64_t kMostBytes = int64_t(1) << 36;
 
 class Assembler {
 public:
@@ -144,7 +142,8 @@ private:
     pe = unsigned(words.numberIn(number, number.column, number.text, 0, int64_t(given->pes()) - 1));
   }
 
-  /// `tensor NAME west|east slice=3 rows=0..9 [pe=0] [name=K|"text"] [steps=0..1] [cycles=0..99]`
+  /// `tensor NAME west|east slice=3 rows=0..9 [pe=0] [name=K|"text"] [step0=0] [step1=1]
+  /// [from=0] [to=99]`
   void tensor(Words &words) {
     const Token &id = words.next("the tensor's name");
     Region r;
@@ -152,15 +151,13 @@ private:
     r.slice = uint16_t(words.number("slice", 0, 0xffff));
     if (!words.has("rows"))
       words.fail(id.column, "rows= is missing");
-    const Stretch rows = words.stretch("rows", {});
-    if (rows.first > UINT32_MAX || rows.count > UINT32_MAX)
-      words.fail(id.column, "its rows go beyond 32 bits");
+    const Stretch rows = rowsIn(words, id);
     r.row = uint32_t(rows.first), r.rows = uint32_t(rows.count);
     r.pe = uint16_t(words.number("pe", 0, 0xffff, pe));
     r.step0 = uint16_t(words.number("step0", 0, 0xffff, 0));
     r.step1 = uint16_t(words.number("step1", 0, 0xffff, 0xffff));
-    r.from = unsignedNumber(words, "from", 0);
-    r.to = unsignedNumber(words, "to", UINT64_MAX);
+    r.from = words.unsignedNumber("from", 0);
+    r.to = words.unsignedNumber("to", UINT64_MAX);
     const Token *name = words.find("name");
     r.name = name && !name->valueQuoted ? uint32_t(words.number("name", 0, UINT32_MAX))
                                         : program->nameNumber(name ? name->value : id.text);
@@ -168,11 +165,12 @@ private:
       words.fail(id.column, "tensor '" + id.text + "' is already there");
     image.tensors.push_back(r);
   }
-  static uint64_t unsignedNumber(Words &words, const char *key, uint64_t otherwise) {
-    const Token *token = words.find(key);
-    if (token && token->value == "end")
-      return UINT64_MAX;
-    return token ? uint64_t(words.number(key, 0, INT64_MAX)) : otherwise;
+
+  static Stretch rowsIn(Words &words, const Token &name) {
+    const Stretch rows = words.stretch("rows", {});
+    if (rows.first > UINT32_MAX || rows.count > UINT32_MAX)
+      words.fail(name.column, "its rows go beyond 32 bits");
+    return rows;
   }
 
   uint32_t tensorNamed(Words &words, const Token &token) {
@@ -183,9 +181,20 @@ private:
     return 0;
   }
 
+  /// Data beyond what the machine holds are taken for a slip of the pen, before they take memory.
+  Problem checkRoom(uint64_t more, unsigned column) const {
+    const double capacity = double(given->pes()) * kHemispheres * given->memory.slices *
+                            double(given->rowsPerSlice()) * given->lanes();
+    if (double(image.data.size()) + double(more) <= capacity)
+      return std::nullopt;
+    return LineError{column, std::to_string(more) + " bytes of data, with the " +
+                                 std::to_string(image.data.size()) + " above, are more than " +
+                                 given->name + " holds"};
+  }
+
   /// `data NAME [rows=2+3] [byte=0] FORM...`: rows of the tensor (all of them), whole vectors.
   Problem data(std::span<const Token> tokens) {
-    size_t keys = 2;
+    size_t keys = std::min<size_t>(2, tokens.size());
     while (keys < tokens.size() && !tokens[keys].key.empty())
       ++keys;
     Words words(tokens.subspan(0, keys));
@@ -214,8 +223,8 @@ private:
       return std::nullopt;
     }
     b.bytes = uint16_t(given->lanes()), b.offset = image.data.size();
-    if (int64_t(b.rows) * b.bytes > kMostBytes)
-      return LineError{name.column, "more than 2^36 bytes of data"};
+    if (Problem p = checkRoom(uint64_t(b.rows) * b.bytes, name.column))
+      return p;
     std::vector<uint8_t> contents(size_t(b.rows) * b.bytes);
     if (Problem p = fillData(tokens.subspan(keys), byte, contents))
       return p;
@@ -227,14 +236,15 @@ private:
   /// `block TENSOR pe=0 west slice=3 rows=0+5 bytes=320 offset=0`: as it stands in the image.
   void block(Words &words) {
     Block b;
-    b.tensor = tensorNamed(words, words.next("the tensor's name"));
+    const Token &name = words.next("the tensor's name");
+    b.tensor = tensorNamed(words, name);
     b.hemisphere = Hemisphere(words.choice("hemisphere", kSides));
     b.pe = uint16_t(words.number("pe", 0, 0xffff, pe));
     b.slice = uint16_t(words.number("slice", 0, 0xffff));
-    const Stretch rows = words.stretch("rows", {});
+    const Stretch rows = rowsIn(words, name);
     b.row = uint32_t(rows.first), b.rows = uint32_t(rows.count);
     b.bytes = uint16_t(words.number("bytes", 0, 0xffff));
-    b.offset = uint64_t(words.number("offset", 0, INT64_MAX));
+    b.offset = words.unsignedNumber("offset", 0);
     image.blocks.push_back(b);
   }
   /// `bytes hex 00ff` or `bytes zero 100`, at the end of the image's data.
@@ -244,10 +254,13 @@ private:
     std::vector<uint8_t> contents;
     if (tokens[1].text == "zero") {
       Words words(tokens);
-      contents.resize(
-          size_t(words.numberIn(tokens[2], tokens[2].column, tokens[2].text, 0, kMostBytes)));
+      const uint64_t zeros =
+          uint64_t(words.numberIn(tokens[2], tokens[2].column, tokens[2].text, 0, INT64_MAX));
       if (!words.ok())
         return words.error();
+      if (Problem p = checkRoom(zeros, tokens[2].column))
+        return p;
+      contents.resize(zeros);
     } else {
       size_t digits = 0;
       for (const Token &t : tokens.subspan(2))
@@ -320,7 +333,7 @@ private:
     s.kind = Step::Kind(words.choice("kind of step", kinds));
     if (s.kind == Step::Kind::Host)
       s.function = words.next("the function's name").text;
-    s.predictedCycles = uint64_t(words.number("cycles", 0, INT64_MAX, 0));
+    s.predictedCycles = words.unsignedNumber("cycles", 0);
     for (int64_t binding : words.numbers("inputs", 0, UINT32_MAX))
       s.inputs.push_back(uint32_t(binding));
     for (int64_t binding : words.numbers("outputs", 0, UINT32_MAX))

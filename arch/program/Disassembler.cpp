@@ -65,9 +65,7 @@ private:
       out += lane == 0xffff ? " -" : " " + std::to_string(lane);
     out += "\n";
   }
-  static std::string cycle(uint64_t c) {
-    return c > uint64_t(INT64_MAX) ? "end" : std::to_string(c);
-  }
+  static std::string cycle(uint64_t c) { return c == UINT64_MAX ? "end" : std::to_string(c); }
   void memory() {
     for (size_t k = 0; k < image.tensors.size(); ++k) {
       const Region &r = image.tensors[k];
@@ -75,7 +73,7 @@ private:
              " slice=" + std::to_string(r.slice) + " rows=" + stretch(r.row, r.rows) +
              unless(r.pe, 0, "pe") + " name=" + std::to_string(r.name) +
              unless(r.step0, 0, "step0") + unless(r.step1, 0xffff, "step1") +
-             (r.from ? " from=" + cycle(r.from) : "") + " to=" + cycle(r.to) +
+             (r.from ? " from=" + std::to_string(r.from) : "") + " to=" + cycle(r.to) +
              (r.name < image.strings.size() ? " ; " + quoted(image.strings[r.name]) : "") + "\n";
     }
     for (const Block &b : image.blocks)
@@ -135,7 +133,8 @@ private:
 
   void step(const Step &s) {
     if (s.kind == Step::Kind::Host) {
-      out += "step host " + quoted(s.function) + unless(int64_t(s.predictedCycles), 0, "cycles") +
+      out += "step host " + quoted(s.function) +
+             (s.predictedCycles ? " cycles=" + std::to_string(s.predictedCycles) : "") +
              " inputs=" + list(s.inputs) + " outputs=" + list(s.outputs) + "\n";
       return;
     }

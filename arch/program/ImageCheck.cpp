@@ -100,6 +100,7 @@ private:
       if (fields.has(Field::Tensor) && i.tensor != kNoTensor)
         found.below(at, "its tensor", i.tensor, image.tensors.size());
       found.below(at, "its provenance", i.provenance, nameLimit());
+      found.below(at, "its reserved field", i.reserved, 1);
       if (i.producerCount)
         found.below(at, "the end of its producers", uint64_t(i.producers) + i.producerCount,
                     producers + 1);
@@ -148,6 +149,7 @@ private:
       found.below(at, "its pe", b.pe, pes);
       found.below(at, "its hemisphere", unsigned(b.hemisphere), kHemispheres);
       found.below(at, "its tensor", b.tensor, image.tensors.size());
+      found.below(at, "its reserved field", b.reserved, 1);
       if (!b.bytes)
         continue;
       found.below(at, "its offset", b.offset, image.data.size() + 1);
@@ -160,6 +162,7 @@ private:
       found.below(at, "its name", r.name, nameLimit());
       found.below(at, "its pe", r.pe, pes);
       found.below(at, "its hemisphere", unsigned(r.hemisphere), kHemispheres);
+      found.below(at, "its reserved field", r.reserved, 1);
       found.holds(at, r.step0 <= r.step1, "its last step lies before its first");
     }
   }

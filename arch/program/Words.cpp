@@ -83,6 +83,20 @@ int64_t Words::number(const char *key, int64_t least, int64_t most, int64_t othe
   return token ? numberIn(*token, token->valueColumn, token->value, least, most) : otherwise;
 }
 
+uint64_t Words::unsignedNumber(const char *key, uint64_t otherwise) {
+  const Token *token = find(key);
+  if (!token)
+    return otherwise;
+  if (token->value == "end")
+    return UINT64_MAX;
+  uint64_t value = 0;
+  const char *end = token->value.data() + token->value.size();
+  const auto [stop, error] = std::from_chars(token->value.data(), end, value);
+  if (stop != end || error != std::errc())
+    fail(token->valueColumn, "'" + token->value + "' is not a whole number");
+  return value;
+}
+
 double Words::real(const char *key, double otherwise) {
   const Token *token = find(key);
   if (!token)

@@ -41,6 +41,8 @@ public:
   std::string text(const char *key, const std::string &otherwise);
   int64_t number(const char *key, int64_t least, int64_t most);
   int64_t number(const char *key, int64_t least, int64_t most, int64_t otherwise);
+  /// Any number of 64 bits without a sign, decimal; `end` is the largest.
+  uint64_t unsignedNumber(const char *key, uint64_t otherwise);
   double real(const char *key, double otherwise);
   Stretch stretch(const char *key, Stretch otherwise);
   /// Numbers with commas between them; none if the key is missing.

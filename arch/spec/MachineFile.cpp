@@ -36,19 +36,31 @@ bool isPath(const std::string &nameOrPath) {
   return nameOrPath.find('/') != std::string::npos || nameOrPath.ends_with(".yaml");
 }
 
+/// False also for what no file can be named.
+bool isFile(const fs::path &path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+/// The one name of a file, to compare files by.
+std::string realName(const fs::path &path) {
+  std::error_code failed;
+  const fs::path name = fs::weakly_canonical(path, failed);
+  return failed ? path.string() : name.string();
+}
+
 /// The file of a machine; a variant looks for its base in its own folder first.
 Expected<fs::path> findFile(const std::string &nameOrPath, const fs::path &folder) {
   if (isPath(nameOrPath)) {
     const fs::path path = folder / nameOrPath;
-    return fs::is_regular_file(path)
-               ? Expected<fs::path>(path)
-               : Error{"there is no machine file '" + path.string() + "'; check the path"};
+    return isFile(path) ? Expected<fs::path>(path)
+                        : Error{"there is no machine file '" + path.string() + "'; check the path"};
   }
   std::vector<fs::path> folders = machineFolders();
   if (!folder.empty())
     folders.insert(folders.begin(), folder);
   for (const fs::path &candidate : folders)
-    if (const fs::path path = candidate / (nameOrPath + ".yaml"); fs::is_regular_file(path))
+    if (const fs::path path = candidate / (nameOrPath + ".yaml"); isFile(path))
       return path;
   const std::vector<std::string> names = machineNames();
   std::string known;
@@ -95,9 +107,8 @@ Expected<std::vector<Setting>> resolveBases(const std::string &yaml, const fs::p
   Expected<fs::path> baseFile = findFile(*own->base, file.parent_path());
   if (!baseFile)
     return Error{own->baseWhere + ": base: " + baseFile.error()};
-  chain.push_back(fs::weakly_canonical(file).string());
-  if (std::find(chain.begin(), chain.end(), fs::weakly_canonical(*baseFile).string()) !=
-      chain.end()) {
+  chain.push_back(realName(file));
+  if (std::find(chain.begin(), chain.end(), realName(*baseFile)) != chain.end()) {
     std::string ring;
     for (const std::string &link : chain)
       ring += fs::path(link).stem().string() + " -> ";
