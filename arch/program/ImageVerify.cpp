@@ -45,9 +45,10 @@ public:
     if (const Slot *stray = strayedSlot(i))
       return std::string(stray->name) + " is " + slotText(m, *stray, i) +
              ", which the instruction does not use";
-    for (auto check : {&InstructionVerifier::place, &InstructionVerifier::loops,
-                       &InstructionVerifier::streams, &InstructionVerifier::addresses,
-                       &InstructionVerifier::matrix, &InstructionVerifier::vector})
+    for (auto check :
+         {&InstructionVerifier::place, &InstructionVerifier::loops, &InstructionVerifier::superlane,
+          &InstructionVerifier::streams, &InstructionVerifier::addresses,
+          &InstructionVerifier::matrix, &InstructionVerifier::vector})
       if (Problem p = (this->*check)(); !p.empty())
         return p;
     return {};
@@ -83,6 +84,15 @@ private:
     if (!anywhere && m.hemisphereOf(s) != unit.hemisphere)
       return std::string(what) + " " + streamName(m, s) + " is of the other hemisphere";
     return {};
+  }
+  /// Lanes that an operation takes out of every superlane must be there (R11, R12).
+  Problem superlane() const {
+    const bool addressed = i.opcode == Opcode::Gather || i.opcode == Opcode::Scatter;
+    const unsigned needed = i.opcode == Opcode::Transpose ? 16 : addressed ? 2 : 1;
+    if (m.lanesPerSuperlane >= needed)
+      return {};
+    return "it works on " + std::to_string(needed) + " lanes of every superlane; " + m.name +
+           " has " + std::to_string(m.lanesPerSuperlane);
   }
   unsigned inputWidth() const {
     if (i.opcode == Opcode::Install)

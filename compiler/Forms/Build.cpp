@@ -25,6 +25,7 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   options.lanes = machine.lanes();
   options.chain = longestChain(machine);
   options.memoryBytes = int64_t(factsOf(machine).capacityBytes) * int64_t(machine.pes());
+  options.canGather = machine.lanesPerSuperlane >= 2;
   return options;
 }
 

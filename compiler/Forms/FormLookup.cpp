@@ -123,14 +123,15 @@ std::vector<std::string> Former::keepTablesWithHost() {
   std::vector<std::string> lines;
   for (Value table : order) {
     const int64_t bytes = bytesOnGrid(table);
-    if (bytes <= room) {
+    if (options.canGather && bytes <= room) {
       room -= bytes;
       continue;
     }
     hostTables.insert(table);
     lines.push_back("table '" + nameOf(table) + "' of " + std::to_string(bytes) +
-                    " bytes stays with the host: " + std::to_string(room) +
-                    " bytes are left for tables");
+                    " bytes stays with the host: " +
+                    (options.canGather ? std::to_string(room) + " bytes are left for tables"
+                                       : "superlanes of one lane hold no address"));
   }
   return lines;
 }

@@ -47,9 +47,13 @@ void SwitchUnit::element(Burst &burst, Cycle now) {
     context.inject(burst, at, StreamId(i.out[0] + b), last, out[b]);
 }
 
-/// Lane l of output stream s is lane s of input stream l, in every superlane.
+/// Lane l of output stream s is lane s of input stream l, in every superlane; lanes of a superlane
+/// beyond the square are 0.
 void SwitchUnit::transpose(const std::vector<VectorRef> &in, std::vector<VectorRef> &out) {
   const Machine &m = context.machine;
+  if (m.lanesPerSuperlane > kSquare)
+    for (VectorRef v : out)
+      std::memset(context.pool.narrow(v), 0, m.lanes());
   std::vector<uint8_t> cut(m.lanes());
   for (unsigned l = 0; l < kSquare; ++l) {
     const uint8_t *from = context.pool.bytes(in[l], cut.data());

@@ -22,7 +22,8 @@ Cycle Switches::latency(const Work &work) const {
   }
 }
 
-/// Lane l of output stream s is lane s of input stream l, in every superlane.
+/// Lane l of output stream s is lane s of input stream l, in every superlane; lanes of a superlane
+/// beyond the square stay 0.
 void Switches::transpose(const std::vector<Bytes> &in, const std::vector<Bytes> &out) const {
   const unsigned width = core.machine.lanesPerSuperlane;
   for (unsigned superlane = 0; superlane < core.machine.superlanes; ++superlane)

@@ -94,6 +94,20 @@ def test_a_table_that_takes_more_than_half_of_the_memory_stays_with_the_host(mil
     assert "host constant" in text
 
 
+def test_superlanes_of_one_lane_hold_no_address_so_tables_stay_with_the_host(millrace, tmp_path):
+    """R12: a superlane's address is two bytes, on two of its lanes."""
+    machine = tmp_path / "thin.yaml"
+    machine.write_text("name: thin\nbase: tsp-small\nsuperlanes: 32\nlanes_per_superlane: 1\n")
+    model, inputs = summed(20, 70, [9]), indices([9], 20)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path)
+    assert len(got.report["packed"]) == 2
+    for line in got.report["packed"]:
+        assert "stays with the host: superlanes of one lane hold no address" in line
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    (name, expected), = probe.run(model, inputs).items()
+    assert relative_l2(got.outputs[name], expected) <= 2e-3
+
+
 def test_an_index_outside_its_table_is_refused_before_the_simulation(millrace, tmp_path):
     model = save_model(summed(500, 70, [9]), tmp_path)
     inputs = indices([9], 500)

@@ -114,6 +114,31 @@ TEST_F(VerifyTspSmall, streams_must_be_aligned_and_of_the_unit_s_hemisphere) {
       << "an unaligned group of four";
 }
 
+TEST(VerifyInstruction, lanes_that_an_operation_takes_of_a_superlane_must_be_there) {
+  Machine machine = machineNamed("tsp-small");
+  Instruction transpose;
+  transpose.opcode = Opcode::Transpose;
+  transpose.queue = uint16_t(machine.queue({UnitKind::Transposer, Hemisphere::West, 0}));
+  transpose.a = {OperandKind::Stream, 1, machine.stream(Hemisphere::West, Direction::Outward, 16)};
+  transpose.out[0] = machine.stream(Hemisphere::West, Direction::Inward, 0);
+  Instruction gather;
+  gather.opcode = Opcode::Gather;
+  gather.queue = uint16_t(machine.queue({UnitKind::Mem, Hemisphere::West, 3}));
+  gather.a = {OperandKind::Stream, 1, machine.stream(Hemisphere::West, Direction::Outward, 2)};
+  gather.out[0] = machine.stream(Hemisphere::West, Direction::Inward, 5);
+  auto error = [&](const Instruction &i, unsigned lanes) {
+    machine.lanesPerSuperlane = lanes, machine.superlanes = 32 / lanes;
+    Status s = verifyInstruction(i, machine);
+    return s ? std::string("no error") : s.error();
+  };
+  EXPECT_EQ(error(transpose, 16), "no error");
+  EXPECT_EQ(error(transpose, 32), "no error");
+  EXPECT_THAT(error(transpose, 8),
+              HasSubstr("it works on 16 lanes of every superlane; tsp-small has 8"));
+  EXPECT_EQ(error(gather, 2), "no error");
+  EXPECT_THAT(error(gather, 1), HasSubstr("it works on 2 lanes of every superlane"));
+}
+
 TEST_F(VerifyTspSmall, matrix_operands_must_exist) {
   EXPECT_THAT(changed(plane, activate(), [&](Instruction &i) { i.buffer = 9; }),
               HasSubstr("weight buffer 9 does not exist"));

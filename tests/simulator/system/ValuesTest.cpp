@@ -355,6 +355,33 @@ TEST(SwitchUnit, MovesLanesByItsFormulas) {
   }
 }
 
+/// A square is 16 x 16; what a superlane has beyond it is filled with 0 (R11).
+TEST(SwitchUnit, ATransposerGivesZeroBeyondTheSquareOfASuperlane) {
+  Machine machine = machineNamed("tsp-small");
+  machine.superlanes = 1, machine.lanesPerSuperlane = kLanes;
+  Program p(machine);
+  constexpr unsigned kSquare = 16, kTimes = 40; // enough for memory of vectors to be used again
+  Draw draw(12);
+  std::vector<std::vector<Row>> inputs;
+  for (unsigned s = 0; s < kSquare; ++s) {
+    inputs.push_back(draw.rows(kTimes));
+    p.rows(E, s, 0, inputs[s]);
+    feedOut(p, 100, E, s, p.stream(E, Out, s), kTimes);
+  }
+  Instruction &i = p.add(100, {UnitKind::Transposer, E, 0}, Opcode::Transpose, times(kTimes));
+  i.a = p.on(E, Out, 0), i.out[0] = p.stream(E, In, 0);
+  const LatencySpec &l = machine.latency;
+  const Cycle there = 100 + l.sxmEntry + l.transposer + l.transposerExit;
+  p.tensor(E, 43, 100, kTimes);
+  p.write(there, E, 43, 100, p.on(E, In, 3), times(kTimes));
+  SimulationResult r = p.run();
+  EXPECT_FALSE(r.violation) << verdict(r);
+  for (unsigned k = 0; k < kTimes; ++k)
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      ASSERT_EQ(p.row(E, 43, 100 + k)[lane], lane < kSquare ? inputs[lane][k][3] : 0)
+          << "lane " << lane << " of vector " << k;
+}
+
 TEST(MemorySlice, ScatterWritesWhatItsMapNamesAndGatherReadsIt) {
   Program p = small(); // two superlanes
   Draw draw(5);
