@@ -79,11 +79,15 @@ Expected<std::string> readFile(const fs::path &path) {
   return text.str();
 }
 
+bool isLink(const Setting &setting) { return setting.path.starts_with("fabric.links."); }
+
 /// Puts a variant's settings on those of its base. A list of links replaces the base's list as a
-/// whole.
+/// whole, and so does a topology that makes its own links.
 void overlay(std::vector<Setting> &under, const std::vector<Setting> &over) {
-  auto isLink = [](const Setting &setting) { return setting.path.starts_with("fabric.links."); };
-  if (std::any_of(over.begin(), over.end(), isLink))
+  auto replacesLinks = [](const Setting &setting) {
+    return isLink(setting) || (setting.path == "fabric.topology" && setting.text != "list");
+  };
+  if (std::any_of(over.begin(), over.end(), replacesLinks))
     std::erase_if(under, isLink);
   for (const Setting &setting : over) {
     auto same = [&setting](const Setting &other) { return other.path == setting.path; };
@@ -149,10 +153,28 @@ public:
       if (key.required && !given.count(std::string(key.path)))
         return Error{"'" + std::string(key.path) + "' is missing (" + std::string(key.doc) +
                      "); give it or name a base that does"};
+    if (Status status = checkLinks(settings); !status)
+      return status.takeError();
     return std::move(machine);
   }
 
 private:
+  /// Links that would be left out, or lead to PE 0 because they do not say where to.
+  Status checkLinks(const std::vector<Setting> &settings) const {
+    const std::string &topology = machine.fabric.topology;
+    for (const Setting &setting : settings)
+      if (isLink(setting) && topology != "list")
+        return Error{setting.where + ": '" + setting.path +
+                     "' is given, but 'fabric.topology' is " + topology +
+                     ", which makes its own links; set it to list or remove the links"};
+    for (size_t link = 0; link < machine.links.size(); ++link)
+      for (const char *end : {"from", "to"})
+        if (const std::string path = "fabric.links." + std::to_string(link) + "." + end;
+            !given.count(path))
+          return Error{"'" + path + "' is missing; a link names the two PEs that it joins"};
+    return Success{};
+  }
+
   Status apply(const Setting &setting) {
     const KeyMatch match = findKey(setting.path);
     given.insert(setting.path);

@@ -48,10 +48,17 @@ private:
     return file + ":" + std::to_string(node.Mark().line + 1);
   }
 
+  Error givenTwice(const YAML::Node &key, const std::string &path) const {
+    return Error{where(key) + ": '" + path + "' is given twice; keep one"};
+  }
+
   /// `source` and `trust` of a section or of a value.
   Status readOrigin(const YAML::Node &map, Origin &origin) {
-    if (const YAML::Node source = map["source"])
+    if (const YAML::Node source = map["source"]) {
+      if (!source.IsScalar())
+        return Error{where(source) + ": 'source' is one text; put it in quotes"};
       origin.source = source.Scalar();
+    }
     if (const YAML::Node trust = map["trust"]) {
       origin.trust = trustNamed(trust.Scalar());
       if (!origin.trust)
@@ -70,7 +77,7 @@ private:
         return Error{where(entry.first) + ": a key must be a word"};
       const std::string &word = entry.first.Scalar();
       if (!seen.insert(word).second)
-        return Error{where(entry.first) + ": '" + prefix + word + "' is given twice; keep one"};
+        return givenTwice(entry.first, prefix + word);
       if (word == "source" || word == "trust")
         continue;
       if (Status status = member(entry.first, entry.second, prefix + word, origin); !status)
@@ -97,6 +104,9 @@ private:
   }
 
   Status links(const YAML::Node &list, const std::string &path, const Origin &origin) {
+    if (!list.size())
+      return Error{where(list) + ": '" + path +
+                   "' is empty; name a topology instead: single, mesh, torus, ring or full"};
     for (size_t index = 0; index < list.size(); ++index) {
       if (!list[index].IsMap())
         return Error{where(list[index]) +
@@ -120,11 +130,15 @@ private:
   Status leaf(const YAML::Node &node, const std::string &path, Origin origin) {
     YAML::Node value = node;
     if (node.IsMap()) {
-      for (const auto &entry : node)
-        if (const std::string &word = entry.first.Scalar();
-            word != "value" && word != "source" && word != "trust")
+      std::set<std::string> seen;
+      for (const auto &entry : node) {
+        const std::string &word = entry.first.Scalar();
+        if (word != "value" && word != "source" && word != "trust")
           return Error{where(entry.first) + ": unknown key '" + path + "." + word +
                        "'; did you mean '" + nearest(word, {"value", "source", "trust"}) + "'?"};
+        if (!seen.insert(word).second)
+          return givenTwice(entry.first, path + "." + word);
+      }
       if (Status status = readOrigin(node, origin); !status)
         return status;
       const YAML::Node inner = node["value"];

@@ -102,5 +102,13 @@ TEST(Fabric, ListTakesLinksAsGivenAndMissingTimesFromTheClass) {
   EXPECT_EQ(again->hash(), m->hash());
 }
 
+TEST(Fabric, ATopologyThatMakesItsOwnLinksReplacesTheListOfABase) {
+  const std::string list = "name: two\nbase: tsp-small\n"
+                           "fabric: { topology: list, columns: 2, links: [{ from: 1, to: 0 }] }\n";
+  Expected<Machine> m = parseMachine(list, "two.yaml", {"fabric.topology=ring"});
+  ASSERT_TRUE(m) << m.error();
+  EXPECT_EQ(m->links.size(), 4u);
+}
+
 } // namespace
 } // namespace millrace
