@@ -22,6 +22,10 @@ void dropEmptyPorts(mlir::ModuleOp module, llvm::StringRef entry);
 /// must not crash.
 void clampIndices(mlir::ModuleOp module);
 
+/// Integers divided by 0 give 0, and the least one divided by -1 gives itself, as NumPy says it:
+/// bad input must not crash.
+void guardDivisions(mlir::ModuleOp module);
+
 /// Chooses loop orders whose innermost loop is contiguous where the result allows it.
 void orderLoops(mlir::ModuleOp module);
 

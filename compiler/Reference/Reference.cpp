@@ -25,7 +25,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <cstring>
+#include <deque>
 
 using namespace mlir;
 
@@ -125,8 +125,9 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &failure) {
 struct Reference::State {
   std::vector<Port> inputs, outputs;
   std::vector<ConstantView> constants;
-  std::vector<llvm::SmallVector<char>> unpacked; ///< bytes of i1 constants
-  std::vector<Attribute> held;                   ///< keeps the resources of the constants
+  /// Bytes of i1 constants. A deque: views point into the vectors, which must not move.
+  std::deque<llvm::SmallVector<char>> unpacked;
+  std::vector<Attribute> held; ///< keeps the resources of the constants
   std::unique_ptr<ExecutionEngine> engine;
   void (*entry)(void **) = nullptr;
 };
@@ -162,6 +163,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
     state->constants.push_back(*view);
   }
   reference::clampIndices(*lowered);
+  reference::guardDivisions(*lowered);
   reference::orderLoops(*lowered);
   if (Status done = reference::lowerToLLVM(*lowered); !done)
     return done.takeError();

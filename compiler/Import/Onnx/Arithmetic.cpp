@@ -52,6 +52,12 @@ Value Arithmetic::neg(Value x) {
   return isFloat(x) ? Value(arith::NegFOp::create(b, x)) : sub(like(x, 0), x);
 }
 
+Value Arithmetic::abs(Value x) {
+  if (isFloat(x))
+    return call<math::AbsFOp>(x);
+  return isUnsigned ? x : call<math::AbsIOp>(x);
+}
+
 Value Arithmetic::compare(Order order, Value x, Value y) {
   if (isFloat(x)) {
     auto predicate = order == Order::Equal  ? arith::CmpFPredicate::OEQ
@@ -92,6 +98,8 @@ Value Arithmetic::cast(Value x, Type to, bool toUnsigned) {
                       : Value(arith::SIToFPOp::create(b, to, x));
   }
   unsigned fromWidth = from.getIntOrFloatBitWidth(), toWidth = to.getIntOrFloatBitWidth();
+  if (from.isF64() && to.isBF16()) // no runtime library rounds in one step
+    return arith::TruncFOp::create(b, to, arith::TruncFOp::create(b, b.getF32Type(), x));
   if (fromWidth == toWidth) // float16 and bfloat16
     return arith::TruncFOp::create(b, to, arith::ExtFOp::create(b, b.getF32Type(), x));
   return toWidth > fromWidth ? Value(arith::ExtFOp::create(b, to, x))

@@ -27,6 +27,7 @@ public:
   Value max(Value x, Value y);
   Value min(Value x, Value y);
   Value neg(Value x);
+  Value abs(Value x);
 
   enum class Order { Equal, Less, LessOrEqual };
   Value compare(Order order, Value x, Value y); ///< i1; false for NaN

@@ -47,7 +47,7 @@ Value scale(Arithmetic &a, Value x, double factor) {
 
 /// log(1 + exp(x)), written so that exp cannot overflow.
 Value softplus(Arithmetic &a, Value x) {
-  Value small = a.call<math::ExpOp>(a.neg(a.call<math::AbsFOp>(x)));
+  Value small = a.call<math::ExpOp>(a.neg(a.abs(x)));
   return a.add(a.max(x, a.like(x, 0)), a.call<math::Log1pOp>(small));
 }
 
@@ -86,16 +86,11 @@ Value geluTanh(Arithmetic &a, Value x) {
   return a.mul(scale(a, x, 0.5), a.add(a.call<math::TanhOp>(inner), a.like(x, 1)));
 }
 
+/// -1, 0 or 1; NaN, and either zero, stay as they are.
 Value sign(Arithmetic &a, Value x, const Parameters &) {
   Value zero = a.like(x, 0);
-  Value upper = a.choose(a.compare(Order::Less, zero, x), a.like(x, 1), zero);
+  Value upper = a.choose(a.compare(Order::Less, zero, x), a.like(x, 1), x);
   return a.choose(a.compare(Order::Less, x, zero), a.like(x, -1), upper);
-}
-
-Value absolute(Arithmetic &a, Value x, const Parameters &) {
-  if (isa<FloatType>(x.getType()))
-    return a.call<math::AbsFOp>(x);
-  return a.call<math::AbsIOp>(x);
 }
 
 /// Gelu of x, or of x + bias where a second input is given.
@@ -193,13 +188,13 @@ void addActivationOps(HandlerTable &table) {
   addMathCalls(table);
   table[":Relu"] = unary([](Arithmetic &a, Value x, P) { return a.max(x, a.like(x, 0)); });
   table[":Neg"] = unary([](Arithmetic &a, Value x, P) { return a.neg(x); });
-  table[":Abs"] = unary(absolute);
+  table[":Abs"] = unary([](Arithmetic &a, Value x, P) { return a.abs(x); });
   table[":Sign"] = unary(sign);
   table[":Reciprocal"] = unary([](Arithmetic &a, Value x, P) { return a.div(a.like(x, 1), x); });
   table[":Sigmoid"] = unary([](Arithmetic &a, Value x, P) { return a.sigmoid(x); });
   table[":Softplus"] = unary([](Arithmetic &a, Value x, P) { return softplus(a, x); });
-  table[":Softsign"] = unary(
-      [](Arithmetic &a, Value x, P p) { return a.div(x, a.add(absolute(a, x, p), a.like(x, 1))); });
+  table[":Softsign"] =
+      unary([](Arithmetic &a, Value x, P) { return a.div(x, a.add(a.abs(x), a.like(x, 1))); });
   table[":LeakyRelu"] =
       unary([](Arithmetic &a, Value x,
                P p) { return a.choose(isBelow(a, x, 0), scale(a, x, p.alpha), x); },

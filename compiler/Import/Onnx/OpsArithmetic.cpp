@@ -120,10 +120,27 @@ Status importPow(NodeImporter &node) {
   }));
 }
 
+/// An error if the divisor is a constant integer that holds 0: there is no quotient to give.
+Status checkDivisor(NodeImporter &node) {
+  std::optional<Shape> divisor = isFloat(node.inType(1)) ? std::nullopt : node.constantIntegers(1);
+  if (divisor && llvm::is_contained(*divisor, 0))
+    return node.error("its divisor is a constant of integers that holds 0; correct it, or divide "
+                      "floats");
+  return Success{};
+}
+
+Status importDiv(NodeImporter &node) {
+  if (Status checked = checkDivisor(node); !checked)
+    return checked;
+  return binary([](Scalars &, Arithmetic &a, Value x, Value y) { return a.div(x, y); })(node);
+}
+
 /// Mod: the sign of the divisor, or of the dividend with fmod=1.
 Status importMod(NodeImporter &node) {
   if (!inputsBroadcast(node))
     return broadcastError(node);
+  if (Status checked = checkDivisor(node); !checked)
+    return checked;
   bool fmod = node.getInt("fmod", 0) != 0, unsignedInputs = isUnsigned(node.inType(0));
   Type type = elementTypeOf(node.in(0));
   return node.done(
@@ -211,7 +228,7 @@ void addArithmeticOps(HandlerTable &table) {
   table[":Add"] = binary([](Scalars &, Arithmetic &a, Value x, Value y) { return a.add(x, y); });
   table[":Sub"] = binary([](Scalars &, Arithmetic &a, Value x, Value y) { return a.sub(x, y); });
   table[":Mul"] = binary([](Scalars &, Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
-  table[":Div"] = binary([](Scalars &, Arithmetic &a, Value x, Value y) { return a.div(x, y); });
+  table[":Div"] = importDiv;
   table[":PRelu"] = binary([](Scalars &, Arithmetic &a, Value x, Value slope) {
     return a.choose(a.compare(Order::Less, x, a.like(x, 0)), a.mul(x, slope), x);
   });

@@ -47,7 +47,10 @@ Status importConstantOfShape(NodeImporter &node) {
   Expected<ElementsAttr> element = importTensor(value->t(), node.t.ops().getContext());
   if (!element)
     return node.error(element.error());
-  auto dense = cast<DenseElementsAttr>(*element);
+  auto dense = dyn_cast<DenseElementsAttr>(*element);
+  if (!dense || dense.getNumElements() != 1)
+    return node.error("its value has " + std::to_string((*element).getNumElements()) +
+                      " elements; it must have one");
   auto type = RankedTensorType::get(*shape, dense.getElementType());
   auto splat = DenseElementsAttr::get(type, *dense.getValues<Attribute>().begin());
   return node.done(constantTensor(node, splat), *hostTypeOf(value->t().data_type()));

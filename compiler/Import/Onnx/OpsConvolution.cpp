@@ -69,7 +69,11 @@ Expected<Window> readConvolution(NodeImporter &node, Value input, Value weights)
                       std::to_string(group) + " groups");
   if (in.size() == 5 && group != 1)
     return node.error("grouped convolution in 3 dimensions is not supported");
-  return readWindow(node, in.drop_front(2), kernel.drop_front(2));
+  Shape taps(kernel.drop_front(2)), given = node.getInts("kernel_shape", taps);
+  if (given != taps)
+    return node.error("its kernel_shape " + shapeText({given.begin(), given.end()}) +
+                      " is not that of its weights, " + shapeText({taps.begin(), taps.end()}));
+  return readWindow(node, in.drop_front(2), taps);
 }
 
 Value convolve(NodeImporter &node, Value input, Value weights, Window window) {
@@ -129,11 +133,15 @@ Status importConv(NodeImporter &node) {
 Status importConvTranspose(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Shape in(node.shape(0)), kernel(node.shape(1));
-  if (node.getInt("group", 1) != 1 || in.size() > 5)
+  if (node.getInt("group", 1) != 1)
     return node.error("transposed convolution in groups is not supported");
-  size_t rank = in.size() < 3 ? 0 : in.size() - 2;
-  if (rank == 0)
-    return node.error("convolves a tensor of rank " + std::to_string(in.size()));
+  if (in.size() < 3 || in.size() > 5 || kernel.size() != in.size())
+    return node.error("convolves tensors of rank " + std::to_string(in.size()) + " and " +
+                      std::to_string(kernel.size()) + "; 1 to 3 spatial dimensions are supported");
+  if (kernel[0] != in[1])
+    return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
+                      std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]));
+  size_t rank = in.size() - 2;
   if (node.getString("auto_pad", "NOTSET") != "NOTSET" || node.attribute("output_shape"))
     return node.error(
         "auto_pad and output_shape are not supported; export the model with explicit pads");
@@ -141,6 +149,10 @@ Status importConvTranspose(NodeImporter &node) {
         dilations = node.getInts("dilations", Shape(rank, 1));
   Shape pads = node.getInts("pads", Shape(2 * rank, 0)),
         tail = node.getInts("output_padding", Shape(rank, 0));
+  if (strides.size() != rank || dilations.size() != rank || pads.size() != 2 * rank ||
+      tail.size() != rank)
+    return node.error("its window attributes do not fit " + std::to_string(rank) +
+                      " spatial dimensions");
   Window window;
   window.dilations = dilations;
   Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1),

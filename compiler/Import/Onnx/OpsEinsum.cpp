@@ -61,9 +61,12 @@ Expected<std::map<char, int64_t>> readExtents(NodeImporter &node, const Equation
         return node.error("a letter of its term '" + term + "' stands for " +
                           std::to_string(extents[letter]) + " and " + std::to_string(extent));
   }
-  for (char letter : equation.result)
+  for (char letter : equation.result) {
     if (!extents.contains(letter))
       return node.error("a letter of its result '" + equation.result + "' occurs in no input");
+    if (llvm::count(equation.result, letter) > 1)
+      return node.error("a letter of its result '" + equation.result + "' occurs twice");
+  }
   return extents;
 }
 

@@ -47,17 +47,31 @@ Value gather(TensorBuilder &t, Value data, Value indices, int64_t axis) {
 
 namespace {
 
+/// An error if the indices, input 1, are constant and one of them lies outside of `extent`, or if
+/// nothing at all lies inside.
+Status checkIndices(NodeImporter &node, int64_t extent) {
+  if (extent == 0 && productOf(node.shape(1)) > 0)
+    return node.error("looks up a dimension that has no elements");
+  std::optional<Shape> indices = node.constantIntegers(1);
+  for (int64_t index : indices.value_or(Shape()))
+    if (!normalAxis(index, extent))
+      return node.error("its index " + std::to_string(index) + " lies outside of extent " +
+                        std::to_string(extent) + "; give " + std::to_string(-extent) + " to " +
+                        std::to_string(extent - 1));
+  return Success{};
+}
+
 Status importGather(NodeImporter &node) {
   std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  if (Status checked = checkIndices(node, node.shape(0)[*axis]); !checked)
+    return checked;
   std::optional<double> one = node.rank(1) == 0 ? node.constantReal(1) : std::nullopt;
   if (!one)
     return node.done(gather(node.t, node.in(0), node.in(1), *axis));
   // One known index is a slice.
   std::optional<int64_t> at = normalAxis(static_cast<int64_t>(*one), node.shape(0)[*axis]);
-  if (!at)
-    return node.error("its index lies outside of extent " + std::to_string(node.shape(0)[*axis]));
   Shape shape(node.shape(0));
   shape.erase(shape.begin() + *axis);
   return node.done(node.t.reshape(node.t.sliceAxis(node.in(0), *axis, *at, 1), shape));
@@ -68,6 +82,8 @@ Status importGatherElements(NodeImporter &node) {
   std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  if (Status checked = checkIndices(node, node.shape(0)[*axis]); !checked)
+    return checked;
   Value data = node.in(0);
   auto identity = node.t.ops().getMultiDimIdentityMap(static_cast<unsigned>(node.rank(1)));
   Value result = node.t.map(
@@ -129,7 +145,7 @@ Status importOneHot(NodeImporter &node) {
       shape, {node.in(0), off, on},
       {node.t.withoutAxes(rank, {*axis}), node.t.select(rank, {}), node.t.select(rank, {})},
       elementTypeOf(node.in(2)), [&](Scalars &s, ValueRange x) {
-        Arithmetic a(s);
+        Arithmetic a(s, isUnsigned(node.inType(0)));
         Value index = a.cast(x[0], s.getI64Type(), false);
         Value here = linalg::IndexOp::create(s, *axis);
         Value isHere = a.compare(Arithmetic::Order::Equal, position(s, index, shape[*axis]), here);

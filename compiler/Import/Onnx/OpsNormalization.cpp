@@ -120,6 +120,9 @@ Handler softmaxOp(bool takeLog) {
 Status importBatchNorm(NodeImporter &node) {
   if (node.getInt("training_mode", 0) != 0)
     return node.error("training mode is not supported");
+  if (node.rank(0) < 2)
+    return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
+                      "; the rank must be at least 2");
   TensorBuilder &t = node.t;
   Value input = node.in(0);
   double epsilon = node.getFloat("epsilon", 1e-5);

@@ -58,6 +58,9 @@ Status importQuantizeLinear(NodeImporter &node) {
   if (!isByteOrWord(type))
     return node.error("quantises to " + std::string(onnxName(type)) +
                       "; int8, uint8, int16, uint16 are supported");
+  if (!isFloat(node.inType(0)))
+    return node.error("quantises " + std::string(onnxName(node.inType(0))) +
+                      "; only floats are supported, cast its input");
   Expected<Scheme> scheme = readLinear(node, type);
   if (!scheme)
     return scheme.takeError();
@@ -191,8 +194,8 @@ Status importQLinearConcat(NodeImporter &node) {
   return node.done(quantize(node.t, node.t.concat(parts, *axis), readScheme(node, 0, type)), type);
 }
 
-/// uint8 scheme of the tensor's own range: scale (max - min) / 255, zero point round(-min / scale);
-/// the range includes zero.
+/// uint8 scheme of the tensor's own range: scale (max - min) / 255 (1 where all is zero), zero
+/// point round(-min / scale); the range includes zero.
 Status importDynamicQuantizeLinear(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Type f32 = t.ops().getF32Type(), i8 = t.ops().getI8Type();
@@ -205,7 +208,9 @@ Status importDynamicQuantizeLinear(NodeImporter &node) {
   });
   Value scale = t.map({greatest, least}, f32, [](Scalars &s, ValueRange x) {
     Arithmetic a(s);
-    return a.div(a.sub(x[0], x[1]), a.like(x[0], 255));
+    Value range = a.sub(x[0], x[1]);
+    Value isEmpty = a.compare(Arithmetic::Order::Equal, range, a.like(range, 0));
+    return a.choose(isEmpty, a.like(range, 1), a.div(range, a.like(range, 255)));
   });
   Value zeroPoint = t.map({least, scale}, i8, [&](Scalars &s, ValueRange x) -> Value {
     Arithmetic a(s);

@@ -41,6 +41,7 @@ Expected<Shape> readAxes(NodeImporter &node) {
   std::optional<Shape> normal = normalAxes(axes, node.rank(0));
   if (!normal)
     return node.error("an axis lies outside of rank " + std::to_string(node.rank(0)));
+  normal->erase(llvm::unique(*normal), normal->end());
   return *normal;
 }
 
@@ -53,7 +54,7 @@ struct Reduction {
 Value applyBefore(Arithmetic &a, Value x, Reduction::Before before) {
   switch (before) {
   case Reduction::Before::Abs:
-    return isa<FloatType>(x.getType()) ? a.call<math::AbsFOp>(x) : a.call<math::AbsIOp>(x);
+    return a.abs(x);
   case Reduction::Before::Square:
     return a.mul(x, x);
   case Reduction::Before::Exp:
@@ -96,11 +97,19 @@ Handler reduction(Reduction reduction) {
     if (!axes)
       return axes.takeError();
     Value input = node.in(0), result;
+    if (reduction.after != Reduction::After::Nothing && !isFloat(node.inType(0)))
+      return node.error("takes a root or logarithm of " + std::string(onnxName(node.inType(0))) +
+                        "; only floats are supported, cast its input");
     if (axes->empty() && reduction.before == Reduction::Before::Nothing &&
         reduction.after == Reduction::After::Nothing)
       return node.done(input);
     Shape kept = keepDims(node.shape(0), *axes);
-    if (reduction.kind == Reduction::Kind::Mean)
+    if (axes->empty())
+      result = node.t.map({input}, elementTypeOf(input), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s, isUnsigned(node.inType(0)));
+        return applyBefore(a, x[0], reduction.before);
+      });
+    else if (reduction.kind == Reduction::Kind::Mean)
       result = meanOver(node.t, input, *axes);
     else
       result = reduceKind(node, input, *axes, reduction);
@@ -114,15 +123,32 @@ Handler reduction(Reduction reduction) {
   };
 }
 
-/// log(sum(exp(x - max))) + max: the maximum keeps exp from overflowing.
+/// `x` where it is finite, else 0.
+Value finiteOrZero(Arithmetic &a, Value x) {
+  Value zero = a.like(x, 0);
+  // The difference of an infinity and itself is NaN, which equals nothing.
+  return a.choose(a.compare(Arithmetic::Order::Equal, a.sub(x, x), zero), x, zero);
+}
+
+/// log(sum(exp(x - max))) + max (x itself over no axes): the maximum keeps exp from overflowing. An
+/// infinite one is left out: infinity less infinity is NaN.
 Status importLogSumExp(NodeImporter &node) {
+  if (!isFloat(node.inType(0)))
+    return node.error("takes the logarithm of " + std::string(onnxName(node.inType(0))) +
+                      "; only floats are supported, cast its input");
   Expected<Shape> axes = readAxes(node);
   if (!axes)
     return axes.takeError();
+  if (axes->empty())
+    return node.done(node.in(0));
   TensorBuilder &t = node.t;
   Value input = node.in(0);
   auto rank = static_cast<unsigned>(node.rank(0));
-  Value greatest = t.reduceMax(input, *axes);
+  Value greatest =
+      t.map({t.reduceMax(input, *axes)}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return finiteOrZero(a, x[0]);
+      });
   Value powers = t.map(node.shape(0), {input, greatest},
                        {t.ops().getMultiDimIdentityMap(rank), t.withoutAxes(rank, *axes)},
                        elementTypeOf(input), [](Scalars &s, ValueRange x) {

@@ -13,18 +13,18 @@ namespace {
 
 struct Axis {
   int64_t axis, inputs, outputs;
-  double scale; ///< outputs per input, as the model says it
+  float scale; ///< outputs per input, as the model says it
 };
 
 /// The axes that change, from `scales` (input 2) or `sizes` (input 3).
 Expected<SmallVector<Axis>> readResized(NodeImporter &node) {
   Shape axes = node.getInts("axes", allAxes(node.rank(0)));
   std::optional<Shape> sizes = node.has(3) ? node.constantIntegers(3) : std::nullopt;
-  SmallVector<double> scales;
+  SmallVector<float> scales;
   SmallVector<char> unpacked;
   std::optional<ConstantView> view = node.has(2) ? viewConstant(node.in(2)) : std::nullopt;
   for (int64_t i = 0; view && i < view->type.getNumElements(); ++i)
-    scales.push_back(view->real(i));
+    scales.push_back(static_cast<float>(view->real(i)));
   if (node.getString("keep_aspect_ratio_policy", "stretch") != "stretch")
     return node.error("keep_aspect_ratio_policy is not supported");
   if (sizes ? sizes->size() != axes.size() : scales.size() != axes.size())
@@ -37,8 +37,8 @@ Expected<SmallVector<Axis>> readResized(NodeImporter &node) {
     int64_t inputs = node.shape(0)[*axis];
     int64_t outputs =
         sizes ? (*sizes)[i]
-              : static_cast<int64_t>(std::floor(static_cast<double>(inputs) * scales[i]));
-    double scale = sizes ? static_cast<double>(outputs) / static_cast<double>(inputs) : scales[i];
+              : static_cast<int64_t>(std::floor(static_cast<float>(inputs) * scales[i]));
+    float scale = sizes ? static_cast<float>(outputs) / static_cast<float>(inputs) : scales[i];
     if (outputs < 1)
       return node.error("resizes dimension " + std::to_string(*axis) + " to " +
                         std::to_string(outputs));
@@ -49,18 +49,18 @@ Expected<SmallVector<Axis>> readResized(NodeImporter &node) {
 }
 
 /// Where output `x` lies among the inputs (coordinate_transformation_mode); nothing for an unknown
-/// mode.
-std::optional<double> sourcePosition(const std::string &mode, const Axis &axis, int64_t x) {
-  auto at = static_cast<double>(x), inputs = static_cast<double>(axis.inputs),
-       outputs = static_cast<double>(axis.outputs);
+/// mode. In fp32, as ONNX Runtime computes it: which neighbour is nearest hangs on its rounding.
+std::optional<float> sourcePosition(const std::string &mode, const Axis &axis, int64_t x) {
+  auto at = static_cast<float>(x), inputs = static_cast<float>(axis.inputs),
+       outputs = static_cast<float>(axis.outputs);
   if (mode == "half_pixel")
-    return (at + 0.5) / axis.scale - 0.5;
+    return (at + 0.5F) / axis.scale - 0.5F;
   if (mode == "half_pixel_symmetric") {
-    double centre = inputs / 2, offset = centre * (1 - outputs / (axis.scale * inputs));
-    return offset + (at + 0.5) / axis.scale - 0.5;
+    float centre = inputs / 2, offset = centre * (1 - outputs / (axis.scale * inputs));
+    return offset + (at + 0.5F) / axis.scale - 0.5F;
   }
   if (mode == "pytorch_half_pixel")
-    return axis.outputs > 1 ? (at + 0.5) / axis.scale - 0.5 : 0;
+    return axis.outputs > 1 ? (at + 0.5F) / axis.scale - 0.5F : 0;
   if (mode == "align_corners")
     return axis.outputs > 1 ? at * (inputs - 1) / (axis.scale * inputs - 1) : 0;
   if (mode == "asymmetric")
@@ -68,13 +68,17 @@ std::optional<double> sourcePosition(const std::string &mode, const Axis &axis, 
   return std::nullopt;
 }
 
-double roundNearest(const std::string &mode, double position) {
+/// nearest_mode, or "simple": the rule until opset 10, which follows the direction.
+float roundNearest(std::string mode, const Axis &axis, float position) {
+  if (mode == "simple")
+    mode = axis.scale < 1 ? "ceil" : "floor";
   if (mode == "floor")
     return std::floor(position);
   if (mode == "ceil")
     return std::ceil(position);
   // round_prefer_floor and round_prefer_ceil differ at halves.
-  return mode == "round_prefer_ceil" ? std::floor(position + 0.5) : std::ceil(position - 0.5);
+  bool isHalf = position == std::floor(position) + 0.5F;
+  return mode == "round_prefer_floor" && isHalf ? std::floor(position) : std::round(position);
 }
 
 /// Row x of the matrix has the weights of the inputs in output x.
@@ -86,19 +90,19 @@ Expected<SmallVector<float>> weightMatrix(NodeImporter &node, const Axis &axis) 
     return node.error("mode '" + mode +
                       "' (or antialias) is not supported; nearest and linear are");
   SmallVector<float> matrix(axis.outputs * axis.inputs, 0);
-  auto add = [&](int64_t x, double input, double weight) {
+  auto add = [&](int64_t x, float input, float weight) {
     auto at = std::clamp<int64_t>(static_cast<int64_t>(input), 0, axis.inputs - 1);
-    matrix[x * axis.inputs + at] += static_cast<float>(weight);
+    matrix[x * axis.inputs + at] += weight;
   };
   for (int64_t x = 0; x < axis.outputs; ++x) {
-    std::optional<double> position = sourcePosition(coordinates, axis, x);
+    std::optional<float> position = sourcePosition(coordinates, axis, x);
     if (!position)
       return node.error("coordinate_transformation_mode '" + coordinates + "' is not supported");
     if (mode == "nearest") {
-      add(x, roundNearest(nearest, *position), 1);
+      add(x, roundNearest(nearest, axis, *position), 1);
       continue;
     }
-    double below = std::floor(*position), share = *position - below;
+    float below = std::floor(*position), share = *position - below;
     add(x, below, 1 - share);
     add(x, below + 1, share);
   }

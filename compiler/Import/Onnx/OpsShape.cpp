@@ -78,7 +78,13 @@ Status importUnsqueeze(NodeImporter &node) {
 Status importTranspose(NodeImporter &node) {
   Shape reversed = allAxes(node.rank(0));
   std::reverse(reversed.begin(), reversed.end());
-  return node.done(node.t.transpose(node.in(0), node.getInts("perm", reversed)));
+  Shape permutation = node.getInts("perm", reversed), sorted = permutation;
+  llvm::sort(sorted);
+  if (sorted != allAxes(node.rank(0)))
+    return node.error("its perm " + shapeText({permutation.begin(), permutation.end()}) +
+                      " does not name each of " + std::to_string(node.rank(0)) +
+                      " dimensions once");
+  return node.done(node.t.transpose(node.in(0), permutation));
 }
 
 Status importExpand(NodeImporter &node) {

@@ -48,10 +48,14 @@ struct Range {
 
 /// ONNX's rules: negative positions count from the end, then all are clamped.
 Range sliceRange(int64_t extent, int64_t start, int64_t end, int64_t step) {
+  if (extent == 0)
+    return {0, 0, 1};
   if (start < 0)
     start += extent;
   if (end < 0)
     end += extent;
+  // Longer steps lead outside just the same, and these sums do not overflow.
+  step = std::clamp<int64_t>(step, -extent, extent);
   if (step > 0) {
     start = std::clamp<int64_t>(start, 0, extent);
     end = std::clamp<int64_t>(end, 0, extent);
@@ -101,7 +105,7 @@ Status importSlice(NodeImporter &node) {
     sizes.push_back(range.size);
     strides.push_back(range.step);
   }
-  if (backwards)
+  if (backwards && productOf(sizes) != 0)
     return node.done(sliceBackwards(node.t, node.in(0), ranges));
   return node.done(node.t.slice(node.in(0), offsets, sizes, strides));
 }
@@ -157,6 +161,10 @@ Status importPad(NodeImporter &node) {
           tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
     return node.done(node.t.pad(input, low, high, scalar));
   }
+  for (int64_t axis = 0; axis < node.rank(0); ++axis)
+    if (low[axis] + high[axis] > 0 && shapeOf(input)[axis] == 0)
+      return node.error("pads dimension " + std::to_string(axis) +
+                        " by copies of its elements, and it has none; pad with a constant");
   for (int64_t axis = 0; axis < node.rank(0); ++axis)
     if (low[axis] + high[axis] > 0)
       input = padByCopies(node.t, input, axis, low[axis], high[axis], mode);

@@ -111,6 +111,19 @@ std::set<std::string> initializerNames(const onnx::GraphProto &graph) {
   return names;
 }
 
+/// The checker wants a shape of every output, which nothing needs and some exporters leave out.
+void checkModel(onnx::ModelProto &model) {
+  std::vector<onnx::TypeProto::Tensor *> shapeless;
+  for (onnx::ValueInfoProto &output : *model.mutable_graph()->mutable_output())
+    if (output.type().has_tensor_type() && !output.type().tensor_type().has_shape())
+      shapeless.push_back(output.mutable_type()->mutable_tensor_type());
+  for (onnx::TypeProto::Tensor *type : shapeless)
+    type->mutable_shape();
+  onnx::checker::check_model(model);
+  for (onnx::TypeProto::Tensor *type : shapeless)
+    type->clear_shape();
+}
+
 /// Gives symbolic dimensions their values. Shapes that follow (outputs, intermediate values) are
 /// forgotten instead: shape inference finds them again.
 Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &dims) {
@@ -247,11 +260,42 @@ void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) 
   }
 }
 
+/// Forgets the shapes of all that is computed: another opset may infer others (pooling with
+/// ceil_mode does since 22). Element types stay, the inliner reads them.
+void forgetShapes(onnx::GraphProto &graph) {
+  for (auto *list : {graph.mutable_value_info(), graph.mutable_output()})
+    for (onnx::ValueInfoProto &value : *list)
+      if (value.type().has_tensor_type())
+        value.mutable_type()->mutable_tensor_type()->clear_shape();
+}
+
+/// Until opset 10 Resize (and Upsample, which became Resize) knew one rule of coordinates. The
+/// library's converter does not write it down, and the defaults since opset 11 are others. "simple"
+/// is no mode of ONNX: the handler knows it.
+void spellOutResize(onnx::GraphProto &graph) {
+  constexpr std::pair<const char *, const char *> rule[] = {
+      {"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "simple"}};
+  for (onnx::NodeProto &node : *graph.mutable_node()) {
+    if (node.op_type() != "Resize" || !normalDomain(node).empty())
+      continue;
+    for (const auto &[name, value] : rule) {
+      onnx::AttributeProto &attribute = *node.add_attribute();
+      attribute.set_name(name);
+      attribute.set_type(onnx::AttributeProto::STRING);
+      attribute.set_s(value);
+    }
+  }
+}
+
 void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
   onnx::inliner::InlineLocalFunctions(model, /*convert_version=*/true);
   int target = newestOpset();
-  if (int64_t opset = opsetOf(model); opset != 0 && opset != target)
+  if (int64_t opset = opsetOf(model); opset != 0 && opset != target) {
     model = onnx::version_conversion::ConvertVersion(model, target);
+    forgetShapes(*model.mutable_graph());
+    if (opset <= 10)
+      spellOutResize(*model.mutable_graph());
+  }
   inlineUnsupported(model, isSupported);
   inferShapes(model);
 }
@@ -391,7 +435,7 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
       return fail(known.error());
     if (Status equations = checkAllEquations(*model); !equations)
       return fail(equations.error());
-    onnx::checker::check_model(*model);
+    checkModel(*model);
     if (Status bound = bindDims(*model->mutable_graph(), options.dims); !bound)
       return fail(bound.error());
     LiftedWeights weights(*model->mutable_graph());

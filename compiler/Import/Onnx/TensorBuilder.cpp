@@ -344,6 +344,8 @@ Value TensorBuilder::pad(Value input, ArrayRef<int64_t> low, ArrayRef<int64_t> h
   Shape shape(shapeOf(input));
   for (size_t i = 0; i < shape.size(); ++i)
     shape[i] += low[i] + high[i];
+  if (productOf(shapeOf(input)) == 0)
+    return filled(shape, scalar);
   return tensor::PadOp::create(b, RankedTensorType::get(shape, elementTypeOf(input)), input,
                                indexAttributes(b, low), indexAttributes(b, high), scalar);
 }

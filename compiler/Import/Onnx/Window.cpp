@@ -60,6 +60,10 @@ Expected<Window> readWindow(NodeImporter &node, ArrayRef<int64_t> spatial,
   std::string automatic = node.getString("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
     padSame(window, spatial, automatic == "SAME_UPPER");
+  if (automatic == "VALID") {
+    window.low.assign(rank, 0);
+    window.high.assign(rank, 0);
+  }
   if (Status counted = countOutputs(node, window, spatial, node.getInt("ceil_mode", 0) != 0);
       !counted)
     return counted.takeError();
