@@ -335,6 +335,7 @@ Status Piece::checkHolds() const {
   for (size_t i = 1; i < sorted.size(); ++i)
     if (sorted[i]->set == sorted[i - 1]->set &&
         sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
+      program.crowded = true;
       const Burst &b = bursts[sorted[i]->burst], &other = bursts[sorted[i - 1]->burst];
       return Error{"two bursts that belong together need " +
                    program.machine.queueName(program.machine.queue(b.unit)) + " at once (" +
@@ -361,8 +362,10 @@ Expected<Cycle> Piece::place(Cycle from) {
   collectNeeds();
   if (Status s = checkHolds(); !s)
     return s.takeError();
-  if (clashes())
+  if (clashes()) {
+    program.crowded = true;
     return Error{"two bursts that belong together leave one MEM queue in one cycle"};
+  }
   Cycle start = std::max(from, lowerBound());
   while (Cycle wait = misfit(start))
     start += wait;

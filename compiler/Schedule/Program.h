@@ -40,6 +40,8 @@ public:
   std::vector<PeState> state;
   std::vector<PeProgram> pes;
   std::vector<RegionState> regions;
+  /// A piece could not be placed since two of its bursts need one queue or bank at once.
+  bool crowded = false;
 
   uint32_t addRegion(RegionState region) {
     regions.push_back(region);

@@ -10,6 +10,7 @@
 #include "compiler/Schedule/Prune.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace millrace::grid {
@@ -37,11 +38,13 @@ template <class F> void forEachTensor(const forms::HostCall &call, F f) {
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report)
+               CompileReport &report, ColumnPlaces columnPlaces)
       : graph(graph), machine(machine), options(options), report(report), program(machine),
-        c(machine, graph, program), routes(machine), storage(c, works, partition) {}
+        c(machine, graph, program, columnPlaces), routes(machine), storage(c, works, partition) {}
 
   Expected<Image> run();
+  /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
+  bool crowded() const { return program.crowded; }
 
 private:
   const KernelGraph &graph;
@@ -377,7 +380,20 @@ Expected<Image> GridCompiler::run() {
 
 Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
                         const CompileOptions &options, CompileReport &report) {
-  return GridCompiler(graph, machine, options, report).run();
+  const CompileReport before = report;
+  std::optional<Error> first;
+  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart}) {
+    report = before;
+    GridCompiler compiler(graph, machine, options, report, places);
+    Expected<Image> image = compiler.run();
+    if (image)
+      return image;
+    if (!first)
+      first = image.takeError();
+    if (!compiler.crowded())
+      break;
+  }
+  return *first;
 }
 
 } // namespace millrace::grid

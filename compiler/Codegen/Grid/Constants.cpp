@@ -27,12 +27,21 @@ std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned r
   std::stable_sort(order.begin(), order.end(),
                    [](const auto &x, const auto &y) { return x.first < y.first; });
   std::vector<Span> spans;
-  for (auto [cost, first] : order)
+  auto take = [&](unsigned first, unsigned last, const std::vector<unsigned> &cost) {
     if (spans.empty())
-      spans = allocator(pe, h).takeApart(width, rows, first, first + width, avoid, fresh);
-  for (unsigned last : {weightSlices, machine.memory.slices})
-    if (spans.empty())
-      spans = allocator(pe, h).takeApart(width, rows, 0, last, avoid, fresh);
+      spans = allocator(pe, h).takeApart(width, rows, first, last, cost, fresh);
+  };
+  for (unsigned most : {kTogether, HemisphereAllocator::kForbidden}) {
+    if (most == kTogether && columnPlaces == ColumnPlaces::Sets)
+      continue;
+    std::vector<unsigned> cost = avoid;
+    for (unsigned &slice : cost)
+      slice = slice < most ? slice : HemisphereAllocator::kForbidden;
+    for (const auto &set : order)
+      take(set.second, set.second + width, cost);
+    for (unsigned last : {weightSlices, machine.memory.slices})
+      take(0, last, cost);
+  }
   if (!spans.empty())
     return spans;
   // Few slices: beside copies of the same tensor, whose rows are other ones.
@@ -126,29 +135,64 @@ void Context::reserveConstantRows(unsigned rows) {
         reserved[a][slice] = {span.address, span.rows};
 }
 
-Expected<ConstantRow> Context::constantRow(unsigned pe, Hemisphere h,
+bool Context::writesIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
+                       unsigned address) const {
+  const unsigned bank = address / machine.memory.rowsPerBank;
+  auto meets = [&](unsigned s, unsigned a) {
+    return s == slice && a / machine.memory.rowsPerBank == bank;
+  };
+  for (const forms::Result &r : kernel.results)
+    for (const Copy &copy : layouts[r.access.tensor].copies) {
+      if (copy.pe != pe || copy.hemisphere != h)
+        continue;
+      for (const auto &tile : copy.tiles)
+        for (const Segment &segment : tile)
+          for (unsigned s : segment.slices)
+            if (meets(s, segment.address))
+              return true;
+      for (const Columns &columns : copy.columnTiles)
+        for (size_t place = 0; place < columns.slices.size(); ++place)
+          if (meets(columns.slices[place], columns.addresses[place]))
+            return true;
+    }
+  return false;
+}
+
+Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
                                            const std::vector<uint8_t> &bytes, unsigned width,
-                                           const std::function<bool(unsigned)> &taken) {
+                                           const std::function<bool(unsigned)> &reads) {
   const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
                           std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
-  for (const ConstantRow &row : constantRows[key])
-    if (std::none_of(row.slices.begin(), row.slices.end(), taken))
+  auto taken = [&](unsigned slice) { return reads(slice) || looksUpIn(kernel, pe, h, slice); };
+  const ConstantRow *crossed = nullptr; // in a bank that the kernel writes, perhaps meanwhile
+  for (const ConstantRow &row : constantRows[key]) {
+    if (std::any_of(row.slices.begin(), row.slices.end(), taken))
+      continue;
+    bool apart = true;
+    for (unsigned b = 0; b < width; ++b)
+      apart &= !writesIn(kernel, pe, h, row.slices[b], row.addresses[b]);
+    if (apart)
       return row;
+    crossed = crossed ? crossed : &row;
+  }
   const size_t allocator = size_t(pe) * kHemispheres + size_t(h);
   std::vector<Reserve> &rows = reserved[allocator];
-  // Slices of weights first, the emptiest ones: activations are read meanwhile.
-  std::vector<unsigned> slices;
+  // Banks that the kernel does not write, and slices of weights first, the emptiest ones:
+  // activations are read meanwhile.
+  std::vector<std::pair<bool, unsigned>> slices; ///< is the bank written, slice
   for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
     if (rows[slice].rows && !taken(slice))
-      slices.push_back(slice);
-  std::stable_sort(slices.begin(), slices.end(), [&](unsigned x, unsigned y) {
-    const bool a = x < weightSlices, b = y < weightSlices;
-    return a != b ? a : rows[x].rows > rows[y].rows;
+      slices.push_back({writesIn(kernel, pe, h, slice, rows[slice].address), slice});
+  std::stable_sort(slices.begin(), slices.end(), [&](const auto &x, const auto &y) {
+    const bool a = x.second < weightSlices, b = y.second < weightSlices;
+    return x.first != y.first ? y.first : a != b ? a : rows[x.second].rows > rows[y.second].rows;
   });
+  if (crossed && (slices.size() < width || slices[width - 1].first))
+    return *crossed;
   ConstantRow row;
   if (slices.size() >= width) {
     slices.resize(width);
-    for (unsigned slice : slices) {
+    for (auto [written, slice] : slices) {
       row.slices.push_back(slice);
       row.addresses.push_back(rows[slice].address++);
       --rows[slice].rows;

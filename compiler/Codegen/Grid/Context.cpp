@@ -11,8 +11,10 @@ namespace millrace::grid {
 using memory::HemisphereAllocator;
 using memory::Span;
 
-Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program)
-    : machine(machine), graph(graph), program(program), layouts(inferLayouts(graph, machine)) {
+Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
+                 ColumnPlaces columnPlaces)
+    : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
+      layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
@@ -110,7 +112,7 @@ void Context::addBlock(unsigned pe, Hemisphere h, unsigned slice, unsigned row, 
 
 /// Cost of every (slice, bank) of a hemisphere for a lane tile of a new copy of the tensor.
 std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, Hemisphere h) const {
-  constexpr unsigned kTogether = 400, kNear = 60; // in one piece; perhaps in neighbouring ones
+  constexpr unsigned kNear = 60; // perhaps in neighbouring pieces
   const MemorySpec &spec = machine.memory;
   std::vector<unsigned> cost(size_t(spec.slices) * spec.banks, 0);
   auto mark = [&](unsigned slice, unsigned address, bool wholeSlice, unsigned amount) {
@@ -177,7 +179,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
       const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));
       Span span;
       for (unsigned most :
-           {400u, HemisphereAllocator::kForbidden, 2 * HemisphereAllocator::kForbidden})
+           {kTogether, HemisphereAllocator::kForbidden, 2 * HemisphereAllocator::kForbidden})
         for (bool own : {true, false})
           if (span.slices.empty())
             span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,

@@ -56,12 +56,22 @@ struct RowRun {
 using RowRuns = std::vector<std::vector<RowRun>>;
 RowRuns allRows(const TensorLayout &layout);
 
+/// Where column copies go if every set of slices holds something that one piece touches together
+/// with them. Neither serves all machines: slices of a table may leave no set alone, and copies in
+/// all sets leave no slices to rows.
+enum class ColumnPlaces {
+  Sets, ///< into the cheapest set
+  Apart ///< into slices of several sets, or of those for activations
+};
+
 struct Context {
-  Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program);
+  Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
+          ColumnPlaces columnPlaces = ColumnPlaces::Sets);
 
   const Machine &machine;
   const KernelGraph &graph;
   schedule::Program &program;
+  const ColumnPlaces columnPlaces;
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company;           ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
@@ -100,10 +110,12 @@ struct Context {
   /// Keeps `rows` rows of every slice for constant rows: rows that tensors have used before cannot
   /// be loaded with the program.
   void reserveConstantRows(unsigned rows);
-  /// A per-lane constant of `width` bytes per lane, little endian, in slices that are not `taken`
-  /// (what else a piece reads meanwhile). Copies are made as needed and found again.
-  Expected<ConstantRow> constantRow(unsigned pe, Hemisphere h, const std::vector<uint8_t> &bytes,
-                                    unsigned width, const std::function<bool(unsigned)> &taken);
+  /// A per-lane constant of `width` bytes per lane, little endian, for a piece of the kernel: in
+  /// slices that the piece `reads` not yet and the kernel does not look into, if possible in banks
+  /// that it does not write. Copies are made as needed and found again.
+  Expected<ConstantRow> constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
+                                    const std::vector<uint8_t> &bytes, unsigned width,
+                                    const std::function<bool(unsigned)> &reads);
   /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes:
   /// [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h,
@@ -120,10 +132,16 @@ struct Context {
   bool looksUpIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
                  std::optional<unsigned> tile = std::nullopt) const;
 
+  /// Does a copy of one of the kernel's results share this row's bank?
+  bool writesIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
+                unsigned address) const;
+
   const Copy *rowCopy(unsigned tensor, unsigned pe, Hemisphere h, unsigned which = 0) const;
   const Copy *columnCopy(unsigned tensor, unsigned pe, Hemisphere h) const;
 
 private:
+  /// Cost of a bank that holds what one piece touches together with the tensor.
+  static constexpr unsigned kTogether = 400;
   /// Rows of one slice kept for constant rows.
   struct Reserve {
     unsigned address = 0, rows = 0;

@@ -100,9 +100,8 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
   auto padRow = [&] { // in slices that the piece does not read yet
-    return c.constantRow(copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
-      return piece.reads(copy.pe, copy.hemisphere, slice) ||
-             c.looksUpIn(*d.kernel, copy.pe, copy.hemisphere, slice);
+    return c.constantRow(*d.kernel, copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
+      return piece.reads(copy.pe, copy.hemisphere, slice);
     });
   };
   Expected<ConstantRow> pad = padRow();
