@@ -12,6 +12,7 @@ Prints one line per finding; exit code 1 if there is any.
 - A howto (docs/howto/NAME.md) says at its top how many steps it takes, and has as many.
 - `millrace COMMAND --flag` names a command and flags that its --help has. A flag alone in code is
   one of millrace's, or of a script in scripts/ or models/recipes/.
+- Every fence of code that opens is closed, and no line of three dots stands where a fence should.
 """
 
 import functools
@@ -148,6 +149,17 @@ def stepFindings(text):
         yield 1, f"{stated[1]} steps are announced, and those numbered are {', '.join(steps)}"
 
 
+def fenceFindings(text):
+    opened = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if FENCE.match(line):
+            opened = 0 if opened else number
+        elif not opened and line.strip() == "...":
+            yield number, "'...' stands alone in the text; a fence of code is ```"
+    if opened:
+        yield opened, "this fence of code is never closed"
+
+
 SCRIPT_TEXTS = []
 
 
@@ -175,7 +187,7 @@ def main():
     for document in documentsOf(root):
         name = document.relative_to(root).as_posix()
         code, prose = codeOf(document.read_text())
-        found = list(linkFindings(document, prose))
+        found = [*linkFindings(document, prose), *fenceFindings(document.read_text())]
         if document.parent == root / "docs/howto":
             found += stepFindings(document.read_text())
         if name not in WRONG_ON_PURPOSE:

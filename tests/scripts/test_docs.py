@@ -56,6 +56,8 @@ def test_the_lint_accepts_what_exists(tmp_path, text):
     ("`millrace walk x.onnx`", "millrace has no command 'walk'"),
     ("`millrace run x --machines y`", "`millrace run` has no flag '--machines'"),
     ("```\nmillrace run x \\\n  -q\n```", "`millrace run` has no flag '-q'"),
+    ("   ...\n   $ scripts/demo\n   ...", "docs/page.md:1: '...' stands alone in the text"),
+    ("```\nscripts/demo\n", "docs/page.md:1: this fence of code is never closed"),
     ("`--quack`", "no command of millrace and no script has '--quack'"),
 ])
 def test_the_lint_refuses_what_does_not_exist(tmp_path, text, finding):
