@@ -87,7 +87,10 @@ int runPasses(const OptOptions &options) {
   if (options.list) {
     mlir::printRegisteredPasses();
     llvm::outs().flush();
-    return Ok;
+    if (!llvm::outs().has_error())
+      return Ok;
+    return fail(BadOutput,
+                "cannot write to the standard output: " + llvm::outs().error().message());
   }
   if (options.file.empty())
     return fail(Usage, "opt needs a file; `millrace opt --help` says what can be given");

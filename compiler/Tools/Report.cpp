@@ -112,10 +112,21 @@ Bounds boundsOf(const Image &image, const Machine &machine, const Execution &e) 
   return bounds;
 }
 
-/// Lines of two columns.
+/// 1,234,567: what people compare is easier to read so.
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3;)
+    text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string inCycles(uint64_t number) { return grouped(number) + " cycles"; }
+
+/// Lines of two columns, in sections.
 class Table {
 public:
   explicit Table(const std::string &title) : text(title + "\n") {}
+  void section() { text += "\n"; }
   void row(const std::string &name, const std::string &value) {
     text += fmt::format("  {:<24}{}\n", name, value);
   }
@@ -135,29 +146,36 @@ void addCycles(Table &table, const Image &image, const Machine &machine, const E
   uint64_t predicted = 0;
   for (const sim::StepResult &s : e.result.steps)
     predicted += s.predictedCycles;
-  table.row("cycles predicted", std::to_string(predicted));
-  table.row("cycles measured", std::to_string(e.result.measuredCycles));
+  table.row("cycles predicted", grouped(predicted));
+  table.row("cycles measured", grouped(e.result.measuredCycles));
+  if (const std::optional<sim::Violation> &v = e.result.violation) {
+    table.row("first broken rule", fmt::format("{} at cycle {} of step {}, {}",
+                                               nameOf(v->invariant), v->cycle, v->step, v->unit));
+    return; // no time and no rate of what is no run
+  }
   if (e.result.steps.size() > 1)
     for (size_t s = 0; s < e.result.steps.size(); ++s)
       if (const sim::StepResult &step = e.result.steps[s]; step.kind == Step::Kind::Grid)
-        table.row(fmt::format("  step {}", s), fmt::format("{} cycles", step.measuredCycles));
+        table.row(fmt::format("  step {}", s), inCycles(step.measuredCycles));
   const double seconds = secondsAtClock(machine, e);
   table.row("time at the clock",
             fmt::format("{:.2f} us at {:g} MHz", seconds * 1e6, machine.clockHz / 1e6));
   const Work work = workOf(image);
   if (seconds > 0)
     table.row(std::string(work.unit) + " per second",
-              fmt::format("{:.0f}, one run after the other", double(work.perRun) / seconds));
+              grouped(uint64_t(double(work.perRun) / seconds + 0.5)) + ", one run after the other");
 }
 
 void addUnits(Table &table, const Image &image, const Machine &machine, const Execution &e) {
-  if (const json total = jsonNote(image, "macs_total"); total.is_number())
-    table.row("MACs on the grid", jsonNote(image, "macs_on_grid").dump() + " of " + total.dump());
+  const json total = jsonNote(image, "macs_total"), onGrid = jsonNote(image, "macs_on_grid");
+  if (total.is_number() && onGrid.is_number())
+    table.row("MACs on the grid",
+              grouped(onGrid.get<uint64_t>()) + " of " + grouped(total.get<uint64_t>()));
   const Bounds bounds = boundsOf(image, machine, e);
   if (bounds.macPeak)
-    table.row("MACs at peak rate", fmt::format("{} cycles", *bounds.macPeak));
-  table.row("layout on MXM alone", fmt::format("{} cycles", bounds.mxm));
-  table.row("layout on VXM alone", fmt::format("{} cycles", bounds.vxm));
+    table.row("MACs at peak rate", inCycles(*bounds.macPeak));
+  table.row("layout on MXM alone", inCycles(bounds.mxm));
+  table.row("layout on VXM alone", inCycles(bounds.vxm));
   for (const sim::Utilisation &u : sim::utilisations(e.result, machine))
     if (u.busyCycles)
       table.row("busy " + u.unit, fmt::format("{:.1f} %", 100 * u.share));
@@ -183,7 +201,7 @@ void addMemoryAndLinks(Table &table, const Image &image, const Machine &machine,
                           links[0].link.to, links[0].vectors, 100 * links[0].share));
 }
 
-void addHost(Table &table, const Image &image, const Machine &machine, const Execution &e) {
+void addHost(Table &table, const Image &image, const Machine &machine) {
   table.row("host link", fmt::format("{:.1f} us in and out, beside the cycles",
                                      sim::hostSeconds(image, machine) * 1e6));
   const json host = jsonNote(image, "host_ops");
@@ -195,7 +213,10 @@ void addHost(Table &table, const Image &image, const Machine &machine, const Exe
   if (const json packed = jsonNote(image, "packed"); packed.is_array())
     for (const json &line : packed)
       if (line.is_string())
-        table.row("", line.get<std::string>());
+        table.row(&line == &packed.front() ? "to note" : "", line.get<std::string>());
+}
+
+void addThisComputer(Table &table, const Image &image, const Execution &e) {
   if (const json compiled = jsonNote(image, "compile_seconds"); compiled.is_number())
     table.row("compiled in", fmt::format("{:.2f} s", compiled.get<double>()));
   table.row("simulated in", fmt::format("{:.2f} s, host steps {:.2f} s of it", e.simulateSeconds,
@@ -220,9 +241,13 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
     title += " in " + precision.get<std::string>();
   Table table(title);
   addCycles(table, image, machine, e);
+  table.section();
   addUnits(table, image, machine, e);
+  table.section();
   addMemoryAndLinks(table, image, machine, e);
-  addHost(table, image, machine, e);
+  addHost(table, image, machine);
+  table.section();
+  addThisComputer(table, image, e);
   return table.str();
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "simulator/report/Report.h"
 
+#include "arch/program/HostNumbers.h"
+
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
-#include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace millrace::sim {
 
@@ -80,18 +80,11 @@ Energy energyOf(const Counters &c, const Machine &m) {
   return energy;
 }
 
-static unsigned hostTypeBytes(const std::string &type) {
-  static const std::map<std::string, unsigned> widths = {
-      {"float16", 2}, {"bfloat16", 2}, {"int16", 2}, {"uint16", 2}, {"float", 4},  {"float32", 4},
-      {"int32", 4},   {"uint32", 4},   {"int64", 8}, {"uint64", 8}, {"double", 8}, {"float64", 8}};
-  auto found = widths.find(type);
-  return found == widths.end() ? 1 : found->second;
-}
-
 double hostSeconds(const Image &image, const Machine &machine) {
   uint64_t bytes[2] = {};
   for (const Binding &b : image.bindings) {
-    uint64_t size = hostTypeBytes(b.hostType);
+    const std::optional<HostElement> element = hostElementNamed(b.hostType);
+    uint64_t size = element ? byteWidth(*element) : 1; // of unknown types, bytes
     for (int64_t extent : b.shape)
       size *= uint64_t(extent);
     if (b.role == Binding::Role::Input || b.role == Binding::Role::Output)
@@ -156,23 +149,6 @@ nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machi
   json["host_transfer_seconds"] = hostSeconds(image, machine);
   json["violation"] = r.violation ? violationJson(*r.violation) : nlohmann::json();
   return json;
-}
-
-std::string toText(const SimulationResult &r, const Image &image, const Machine &machine) {
-  std::string text;
-  auto line = std::back_inserter(text);
-  fmt::format_to(line, "cycles predicted   {:>14}\ncycles measured    {:>14}\n",
-                 predictedCycles(image), r.measuredCycles);
-  if (machine.clockHz > 0)
-    fmt::format_to(line, "time at {:.0f} MHz   {:>11.3f} us\n", machine.clockHz / 1e6,
-                   double(r.measuredCycles) / machine.clockHz * 1e6);
-  fmt::format_to(line, "host transfers     {:>11.3f} us\n", hostSeconds(image, machine) * 1e6);
-  fmt::format_to(line, "multiplications    {:>14}\n", r.total.macsInt8 + r.total.macsFloat);
-  for (const Utilisation &u : utilisations(r, machine))
-    fmt::format_to(line, "{:<18} {:>13.2f} %\n", u.unit, 100 * u.share);
-  fmt::format_to(line, "{}\n",
-                 r.violation ? r.violation->describe() : std::string("no invariant violated"));
-  return text;
 }
 
 } // namespace millrace::sim

@@ -43,6 +43,5 @@ double hostSeconds(const Image &image, const Machine &machine);
 /// (those used: from_pe, port, to_pe, vectors, share), energy_picojoules, host_transfer_seconds,
 /// violation (null when there is none).
 nlohmann::json toJson(const SimulationResult &result, const Image &image, const Machine &machine);
-std::string toText(const SimulationResult &result, const Image &image, const Machine &machine);
 
 } // namespace millrace::sim

@@ -83,9 +83,10 @@ def test_a_closed_pipe_is_an_error_not_a_signal(millrace, arguments):
     assert done.stderr == "millrace: error: cannot write to the standard output: Broken pipe\n"
 
 
-def test_a_full_standard_output_is_an_error(millrace):
+@pytest.mark.parametrize("arguments", [["run", MNIST], ["describe", "tsp-v1"], ["opt", "--list-passes"]])
+def test_a_full_standard_output_is_an_error(millrace, arguments):
     with open("/dev/full", "w") as full:
-        done = run(millrace, "run", MNIST, stdout=full)
+        done = run(millrace, *arguments, stdout=full)
     assert done.returncode == 5 and "No space left on device" in done.stderr
 
 

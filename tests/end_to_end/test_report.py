@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a run says: the table for people, JSON for programs, waveforms and progress."""
 import json
-import re
 import os
 import pty
 import re
@@ -38,10 +37,22 @@ def mesh_run(millrace, tmp_path):
 def test_the_table_names_every_figure_that_a_run_promises(mesh_run):
     table = mesh_run[0]
     for row in ("cycles predicted", "cycles measured", "time at the clock", "images per second",
-                "MACs on the grid", "MACs at peak rate", "layout on MXM alone", "layout on VXM alone", "busy mem", "busy mxm activate", "busy vxm", "busy send",
+                "MACs on the grid", "MACs at peak rate", "layout on MXM alone",
+                "layout on VXM alone", "busy mem", "busy mxm activate", "busy vxm", "busy send",
                 "memory used", "peak link", "host link", "host steps", "compiled in", "simulated in",
                 "peak memory", "output prediction"):
         assert f"\n  {row} " in table, row
+    assert "\n  MACs on the grid        26,368 of 26,368\n" in table
+
+
+def test_the_table_of_a_wrong_program_names_the_rule_and_no_rates(millrace, tmp_path):
+    text, image = tmp_path / "e.mas", tmp_path / "e.mrp"
+    text.write_text(EXAMPLE.replace("cycles=", "cycles=1"))
+    assert run(millrace, "assemble", text, "-o", image).returncode == 0
+    done = run(millrace, "simulate", image)
+    assert done.returncode == 1
+    assert "\n  first broken rule       S11 at cycle " in done.stdout
+    assert "per second" not in done.stdout
 
 
 def test_the_json_has_the_promised_keys_with_the_values_of_the_run(mesh_run):

@@ -118,7 +118,6 @@ TEST(Report, CountsWhatTheProgramDid) {
   EXPECT_EQ(json["energy_picojoules"]["sram"], 8 * 320 * 2);
   EXPECT_DOUBLE_EQ(json["utilisation"]["vxm"], 4.0 / (16 * 171));
   EXPECT_TRUE(json["violation"].is_null());
-  EXPECT_NE(toText(r, p.image, p.machine).find("no invariant violated"), std::string::npos);
 }
 
 } // namespace millrace::sim::test
