@@ -66,6 +66,9 @@ struct AffineIndex {
   bool operator==(const AffineIndex &) const = default;
 };
 
+/// How far one step of `loop` moves the index, in elements; 0 if it does not.
+int64_t coefficient(const AffineIndex &index, unsigned loop);
+
 /// An index that is data: what `tensor` (Int32) holds at `index` is added to the access's own index
 /// of dimension `dim`, which is a number then. On the grid: a Gather.
 struct Lookup {

@@ -8,12 +8,18 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 
 namespace millrace::forms {
 
 int64_t elementCount(const Tensor &tensor);
 /// The loop moves the access or the index that it looks up.
 bool usesLoop(const Access &access, unsigned loop);
+
+/// The loop, if the index is that loop of `kind`, whole (`extent` steps) and from 0, and nothing
+/// else.
+std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
+                                  LoopKind kind);
 
 /// Some operand's index is data.
 bool looksUp(const Kernel &kernel);

@@ -322,16 +322,29 @@ int64_t elementCount(const Tensor &tensor) {
   return count;
 }
 
+int64_t coefficient(const AffineIndex &index, unsigned loop) {
+  int64_t sum = 0;
+  for (auto [l, c] : index.terms)
+    sum += l == loop ? c : 0;
+  return sum;
+}
+
 static bool uses(const std::vector<AffineIndex> &indices, unsigned loop) {
-  for (const AffineIndex &index : indices)
-    for (auto [used, coefficient] : index.terms)
-      if (used == loop && coefficient != 0)
-        return true;
-  return false;
+  return std::any_of(indices.begin(), indices.end(),
+                     [&](const AffineIndex &index) { return coefficient(index, loop) != 0; });
 }
 
 bool usesLoop(const Access &access, unsigned loop) {
   return uses(access.index, loop) || (access.lookup && uses(access.lookup->index, loop));
+}
+
+std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
+                                  LoopKind kind) {
+  if (index.offset != 0 || index.terms.size() != 1 || index.terms[0].second != 1)
+    return std::nullopt;
+  const unsigned loop = index.terms[0].first;
+  const Loop &is = kernel.loops[loop];
+  return is.extent == extent && is.kind == kind ? std::optional(loop) : std::nullopt;
 }
 
 bool looksUp(const Kernel &kernel) {

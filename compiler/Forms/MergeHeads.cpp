@@ -1,33 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/MergeHeads.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <optional>
 
 namespace millrace::forms {
 namespace {
-
-/// The loop, if the index is one whole loop from 0 and nothing else.
-std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
-                                  LoopKind kind) {
-  if (index.offset != 0 || index.terms.size() != 1 || index.terms[0].second != 1)
-    return std::nullopt;
-  const unsigned loop = index.terms[0].first;
-  const Loop &is = kernel.loops[loop];
-  return is.extent == extent && is.kind == kind ? std::optional(loop) : std::nullopt;
-}
-
-int64_t coefficient(const AffineIndex &index, unsigned loop) {
-  int64_t sum = 0;
-  for (auto [l, c] : index.terms)
-    sum += l == loop ? c : 0;
-  return sum;
-}
-
-bool uses(const Access &access, unsigned loop) {
-  return std::any_of(access.index.begin(), access.index.end(),
-                     [&](const AffineIndex &i) { return coefficient(i, loop) != 0; });
-}
 
 /// A tensor whose dimension `heads` can join its lanes.
 struct Merge {
@@ -111,7 +91,7 @@ private:
     return head && lane && kernel.operands.empty() && !kernel.terms.empty() &&
            std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
              const Tensor &a = graph.tensors[term.a.tensor], &w = graph.tensors[term.w.tensor];
-             return w.role != TensorRole::Constant && uses(term.w, *lane) &&
+             return w.role != TensorRole::Constant && usesLoop(term.w, *lane) &&
                     coefficient(term.a.index[a.laneDim], *head) == 0;
            });
   }
@@ -123,8 +103,8 @@ private:
     auto lane = wholeLoop(kernel, a.index[laneDim(merge)], merge.lanes, LoopKind::Contracted);
     return head && lane &&
            std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
-             if (!uses(term.a, *head) && !uses(term.a, *lane) && !uses(term.w, *head) &&
-                 !uses(term.w, *lane))
+             if (!usesLoop(term.a, *head) && !usesLoop(term.a, *lane) && !usesLoop(term.w, *head) &&
+                 !usesLoop(term.w, *lane))
                return true;
              return term.a.tensor == merge.tensor &&
                     wholeLoop(kernel, term.a.index[merge.heads], extentOf(merge, merge.heads),

@@ -43,14 +43,8 @@ AffineIndex plain(const Kernel &kernel, const AffineIndex &index) {
 }
 std::optional<unsigned> singleLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
                                    LoopKind kind) {
-  const AffineIndex i = plain(kernel, index);
-  if (i.offset || i.terms.size() != 1 || i.terms[0].second != 1)
-    return std::nullopt;
-  const Loop &loop = kernel.loops[i.terms[0].first];
-  return loop.extent == extent && loop.kind == kind ? std::optional(i.terms[0].first)
-                                                    : std::nullopt;
+  return wholeLoop(kernel, plain(kernel, index), extent, kind);
 }
-bool uses(const Access &access, unsigned loop) { return usesLoop(access, loop); }
 
 class PixelPacker {
 public:
@@ -152,7 +146,7 @@ std::optional<Pixelwise> PixelPacker::readerOf(unsigned k, unsigned tensor) cons
   // Weights of the lane and of contracted loops; elsewhere the loops of the width do not appear.
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].extent > 1 && kernel.loops[l].kind == LoopKind::Parallel && l != *lane &&
-        uses(term.w, l))
+        usesLoop(term.w, l))
       return std::nullopt;
   for (unsigned d : {0u, 2u})
     for (auto [l, c] : plain(kernel, term.a.index[d]).terms)
@@ -169,7 +163,7 @@ bool PixelPacker::writesPixels(const Pixelwise &p) const {
     if (graph.tensors[o.tensor].role != TensorRole::Constant)
       return false;
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      if (l != p.lane && kernel.loops[l].extent > 1 && uses(o, l))
+      if (l != p.lane && kernel.loops[l].extent > 1 && usesLoop(o, l))
         return false;
   }
   for (unsigned d : {0u, 2u})
@@ -385,7 +379,7 @@ void PixelPacker::rewriteWriter(const Pixelwise &p, Packing in, Packing out) {
     kernel.terms.push_back({a, w, kernel.terms.empty() ? term.macs : 0});
   }
   for (Access &o : kernel.operands)
-    if (uses(o, p.lane))
+    if (usesLoop(o, p.lane))
       o = {repeated(old, o, p.lane, out), {at(p.lane)}, 0};
   Access &result = kernel.results[0].access;
   result.index = {result.index[0], result.index[2], at(p.x), at(p.lane)};

@@ -3,12 +3,13 @@
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import probe
 from compare_layers import compare_layers
 from fixtures import FOLDER
 from macs import count_macs
-from oracle import run_millrace
+from oracle import relative_l2, run_millrace, save_model
 from quantize import quantize
 from small import convnet
 
@@ -34,3 +35,23 @@ def test_each_layer_alone_equals_onnx_runtime_within_a_unit(millrace, activation
     assert result.largest_unit_difference <= 1
     assert result.differing_elements <= result.elements // 100
     assert result.holds()
+
+
+@pytest.mark.parametrize("width", [200, 250, 1000, 1001])
+def test_a_long_softmax_of_int8_input(millrace, tmp_path, width):
+    """Its maximum is met in parts, where the lane tiles of the input are cut, too, and what comes
+    after the maximum is read once, not once per element."""
+    scale, zero = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.1]), helper.make_tensor(
+        "zero", TensorProto.INT8, [], [0])
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["f"]),
+         helper.make_node("Softmax", ["f"], ["y"])], "softmax",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, width])], [scale, zero])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", inputs, tmp_path, [])
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert got.report["host_ops"] == []
+    for name, value in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], value) <= 2e-3, name

@@ -47,7 +47,8 @@ private:
   unsigned which, passes;
   const schedule::Timing &timing;
 
-  std::vector<bool> needed, late, onAccumulator; ///< per node; late: after the running reduction
+  std::vector<bool> needed, onAccumulator; ///< per node
+  std::vector<bool> late; ///< per node: taken once, after the running reduction, not per element
   std::vector<Cycle> dispatch;
   std::vector<std::optional<Piece::BurstId>> bursts;
   std::map<std::pair<unsigned, Cycle>, Source> delayed; ///< (node, ready cycle)
@@ -94,7 +95,7 @@ bool Mesh::isLatched(unsigned n) const {
 }
 
 /// Dispatch cycles: as early as the accumulator allows, what does not hang on it as late as its
-/// users allow.
+/// users allow, and once if they all come after the running reduction.
 Status Mesh::plan() {
   const size_t count = kernel.nodes.size();
   needed.assign(count, false);
@@ -124,15 +125,21 @@ Status Mesh::plan() {
     dispatch[n] = at;
   }
   for (size_t n = count; n-- > 0;) {
-    if (!isOp(unsigned(n)) || onAccumulator[n] || !needed[n] || late[n])
+    if (onAccumulator[n] || !needed[n] || late[n] || kernel.nodes[n].kind == Node::Kind::Reduce)
       continue;
     Cycle latest = INT64_MAX;
+    bool once = std::none_of(kernel.results.begin(), kernel.results.end(),
+                             [&](const forms::Result &r) { return r.node == n; });
     for (size_t u = n + 1; u < count; ++u)
       if (needed[u] && isOp(unsigned(u)))
         for (unsigned a : kernel.nodes[u].args)
-          if (a == n)
-            latest = std::min(latest, dispatch[u] - latency(unsigned(n)));
-    if (latest != INT64_MAX)
+          if (a == n) {
+            if (isOp(unsigned(n)))
+              latest = std::min(latest, dispatch[u] - latency(unsigned(n)));
+            once = once && late[u];
+          }
+    late[n] = once;
+    if (isOp(unsigned(n)) && latest != INT64_MAX)
       dispatch[n] = latest;
   }
   return Success{};

@@ -9,14 +9,6 @@ namespace millrace::grid {
 using forms::AffineIndex;
 using forms::LoopKind;
 
-int64_t coefficient(const AffineIndex &index, unsigned loop) {
-  int64_t sum = 0;
-  for (auto [l, c] : index.terms)
-    if (l == loop)
-      sum += c;
-  return sum;
-}
-
 int64_t evaluate(const AffineIndex &index, const std::vector<int64_t> &loops) {
   int64_t sum = index.offset;
   for (auto [l, c] : index.terms)
@@ -267,9 +259,13 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
   const Access &first = kernel.results.front().access;
   auto meet = [&](const Access &x, const Access &y) {
     std::vector<LaneRange> xs = laneRanges(kernel, lanesOf(x)), ys = laneRanges(kernel, lanesOf(y));
-    for (size_t i = 0; i < xs.size() && i < ys.size(); ++i)
-      meetings.push_back(
-          {x.tensor, y.tensor, ys[i].start - xs[i].start, xs[i].start, xs[i].start + xs[i].count});
+    // Parts of one tensor can meet the same lanes of the other, one after the other.
+    const size_t pairs = xs.size() == 1 || ys.size() == 1 ? std::max(xs.size(), ys.size())
+                                                          : std::min(xs.size(), ys.size());
+    for (size_t i = 0; i < pairs; ++i) {
+      const LaneRange &u = xs[xs.size() == 1 ? 0 : i], &v = ys[ys.size() == 1 ? 0 : i];
+      meetings.push_back({x.tensor, y.tensor, v.start - u.start, u.start, u.start + u.count});
+    }
   };
   for (const forms::Result &r : kernel.results) {
     std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access));

@@ -87,8 +87,6 @@ struct LoopRoles {
 };
 LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine);
 
-/// Coefficient of `loop` in an affine form (0 if absent).
-int64_t coefficient(const forms::AffineIndex &index, unsigned loop);
 /// Value of an affine form.
 int64_t evaluate(const forms::AffineIndex &index, const std::vector<int64_t> &loops);
 /// Row of an access, without its bounds.
