@@ -246,7 +246,12 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
   std::optional<Translation> translation = floatOp(op);
   if (!translation || translation->op == AluOp::Pass)
     return failure();
-  return Scalar{build.op(translation->op, nodes), translation->result};
+  unsigned value = build.op(translation->op, nodes);
+  // Bytes wrap around: the sign-extended low one. Storing would saturate.
+  if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) &&
+      op->getResult(0).getType().isInteger(8))
+    value = build.op(AluOp::CvtI8I32, {value});
+  return Scalar{value, translation->result};
 }
 
 } // namespace millrace::forms

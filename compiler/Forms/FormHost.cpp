@@ -27,7 +27,12 @@ bool Former::isFormable(Operation *op) {
   }
   if (isMap(form))
     return isFormableBody(*form.getBlock());
-  return combinerOf(form) != Combiner::None && isFormableBody(*form.getBlock());
+  const Combiner combiner = combinerOf(form);
+  // Sums over lanes are contractions, and those are of floats.
+  if (combiner == Combiner::Sum && reducesLanes(form) &&
+      isa<IntegerType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType()))
+    return false;
+  return combiner != Combiner::None && isFormableBody(*form.getBlock());
 }
 
 /// Operations that belong into the host function together with their user: cheap, or not formable

@@ -139,7 +139,9 @@ unsigned addInnerPass(KernelGraph &graph, const Kernel &kernel, const Window &w)
     nodes.push_back(w.widen ? build.op(*w.widen, {raw}) : raw);
   }
   const unsigned root = tree(build, w.op, nodes);
-  if (w.widen)
+  if (w.widen == AluOp::CvtI8I32) // integers stay integers
+    build.storeBits(build.op(AluOp::CvtI32I8, {root}), to);
+  else if (w.widen)
     build.store(root, to);
   else
     build.storeBits(root, to);

@@ -95,7 +95,11 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                          (columnStep(layout, term.w, *roles.lane) == 1 &&
                           (!roles.group || columnStep(layout, term.w, *roles.group) ==
                                                kernel.loops[*roles.lane].extent));
-  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) || !inColumns)
+  bool isAlongLanes = true; // what runs along the lanes of a runs along those of w
+  for (auto [l, k] : term.a.index[c.tensor(term.a.tensor).laneDim].terms)
+    isAlongLanes &= k != 1 || kernel.loops[l].kind != forms::LoopKind::Contracted ||
+                    kernel.loops[l].extent == 1 || coefficient(term.w.index[w.laneDim], l) == 1;
+  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) || !inColumns || !isAlongLanes)
     return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
                  c.tensor(term.a.tensor).name + "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];

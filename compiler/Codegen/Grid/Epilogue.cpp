@@ -384,18 +384,24 @@ Status Mesh::store() {
     if (isOp(unsigned(n))) {
       burst = *bursts[n];
       leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);
-    } else { // an operand or the accumulator itself
+    } else { // an operand, an immediate, or the accumulator itself
       const Cycle at = kernel.nodes[n].kind == Node::Kind::Accumulator ? accumulator.front().arrive
                                                                        : earliestUse(unsigned(n));
-      Expected<Source> s = take(unsigned(n), at);
-      if (!s)
-        return s.takeError();
       Instruction pass = instruction(Opcode::Alu, flow);
       pass.function = uint8_t(AluOp::Pass);
       pass.provenance = d.provenance;
-      burst = piece.addAlu(piece.alu(d.pe), pass, at);
-      wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream,
-           s->burst);
+      if (kernel.nodes[n].kind == Node::Kind::Immediate) {
+        pass.a.kind = OperandKind::Immediate;
+        pass.immediate = kernel.nodes[n].bits;
+        burst = piece.addAlu(piece.alu(d.pe), pass, at);
+      } else {
+        Expected<Source> s = take(unsigned(n), at);
+        if (!s)
+          return s.takeError();
+        burst = piece.addAlu(piece.alu(d.pe), pass, at);
+        wire(piece, burst, ProducerOf::A, s->width, s->kind == Source::Kind::Stream, s->stream,
+             s->burst);
+      }
       leave = at + timing.aluToStream(AluOp::Pass);
     }
     for (unsigned p = 0; p < passes; ++p) {

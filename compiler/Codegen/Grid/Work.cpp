@@ -67,12 +67,9 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
     w.loop0 = inner[0];
     w.strips = kernel.loops[inner[0]].extent;
   }
-  if (!w.roles.running.empty()) {
-    if (w.loop1)
-      return Error{"kernel '" + kernel.name +
-                   "' runs over two loops that do not step evenly through a tensor"};
-    w.linear = true;
-  }
+  if (!w.roles.running.empty() && w.loop1)
+    return Error{"kernel '" + kernel.name +
+                 "' runs over two loops that do not step evenly through a tensor"};
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
   for (unsigned l : outer) {
     std::vector<std::vector<int64_t>> next;

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Single operations of few channels, and of integers, give on the machine what ONNX Runtime gives."""
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from oracle import relative_l2, run_millrace, save_model
+
+NUMBERS = np.random.default_rng(0)
+
+
+def reals(*shape):
+    return NUMBERS.standard_normal(shape).astype(np.float32)
+
+
+def model_of(op, inputs, constants=None, element=None, **attributes):
+    """One operation on inputs x0, x1, ... and initializers named by `constants`."""
+    element = element or helper.np_dtype_to_tensor_dtype(next(iter(inputs.values())).dtype)
+    graph = helper.make_graph(
+        [helper.make_node(op, [*inputs, *(constants or {})], ["y"], name="node", **attributes)], "graph",
+        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+         for name, array in inputs.items()],
+        [helper.make_tensor_value_info("y", element, None)],
+        [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()])
+    return onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+
+
+BYTES = np.int8([[-128, -5, -1, 100], [127, 100, 3, 1]])
+CASES = {
+    "an average over padding of two channels":
+        ("AveragePool", {"x0": reals(1, 2, 6, 6)}, {}, {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}),
+    "an average over padding that reaches past the window's end":
+        ("AveragePool", {"x0": reals(1, 2, 7, 7)}, {}, {"kernel_shape": [3, 3], "strides": [5, 5], "pads": [1] * 4}),
+    "an average of SAME_UPPER": ("AveragePool", {"x0": reals(1, 2, 6, 6)}, {},
+                                 {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    "a maximum of bytes": ("MaxPool", {"x0": NUMBERS.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)}, {},
+                           {"kernel_shape": [2, 2], "pads": [1] * 4}),
+    "bytes wrap around": ("Add", {"x0": BYTES, "x1": BYTES[::-1].copy()}, {}, {}),
+    "squares of integers are summed": ("ReduceSumSquare", {"x0": np.int32([[3, -4, 5, 200]])}, {}, {}),
+    "a tensor of one integer":
+        ("ConstantOfShape", {}, {"shape": np.array([2, 3])},
+         {"element": TensorProto.INT32, "value": numpy_helper.from_array(np.int32([7]))}),
+}
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_it_gives_the_values_of_onnx_runtime(claim, millrace, tmp_path):
+    op, inputs, constants, options = CASES[claim]
+    model = model_of(op, inputs, constants, **options)
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
+    expected = onnxruntime.InferenceSession(model.SerializeToString(), quiet).run(None, inputs)[0]
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs["y"]
+    assert got.dtype == expected.dtype
+    if expected.dtype.kind == "f":
+        assert relative_l2(got, expected) <= 2e-3
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_filters_of_a_group_that_are_inputs_and_lie_across_the_lanes_are_refused(millrace, tmp_path):
+    model = model_of("Conv", {"x0": reals(1, 3, 5), "x1": reals(3, 1, 2)}, group=3)
+    done = subprocess.run([millrace, "run", save_model(model, tmp_path), "--check"], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 4 and "lanes or columns do not match" in done.stderr
