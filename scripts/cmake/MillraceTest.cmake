@@ -13,6 +13,9 @@ set(MILLRACE_TEST_RESULTS "${PROJECT_BINARY_DIR}/test-results")
 
 # Registers a command as a ctest entry that runs in the source root.
 function(millrace_add_ctest name timeout)
+  if(MILLRACE_COVERAGE)
+    math(EXPR timeout "10 * ${timeout}") # counters make all slower
+  endif()
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout})
 endfunction()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lets the tests import the recipes, scripts/macs.py and the oracle by their plain names."""
+import os
 import sys
 from pathlib import Path
 
@@ -12,8 +13,9 @@ for folder in ("models/recipes", "scripts", "tests/end_to_end"):
 
 @pytest.fixture(scope="session")
 def millrace() -> Path:
-    """The `millrace` program of the default build folder. Fails, never skips, without it."""
-    program = ROOT / "build" / "bin" / "millrace"
+    """The `millrace` program of the build folder: MILLRACE_BUILD, which ctest sets, or build. Fails,
+    never skips, without it."""
+    program = Path(os.environ.get("MILLRACE_BUILD", ROOT / "build")) / "bin" / "millrace"
     if not program.is_file():
         pytest.fail(f"'{program}' does not exist; build the target millrace first")
     return program

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ALU operations against ONNX Runtime: conversions and exact operations bit by bit, transcendentals
 within the error of ONNX Runtime's own."""
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-PROBE = Path(__file__).resolve().parents[3] / "build" / "bin" / "SemanticsProbe"
+BUILD = Path(os.environ.get("MILLRACE_BUILD", Path(__file__).resolve().parents[3] / "build"))
+PROBE = BUILD / "bin" / "SemanticsProbe"
 RNG = np.random.default_rng(1)
 
 

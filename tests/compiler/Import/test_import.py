@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the importer writes, and what it says about models that it cannot import."""
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = ROOT / "build" / "tests" / "bin" / "import-and-run"
+PROGRAM = Path(os.environ.get("MILLRACE_BUILD", ROOT / "build")) / "tests" / "bin" / "import-and-run"
 
 
 def tensor(name, shape, element=TensorProto.FLOAT):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs an ONNX model through the importer and Reference by the program import-and-run."""
+import os
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[3] / "build" / "tests" / "bin" / "import-and-run"
+BUILD = Path(os.environ.get("MILLRACE_BUILD", Path(__file__).resolve().parents[3] / "build"))
+PROGRAM = BUILD / "tests" / "bin" / "import-and-run"
 
 
 class Runner:
