@@ -4,6 +4,8 @@
 #include "simulator/loader/Loader.h"
 #include "simulator/system/System.h"
 
+#include <utility>
+
 namespace millrace::sim {
 
 /// The kernel's context is global and cannot run twice; every simulation gets a fresh one. The
@@ -12,7 +14,8 @@ namespace millrace::sim {
 static void freshKernel() {
   using namespace sc_core;
   static sc_simcontext *ours = nullptr;
-  if (sc_get_status() == SC_ELABORATION)
+  static bool used = false;
+  if (!std::exchange(used, true))
     return;
   delete ours;
   sc_curr_simcontext = ours = new sc_simcontext;

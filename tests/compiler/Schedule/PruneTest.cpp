@@ -98,6 +98,41 @@ TEST_F(Prune, KeepsALoadOfSomethingElse) {
   EXPECT_EQ(count(Opcode::Latch), 2u);
 }
 
+/// kProgram with X written twice by the program itself; the second Latch loads what `loaded` wrote.
+std::string ofWrittenRows(const std::string &loaded) {
+  std::string text = kProgram;
+  const auto replace = [&](const std::string &what, const std::string &by) {
+    const size_t at = text.find(what);
+    ASSERT_NE(at, std::string::npos) << what;
+    text.replace(at, what.size(), by);
+  };
+  replace("data X all int8 3\n", "tensor A west slice=1 rows=0..0\ndata A all int8 3\n");
+  replace("load: @0  mem", R"(fill: @0  mem.w.1 read address=0 out=w.out.1 tensor=A from memory: A
+again: @2  mem.w.1 read address=0 out=w.out.1 tensor=A from memory: A
+put:  @1  mem.w.0 write address=0 a=w.out.1 tensor=X from a: fill
+over: @3  mem.w.0 write address=0 a=w.out.1 tensor=X from a: again
+last: @9  mem.w.0 read n0=4 address=0 out=w.in.0 tensor=X from memory: )" +
+                               loaded + R"( step0=0
+load: @4  mem)");
+  replace("from memory: X step0=0\none", "from memory: put step0=0\none");
+  replace("from a: load[2]", "from a: last[2]");
+  return text + output("y", 4) + output("z", 5);
+}
+
+TEST_F(Prune, TakesAWrittenRowForTheSameOnlyIfOneWriteMadeIt) {
+  prune(ofWrittenRows("put"));
+  EXPECT_EQ(pruned.latches, 1u);
+  EXPECT_EQ(count(Opcode::Latch), 1u);
+  prune(ofWrittenRows("over"));
+  EXPECT_EQ(pruned.latches, 0u);
+  EXPECT_EQ(count(Opcode::Latch), 2u);
+}
+
+TEST_F(Prune, KeepsARepeatWhichNoAnnotationNames) {
+  prune(kProgram + std::string("      @20 mem.w.0 repeat count=2 interval=5\n") + output("y", 4));
+  EXPECT_EQ(count(Opcode::Repeat), 1u);
+}
+
 TEST_F(Prune, KeepsAStepFromWhichNothingIsRead) {
   prune(kProgram);
   EXPECT_EQ(count(Opcode::Write), 3u);

@@ -191,4 +191,140 @@ TEST(Machines, WhoseResultsLeaveBeforeTheLastColumnGroupIsUsedAreRefused) {
   }
 }
 
+TEST(Machines, WhoseColumnGroupsAreNotOfSixteenColumnsAreRefused) {
+  for (unsigned columns : {8u, 16u}) {
+    Program p = Program(machineNamed("tsp-small"));
+    p.machine.mxm.columnsPerInstall = columns;
+    p.image.machineHash = p.machine.hash();
+    p.image.steps.assign(1, Step());
+    p.image.steps[0].pes = {{0, 0}};
+    for (auto simulator : {simulate, simulateSlowly}) {
+      const auto r = simulator(p.image, p.machine, {}, nullptr);
+      EXPECT_EQ(bool(r), columns == 16);
+      if (!r) {
+        EXPECT_NE(r.error().find("multiples of 16"), std::string::npos) << r.error();
+      }
+    }
+  }
+}
+
+TEST(Machines, WithoutALatencyBetweenTwoRegistersAreRefused) {
+  Program p = Program(machineNamed("tsp-small"));
+  p.machine.latency.hop = 0; // no file can say so
+  p.image.machineHash = p.machine.hash();
+  p.image.steps.assign(1, Step());
+  p.image.steps[0].pes = {{0, 0}};
+  for (auto simulator : {simulate, simulateSlowly}) {
+    const auto r = simulator(p.image, p.machine, {}, nullptr);
+    ASSERT_FALSE(r);
+    EXPECT_NE(r.error().find("hop"), std::string::npos) << r.error();
+  }
+}
+
+/// Writes 5 to the first byte of row 0 of a slice, or fails.
+struct Host : HostStepRunner {
+  bool fails = false;
+  Status run(const Image &, const Step &, RowAccess &memory) override {
+    if (fails)
+      return Error{"the host has no such table"};
+    memory.write(0, W, 0, 0)[0] = 5;
+    return Success{};
+  }
+};
+
+/// A host step, then a grid step that copies what it wrote to slice 1.
+static Program hostThenGrid() {
+  Program p(machineNamed("tsp-small"));
+  p.rows(W, 0, 0, {Row(p.machine.lanes(), 3)});
+  p.tensor(W, 1, 0, 1);
+  p.read(10, W, 0, 0, p.stream(W, Out, 0));
+  p.write(11, W, 1, 0, p.on(W, Out, 0));
+  p.sort();
+  p.image.machineHash = p.machine.hash();
+  Step host;
+  host.kind = Step::Kind::Host;
+  host.function = "table";
+  Step grid;
+  grid.pes = {{0, 2}};
+  grid.predictedCycles = uint64_t(1 + 11 + p.machine.latency.memWrite) +
+                         p.machine.latency.startBarrier + p.machine.latency.superlaneStagger;
+  p.image.steps = {host, grid};
+  return p;
+}
+
+TEST(HostSteps, RunBetweenGridStepsAndTheirErrorIsTheRunsOwn) {
+  const Program p = hostThenGrid();
+  for (auto simulator : {simulate, simulateSlowly})
+    for (bool fails : {false, true}) {
+      Host host;
+      host.fails = fails;
+      unsigned copied = 0;
+      SimulationOptions options = handWritten();
+      options.readOutputs = [&](RowAccess &rows) -> Status {
+        Row row(p.machine.lanes());
+        rows.read(0, W, 1, 0, row);
+        copied = row[0];
+        return Success{};
+      };
+      const auto r = simulator(p.image, p.machine, options, &host);
+      ASSERT_EQ(bool(r), !fails) << r.error();
+      if (fails) {
+        EXPECT_EQ(r.error(), "the host has no such table");
+        continue;
+      }
+      EXPECT_FALSE(r->violation) << verdict(*r);
+      EXPECT_EQ(copied, 5u);
+      ASSERT_EQ(r->steps.size(), 2u);
+      EXPECT_EQ(r->steps[0].measuredCycles, 0u);
+      EXPECT_EQ(r->measuredCycles, p.image.steps[1].predictedCycles);
+    }
+}
+
+TEST(HostSteps, NeedARunnerUnlessOnlyCyclesAreAskedFor) {
+  const Program p = hostThenGrid();
+  for (auto simulator : {simulate, simulateSlowly}) {
+    SimulationOptions options = handWritten();
+    const auto values = simulator(p.image, p.machine, options, nullptr);
+    ASSERT_FALSE(values);
+    EXPECT_NE(values.error().find("step 'table' runs on the host"), std::string::npos)
+        << values.error();
+    options.values = false;
+    const auto cycles = simulator(p.image, p.machine, options, nullptr);
+    ASSERT_TRUE(cycles) << cycles.error();
+    EXPECT_EQ(cycles->measuredCycles, p.image.steps[1].predictedCycles);
+  }
+}
+
+TEST(Inputs, ThatCannotBeWrittenEndTheRunWithTheirErrorAndLeaveNothingBehind) {
+  const int warnings = sc_core::sc_report_handler::get_count(sc_core::SC_WARNING);
+  const Program p = hostThenGrid();
+  Host host;
+  SimulationOptions options = handWritten();
+  options.writeInputs = [](RowAccess &) -> Status { return Error{"input 'x' is too short"}; };
+  for (auto simulator : {simulate, simulateSlowly}) {
+    const auto r = simulator(p.image, p.machine, options, &host);
+    ASSERT_FALSE(r);
+    EXPECT_EQ(r.error(), "input 'x' is too short");
+  }
+  ASSERT_TRUE(simulate(p.image, p.machine, handWritten(), &host));
+  EXPECT_EQ(sc_core::sc_report_handler::get_count(sc_core::SC_WARNING), warnings)
+      << "modules of the run that failed are still known to the kernel";
+}
+
+TEST(Images, OfAnotherMachineAreRefusedByName) {
+  Program p = hostThenGrid();
+  p.image.machineName = p.machine.name;
+  ++p.image.machineHash;
+  for (bool sameName : {true, false}) {
+    if (!sameName)
+      p.image.machineName = "elsewhere";
+    for (auto simulator : {simulate, simulateSlowly}) {
+      const auto r = simulator(p.image, p.machine, handWritten(), nullptr);
+      ASSERT_FALSE(r);
+      EXPECT_NE(r.error().find("compile it again"), std::string::npos) << r.error();
+      EXPECT_NE(r.error().find("'" + p.image.machineName + "'"), std::string::npos) << r.error();
+    }
+  }
+}
+
 } // namespace millrace::sim::test

@@ -203,6 +203,29 @@ TEST(S4, AnnotationsAreWholeWhereTheyAreRequired) {
   expectViolation(p.run(options), Invariant::S4, 100, p.machine, mem(8));
 }
 
+TEST(S4, NoTwoEntriesOfALongAnnotationSpeakOfOneElement) {
+  const unsigned n = 48;
+  for (bool twice : {false, true}) {
+    Program p = empty();
+    readOnes(p, 100, 8, p.stream(E, In, 0), times(n, 0));
+    p.compute(104, 0, AluOp::Pass, p.on(E, In, 0), {}, kNoStream, 1, times(n));
+    // One entry per element, the last element first.
+    const uint32_t read = p.indexOf(0, mem(8), 100);
+    p.annotate(alu(0), 104, ProducerOf::A, read, 1, kAllBytes, n - 1);
+    Instruction &i = p.image.instructions[0][p.indexOf(0, alu(0), 104)];
+    std::vector<Producer> &table = p.image.producers[0];
+    for (unsigned k = 0; k < n; ++k) {
+      Producer entry = table[i.producers];
+      entry.from0 = uint16_t(n - 1 - k), entry.first = n - 1 - k;
+      k ? table.push_back(entry) : void(table[i.producers] = entry);
+    }
+    i.producerCount = uint16_t(n);
+    if (twice) // the first element a second time, the second never
+      table[n - 2].from0 = 0, table[n - 2].first = 0;
+    twice ? expectViolation(p.run(), Invariant::S4, 104, p.machine, alu(0)) : expectRight(p.run());
+  }
+}
+
 TEST(S4, AnAccumulateTakesTheProductOfOneCycle) {
   for (Cycle d : {20, 21, 22}) {
     Program p = empty();
@@ -226,6 +249,20 @@ TEST(S5, ABankServesOneAccessPerCycle) {
     p.read(104, E, 12, 0, p.stream(E, Out, 1));
     row == 4096 ? expectRight(p.run())
                 : expectViolation(p.run(), Invariant::S5, 104, p.machine, mem(12));
+  }
+}
+
+TEST(S5, ABankServesOneAccessPerCycleWhereWritesTakeNoTimeEither) {
+  for (uint32_t row : {7u, 4096u}) {
+    Program p = empty();
+    p.machine.latency.memWrite = 0;
+    p.rows(E, 12, 0, {kOnes, kOnes});
+    readOnes(p, 100, 8, p.stream(E, Out, 0));
+    p.tensor(E, 12, row, 1);
+    p.read(101, E, 12, 0, p.stream(E, Out, 1), times(2)); // slots 101 and 102
+    p.write(102, E, 12, row, p.on(E, Out, 0));
+    row == 4096 ? expectRight(p.run())
+                : expectViolation(p.run(), Invariant::S5, 102, p.machine, mem(12));
   }
 }
 
@@ -403,6 +440,22 @@ TEST(S10, AGatherStaysInsideItsTensor) {
   }
 }
 
+TEST(S10, AScatterStaysInsideItsTensor) {
+  for (uint8_t index : {7, 8}) {
+    Program p = empty();
+    Row map(320);
+    map[16] = index;
+    p.rows(E, 4, 0, {map});
+    const uint32_t table = p.rows(E, 8, 0, std::vector<Row>(8, kOnes));
+    readOnes(p, 100, 5, p.stream(E, Out, 1));
+    p.read(100, E, 4, 0, p.stream(E, Out, 0));
+    Instruction &s = p.add(102, mem(8), Opcode::Scatter);
+    s.a = p.on(E, Out, 0), s.b = p.on(E, Out, 1), s.tensor = table;
+    index == 7 ? expectRight(p.run())
+               : expectViolation(p.run(), Invariant::S10, 104, p.machine, mem(8));
+  }
+}
+
 TEST(S11, TheHeadersCountIsWhatIsMeasured) {
   Program p = empty();
   readOnes(p, 100, 8, p.stream(E, Out, 0));
@@ -415,6 +468,28 @@ TEST(S11, TheHeadersCountIsWhatIsMeasured) {
     EXPECT_EQ(bool(r.violation), predicted != count);
     if (r.violation) {
       EXPECT_EQ(r.violation->invariant, Invariant::S11) << verdict(r);
+    }
+  }
+}
+
+TEST(S11, AProgramThatRunsFarBeyondItsCountIsStopped) {
+  // 60000 reads, a million cycles apart; or one that is dispatched after as long.
+  for (bool late : {false, true}) {
+    Program p = empty();
+    readOnes(p, late ? Cycle(1) << 34 : 100, 8, p.stream(E, Out, 0),
+             {uint16_t(late ? 1 : 60000), 1, 1000000, 1, 0, 0});
+    p.image.machineHash = p.machine.hash();
+    p.image.steps.assign(1, Step());
+    p.image.steps[0].pes = {{0, 1}};
+    p.image.steps[0].predictedCycles = 1000;
+    for (auto simulator : {simulate, simulateSlowly}) {
+      SimulationOptions options = handWritten();
+      options.values = false;
+      const auto r = simulator(p.image, p.machine, options, nullptr);
+      ASSERT_TRUE(r) << r.error();
+      ASSERT_TRUE(r->violation);
+      EXPECT_EQ(r->violation->invariant, Invariant::S11) << verdict(*r);
+      EXPECT_LT(r->violation->cycle, late ? (Cycle(1) << 34) + 1 : 20000000);
     }
   }
 }

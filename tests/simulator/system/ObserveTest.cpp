@@ -120,4 +120,18 @@ TEST(Report, CountsWhatTheProgramDid) {
   EXPECT_TRUE(json["violation"].is_null());
 }
 
+TEST(Report, NamesTheFirstViolation) {
+  Program p = doubling();
+  const SimulationResult right = p.run();
+  ASSERT_FALSE(right.violation) << verdict(right);
+  const SimulationResult r = p.run(handWritten(), right.measuredCycles + 1);
+  const nlohmann::json violation = toJson(r, p.image, p.machine)["violation"];
+  ASSERT_TRUE(violation.is_object()) << violation;
+  EXPECT_EQ(violation["invariant"], "S11");
+  EXPECT_EQ(violation["step"], 0);
+  EXPECT_EQ(violation["cycle"], right.measuredCycles);
+  EXPECT_EQ(violation["message"], r.violation->message);
+  EXPECT_NE(toText(r, p.image, p.machine).find(r.violation->message), std::string::npos);
+}
+
 } // namespace millrace::sim::test

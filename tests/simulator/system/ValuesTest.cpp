@@ -15,6 +15,32 @@ namespace millrace::sim::test {
 namespace {
 constexpr unsigned kLanes = 32; // tsp-small
 
+uint16_t encode(ElementType format, float value) {
+  switch (format) {
+  case ElementType::Fp16:
+    return semantics::fp32ToFp16(value);
+  case ElementType::Bf16:
+    return semantics::fp32ToBf16(value);
+  case ElementType::E4M3:
+    return semantics::fp32ToE4m3(value);
+  default:
+    return semantics::fp32ToE5m2(value);
+  }
+}
+
+float decode(ElementType format, uint8_t low, uint8_t high) {
+  switch (format) {
+  case ElementType::Fp16:
+    return semantics::fp16ToFp32(uint16_t(low | high << 8));
+  case ElementType::Bf16:
+    return semantics::bf16ToFp32(uint16_t(low | high << 8));
+  case ElementType::E4M3:
+    return semantics::e4m3ToFp32(low);
+  default:
+    return semantics::e5m2ToFp32(low);
+  }
+}
+
 class Draw {
 public:
   explicit Draw(unsigned seed) : random(seed) {}
@@ -30,13 +56,13 @@ public:
       result.push_back(bytes());
     return result;
   }
-  /// fp16 values of moderate size, low and high bytes apart.
-  void halves(std::vector<Row> &low, std::vector<Row> &high, unsigned n) {
+  /// Values of moderate size, low and high bytes apart.
+  void floats(ElementType format, std::vector<Row> &low, std::vector<Row> &high, unsigned n) {
     std::normal_distribution<float> normal;
     low.assign(n, Row(kLanes)), high.assign(n, Row(kLanes));
     for (unsigned k = 0; k < n; ++k)
       for (unsigned l = 0; l < kLanes; ++l) {
-        uint16_t bits = semantics::fp32ToFp16(normal(random));
+        const uint16_t bits = encode(format, normal(random));
         low[k][l] = uint8_t(bits), high[k][l] = uint8_t(bits >> 8);
       }
   }
@@ -46,10 +72,6 @@ private:
 };
 
 Program small() { return Program(machineNamed("tsp-small")); }
-
-float half(const std::vector<Row> &low, const std::vector<Row> &high, size_t row, size_t lane) {
-  return semantics::fp16ToFp32(uint16_t(low[row][lane] | high[row][lane] << 8));
-}
 } // namespace
 
 /// Reads `rows` of a slice so that they can be sampled at position 0 from cycle `at` on.
@@ -262,33 +284,68 @@ TEST(MatrixUnit, WeightsReplacedBeforeResultsAreSampledDoNotChangeThem) {
     }
 }
 
-TEST(MatrixUnit, HalvesUseAPairOfPlanesAndRoundEachSumOnce) {
-  Program p = small();
-  Draw draw(3);
-  const unsigned n = 7;
-  std::vector<Row> low[16], high[16], x[2];
-  for (unsigned s = 0; s < 16; ++s) {
-    draw.halves(low[s], high[s], 2);
-    p.rows(E, 4 + s, 0, low[s]), p.rows(E, 20 + s, 0, high[s]);
+TEST(MatrixUnit, FloatsRoundEachSumOnceAndThoseOfTwoBytesUseAPairOfPlanes) {
+  for (ElementType format :
+       {ElementType::Fp16, ElementType::Bf16, ElementType::E4M3, ElementType::E5M2}) {
+    const bool pair = byteWidth(format) == 2;
+    Program p = small();
+    if (!p.machine.mxm.format(format))
+      p.machine.mxm.formats.push_back({format, 1, kLanes});
+    Draw draw(3);
+    const unsigned n = 7;
+    std::vector<Row> low[16], high[16], x[2];
+    for (unsigned s = 0; s < 16; ++s) {
+      draw.floats(format, low[s], high[s], 2);
+      p.rows(E, 4 + s, 0, low[s]), p.rows(E, 20 + s, 0, high[s]);
+    }
+    installAll(p, 100, 0, 1, 4, 0);
+    if (pair)
+      installAll(p, 110, 1, 1, 20, 16);
+    draw.floats(format, x[0], x[1], n);
+    p.rows(E, 1, 0, x[0]), p.rows(E, 2, 0, x[1]);
+    const Cycle a = 140, out = p.machine.latency.mxmEntry + p.machine.latency.mxmMultiply;
+    feedOut(p, a, E, 1, p.stream(E, Out, 2), n), feedOut(p, a, E, 2, p.stream(E, Out, 3), n);
+    p.activate(a, E, 0, 1, p.on(E, Out, 2, pair ? 2 : 1), format, 16, 32, 2, times(n));
+    p.accumulate(a + out, E, 0, 3, AccumulateMode::Emit, format, p.stream(E, In, 0), times(n));
+    emitTo(p, a + out, n, 100);
+    SimulationResult r = p.run();
+    ASSERT_FALSE(r.violation) << verdict(r);
+    for (unsigned m = 0; m < n; ++m)
+      for (unsigned c = 0; c < 32; ++c) {
+        semantics::ExactSum sum;
+        for (unsigned k = 16; k < 32; ++k)
+          sum.addProduct(decode(format, x[0][m][k], x[1][m][k]),
+                         decode(format, low[c % 16][c / 16][k], high[c % 16][c / 16][k]));
+        EXPECT_EQ(word(p, 100 + m, c), std::bit_cast<uint32_t>(sum.rounded())) << m << ", " << c;
+      }
   }
-  installAll(p, 100, 0, 1, 4, 0);
-  installAll(p, 110, 1, 1, 20, 16);
-  draw.halves(x[0], x[1], n);
-  p.rows(E, 1, 0, x[0]), p.rows(E, 2, 0, x[1]);
-  const Cycle a = 140, out = p.machine.latency.mxmEntry + p.machine.latency.mxmMultiply;
-  feedOut(p, a, E, 1, p.stream(E, Out, 2), n), feedOut(p, a, E, 2, p.stream(E, Out, 3), n);
-  p.activate(a, E, 0, 1, p.on(E, Out, 2, 2), ElementType::Fp16, 16, 32, 2, times(n));
-  p.accumulate(a + out, E, 0, 3, AccumulateMode::Emit, ElementType::Fp16, p.stream(E, In, 0),
-               times(n));
-  emitTo(p, a + out, n, 100);
-  SimulationResult r = p.run();
+}
+
+TEST(MatrixUnit, ALongBurstWhoseFirstResultsNobodyTakesKeepsItsLast) {
+  Program p = small();
+  Draw draw(4);
+  const unsigned n = 20000, taken = 3;
+  auto weights = sixteen(p, draw, 4, 2);
+  installAll(p, 100, 0, 0, 4, 0);
+  const std::vector<Row> x = draw.rows(5);
+  p.rows(E, 1, 0, x);
+  const Cycle a = 103, last = n - taken;
+  const Cycle out = p.machine.latency.mxmEntry + p.machine.latency.mxmMultiply;
+  // The five rows over and over.
+  p.read(a - 1 - (p.machine.lastPosition() - 1), E, 1, 0, p.stream(E, Out, 20),
+         {5, uint16_t(n / 5), 1, 5, 1, 0});
+  p.activate(a, E, 0, 0, p.on(E, Out, 20), ElementType::Int8, 0, 32, 2, times(n));
+  p.accumulate(a + last + out, E, 0, 0, AccumulateMode::Emit, ElementType::Int8, p.stream(E, In, 0),
+               times(taken));
+  emitTo(p, a + last + out, taken, 100);
+  const SimulationResult r = p.run();
   ASSERT_FALSE(r.violation) << verdict(r);
-  for (unsigned m = 0; m < n; ++m)
+  for (unsigned m = 0; m < taken; ++m)
     for (unsigned c = 0; c < 32; ++c) {
-      semantics::ExactSum sum;
-      for (unsigned k = 16; k < 32; ++k)
-        sum.addProduct(half(x[0], x[1], m, k), half(low[c % 16], high[c % 16], c / 16, k));
-      EXPECT_EQ(word(p, 100 + m, c), std::bit_cast<uint32_t>(sum.rounded())) << m << ", " << c;
+      int32_t sum = 0;
+      for (unsigned k = 0; k < 32; ++k)
+        sum += int8_t(x[(size_t(last) + m) % 5][k]) * int8_t(weights[c % 16][c / 16][k]);
+      EXPECT_EQ(int32_t(word(p, 100 + m, c)), sum) << m << ", " << c;
     }
 }
 
