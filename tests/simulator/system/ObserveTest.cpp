@@ -131,7 +131,6 @@ TEST(Report, NamesTheFirstViolation) {
   EXPECT_EQ(violation["step"], 0);
   EXPECT_EQ(violation["cycle"], right.measuredCycles);
   EXPECT_EQ(violation["message"], r.violation->message);
-  EXPECT_NE(toText(r, p.image, p.machine).find(r.violation->message), std::string::npos);
 }
 
 } // namespace millrace::sim::test
