@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Prepare.h"
 
+#include "compiler/Import/Onnx/Inference.h"
 #include "compiler/Import/Onnx/NodeImporter.h"
 
 #include <onnx/checker.h>
 #include <onnx/common/file_utils.h>
 #include <onnx/defs/schema.h>
 #include <onnx/inliner/inliner.h>
-#include <onnx/shape_inference/implementation.h>
 #include <onnx/version_converter/convert.h>
 
 #include <cerrno>
@@ -203,11 +203,6 @@ int newestOpset() {
       .second;
 }
 
-void inferShapes(onnx::ModelProto &model) {
-  onnx::ShapeInferenceOptions inference(/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/true);
-  onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), inference);
-}
-
 /// The inliner looks types up in the graph's inputs and value infos, and attributes in the node:
 /// constants and attributes with default values must be spelled out for it.
 void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset) {
@@ -333,37 +328,6 @@ Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported)
   return Success{};
 }
 
-/// Refuses equations that hold anything but what ONNX allows in them: the library's shape inference
-/// never ends at a zero byte.
-template <class Nodes> Status checkEquations(const Nodes &nodes) {
-  static constexpr std::string_view allowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-> ";
-  size_t index = 0;
-  for (const onnx::NodeProto &node : nodes) {
-    const std::string name = nodeName(node, index++);
-    for (const onnx::AttributeProto &attribute : node.attribute()) {
-      if (node.op_type() == "Einsum" && attribute.name() == "equation" &&
-          attribute.s().find_first_not_of(allowed) != std::string::npos)
-        return Error{"Einsum '" + name +
-                     "': its equation holds something besides letters, '.', ',', '->' and spaces; "
-                     "correct it"};
-      if (Status inner = checkEquations(attribute.g().node()); !inner)
-        return inner;
-      for (const onnx::GraphProto &graph : attribute.graphs())
-        if (Status inner = checkEquations(graph.node()); !inner)
-          return inner;
-    }
-  }
-  return Success{};
-}
-
-Status checkAllEquations(const onnx::ModelProto &model) {
-  for (const onnx::FunctionProto &function : model.functions())
-    if (Status s = checkEquations(function.node()); !s)
-      return s;
-  return checkEquations(model.graph().node());
-}
-
 /// A tensor that no memory could hold, or that cannot exist, is refused before loops run over it.
 Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
   constexpr int64_t most = int64_t(1) << 36; // elements
@@ -433,8 +397,8 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
       return fail(read.error());
     if (Status known = checkKnown(*model, isSupported); !known)
       return fail(known.error());
-    if (Status equations = checkAllEquations(*model); !equations)
-      return fail(equations.error());
+    if (Status attributes = checkAttributes(*model); !attributes)
+      return fail(attributes.error());
     checkModel(*model);
     if (Status bound = bindDims(*model->mutable_graph(), options.dims); !bound)
       return fail(bound.error());

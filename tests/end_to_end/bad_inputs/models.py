@@ -67,6 +67,8 @@ model("tensor computed twice", graph([helper.make_node("Relu", ["x"], ["y"], nam
 model("constant given twice", graph(PRODUCT, [X], [Y], [W, W]))
 model("matrices that do not fit", graph(PRODUCT, [("x", FLOAT, [1, 5])], [Y], [W]))
 model("operands of two types", graph(PRODUCT, [("x", TensorProto.DOUBLE, [1, 4])], [Y], [W]))
+model("axis beyond any rank", one_node("Softmax", axis=2**40))
+model("letters that no equation has", one_node("Einsum", equation="ij->i\0j"))
 model("text tensors", one_node("Identity", x=(TensorProto.STRING, [1, 4]), y=(TensorProto.STRING, [1, 4])))
 model("attribute of a wrong type", one_node("Softmax", axis="one"))
 model("attribute out of range", one_node("Softmax", axis=7))

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Import/Onnx/Inference.h"
+
+#include "compiler/Import/Onnx/NodeImporter.h"
+
+#include <onnx/defs/schema.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace millrace::onnx_import {
+namespace {
+
+constexpr int64_t mostDims = 1024; ///< of a tensor; far more than any operation knows
+
+Status checkAttribute(const onnx::NodeProto &node, const onnx::AttributeProto &attribute,
+                      const std::string &name) {
+  static constexpr std::string_view allowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,-> ";
+  if (node.op_type() == "Einsum" && attribute.name() == "equation" &&
+      attribute.s().find_first_not_of(allowed) != std::string::npos)
+    return Error{"Einsum '" + name +
+                 "': its equation holds something besides letters, '.', ',', '->' and spaces; "
+                 "correct it"};
+  if (attribute.name() == "axis" && (attribute.i() < -mostDims || attribute.i() >= mostDims))
+    return Error{node.op_type() + " '" + name + "': axis " + std::to_string(attribute.i()) +
+                 " is beyond the rank of any tensor; correct it"};
+  return Success{};
+}
+
+template <class Nodes> Status checkNodes(const Nodes &nodes) {
+  size_t index = 0;
+  for (const onnx::NodeProto &node : nodes) {
+    const std::string name = nodeName(node, index++);
+    for (const onnx::AttributeProto &attribute : node.attribute()) {
+      if (Status s = checkAttribute(node, attribute, name); !s)
+        return s;
+      if (Status inner = checkNodes(attribute.g().node()); !inner)
+        return inner;
+      for (const onnx::GraphProto &graph : attribute.graphs())
+        if (Status inner = checkNodes(graph.node()); !inner)
+          return inner;
+    }
+  }
+  return Success{};
+}
+
+/// The numbers that ONNX follows are those of shapes, a vector with an entry per dimension. It
+/// takes every vector for one, and makes an object of 40 bytes of each element: of weights, too.
+bool mayBeAShape(const onnx::TypeProto *type) {
+  if (!type || !type->tensor_type().has_shape())
+    return true;
+  const onnx::TensorShapeProto &shape = type->tensor_type().shape();
+  return shape.dim_size() != 1 || shape.dim(0).dim_value() <= mostDims;
+}
+
+/// ONNX's own schemas, those that follow numbers doing so through shapes alone.
+class ShapeSchemas : public onnx::ISchemaRegistry {
+public:
+  const onnx::OpSchema *GetSchema(const std::string &type, int newest,
+                                  const std::string &domain) const override {
+    const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(type, newest, domain);
+    if (!schema || !schema->has_data_propagation_function())
+      return schema;
+    std::unique_ptr<onnx::OpSchema> &own = guarded[schema];
+    if (!own) {
+      own = std::make_unique<onnx::OpSchema>(*schema);
+      own->PartialDataPropagationFunction([schema](onnx::DataPropagationContext &context) {
+        for (size_t i = 0; i < context.getNumInputs(); ++i)
+          if (!mayBeAShape(context.getInputType(i)))
+            return;
+        schema->GetDataPropagationFunction()(context);
+      });
+    }
+    return own.get();
+  }
+
+private:
+  mutable std::map<const onnx::OpSchema *, std::unique_ptr<onnx::OpSchema>> guarded;
+};
+
+} // namespace
+
+Status checkAttributes(const onnx::ModelProto &model) {
+  for (const onnx::FunctionProto &function : model.functions())
+    if (Status s = checkNodes(function.node()); !s)
+      return s;
+  return checkNodes(model.graph().node());
+}
+
+void inferShapes(onnx::ModelProto &model) {
+  const onnx::ShapeInferenceOptions options(/*check_type=*/true, /*strict_mode=*/1,
+                                            /*data_prop=*/true);
+  const ShapeSchemas schemas;
+  onnx::shape_inference::InferShapes(model, &schemas, options);
+}
+
+} // namespace millrace::onnx_import
