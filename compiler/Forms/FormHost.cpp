@@ -50,15 +50,19 @@ static bool staysOnHost(Operation *op, bool isFormable) {
   return !isFormable;
 }
 
-/// What the grid takes from the host is fp32 within the bounds of its storage type: masks hold the
-/// lowest fp32; as infinities they would make NaN of a product with zero.
+/// What the grid takes from the host is fp32 (or double, as the model has it) within the bounds of
+/// its storage type: masks hold the lowest fp32; as infinities they would make NaN of a product
+/// with zero.
 static Value clamp(OpBuilder &builder, Value tensor, double bound) {
   auto given = cast<RankedTensorType>(tensor.getType());
-  auto type = RankedTensorType::get(given.getShape(), builder.getF32Type());
+  Type element = given.getElementType();
+  if (!element.isF64())
+    element = builder.getF32Type();
+  auto type = RankedTensorType::get(given.getShape(), element);
   Location loc = tensor.getLoc();
   unsigned rank = unsigned(type.getRank());
-  Value low = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(float(-bound)));
-  Value high = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(float(bound)));
+  Value low = arith::ConstantOp::create(builder, loc, FloatAttr::get(element, -bound));
+  Value high = arith::ConstantOp::create(builder, loc, FloatAttr::get(element, bound));
   Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
   AffineMap identity = builder.getMultiDimIdentityMap(rank);
   auto map = linalg::GenericOp::create(
@@ -67,10 +71,8 @@ static Value clamp(OpBuilder &builder, Value tensor, double bound) {
       SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
       [&](OpBuilder &b, Location at, ValueRange x) {
         Value value = x[0];
-        if (unsigned width = value.getType().getIntOrFloatBitWidth(); width > 32)
-          value = arith::TruncFOp::create(b, at, b.getF32Type(), value);
-        else if (width < 32)
-          value = arith::ExtFOp::create(b, at, b.getF32Type(), value);
+        if (value.getType() != element)
+          value = arith::ExtFOp::create(b, at, element, value);
         Value raised = arith::MaximumFOp::create(b, at, value, low);
         linalg::YieldOp::create(b, at, arith::MinimumFOp::create(b, at, raised, high).getResult());
       });

@@ -408,6 +408,12 @@ void Former::setOutput(Tensor &tensor, unsigned number) {
   tensor.hostShape.assign(shapeOf(value).begin(), shapeOf(value).end());
 }
 
+/// The model's name of result `number`, or its number.
+static std::string nameOfResult(func::FuncOp function, unsigned number) {
+  auto name = function.getResultAttrOfType<StringAttr>(number, "onnx.name");
+  return name ? name.str() : std::to_string(number);
+}
+
 /// Results of the function. A result that is a view of something stored is written again, in its
 /// own order.
 LogicalResult Former::storeOutputs() {
@@ -432,7 +438,10 @@ LogicalResult Former::storeOutputs() {
     FailureOr<ElementType> type =
         storedType(cast<RankedTensorType>(value.getType()).getElementType());
     if (failed(type))
-      return failure();
+      return function.emitError("output '")
+             << nameOfResult(function, unsigned(i)) << "' has elements of "
+             << cast<RankedTensorType>(value.getType()).getElementType()
+             << ", which no tensor of the grid holds; cast it to a float, int8 or int32";
     if (baseOf(value) == value && (demand(value) > 1 || value.getDefiningOp<tensor::ConcatOp>()))
       if (FailureOr<Stored> source = store(value, std::nullopt);
           succeeded(source) && graph.tensors[source->tensor].role == TensorRole::Intermediate) {
@@ -464,7 +473,9 @@ LogicalResult Former::storeOutputs() {
               attempt.build.storeBits(scalar.node, to);
           });
     if (failed(done))
-      return function.emitError("no kernel writes result ") << i;
+      return function.emitError("no kernel can be made that writes output '")
+             << nameOfResult(function, unsigned(i))
+             << "'; compute it in floats, or leave it out of the outputs";
   }
   return success();
 }

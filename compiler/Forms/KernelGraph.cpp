@@ -135,6 +135,14 @@ std::string Verifier::checkTerm(const Kernel &kernel, const Term &term) const {
     if (kernel.loops[loop].kind == LoopKind::Contracted &&
         usesLoop(term.a, loop) != usesLoop(term.w, loop))
       return at + "contracts loop " + std::to_string(loop) + ", which only one of them uses";
+  for (const Access *access : {&term.a, &term.w})
+    for (auto [loop, step] : access->index[graph.tensors[access->tensor].laneDim].terms)
+      for (unsigned dim = 0; dim < access->index.size(); ++dim)
+        if (kernel.loops[loop].kind == LoopKind::Contracted && kernel.loops[loop].extent > 1 &&
+            dim != graph.tensors[access->tensor].laneDim && coefficient(access->index[dim], loop))
+          return at + "contracts loop " + std::to_string(loop) + " along the lanes of '" +
+                 graph.tensors[access->tensor].name + "' and along its dimension " +
+                 std::to_string(dim) + " at once (a diagonal); use another operation";
   return {};
 }
 

@@ -42,6 +42,8 @@ CASES = {
                            {"kernel_shape": [2, 2], "pads": [1] * 4}),
     "bytes wrap around": ("Add", {"x0": BYTES, "x1": BYTES[::-1].copy()}, {}, {}),
     "squares of integers are summed": ("ReduceSumSquare", {"x0": np.int32([[3, -4, 5, 200]])}, {}, {}),
+    "a sum of one tensor": ("Einsum", {"x0": reals(2, 3)}, {}, {"equation": "ij->j"}),
+    "products of doubles": ("MatMul", {"x0": np.ones((2, 3)), "x1": np.ones((3, 2))}, {}, {}),
     "a tensor of one integer":
         ("ConstantOfShape", {}, {"shape": np.array([2, 3])},
          {"element": TensorProto.INT32, "value": numpy_helper.from_array(np.int32([7]))}),
@@ -68,3 +70,24 @@ def test_filters_of_a_group_that_are_inputs_and_lie_across_the_lanes_are_refused
     done = subprocess.run([millrace, "run", save_model(model, tmp_path), "--check"], capture_output=True, text=True,
                           timeout=60, check=False)
     assert done.returncode == 4 and "lanes or columns do not match" in done.stderr
+
+
+def refusal(millrace, tmp_path, model):
+    done = subprocess.run([millrace, "compile", save_model(model, tmp_path), "-o", tmp_path / "model.mrp"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    return done.stderr
+
+
+def test_a_sum_over_nothing_is_refused(millrace, tmp_path):
+    assert "'node' reads a tensor that has a dimension of 0" in \
+        refusal(millrace, tmp_path, model_of("Gemm", {"x0": reals(2, 0), "x1": reals(0, 4), "x2": reals(4)}))
+
+
+def test_an_output_of_a_type_that_no_tensor_holds_is_named(millrace, tmp_path):
+    assert "output 'y' has elements of" in \
+        refusal(millrace, tmp_path, model_of("Transpose", {"x0": np.ones((2, 3), np.int16)}))
+
+
+def test_a_sum_along_a_diagonal_is_refused(millrace, tmp_path):
+    assert "(a diagonal)" in refusal(millrace, tmp_path, model_of("Einsum", {"x0": reals(3, 3)}, equation="ii->"))

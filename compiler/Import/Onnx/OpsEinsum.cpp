@@ -93,14 +93,18 @@ Status importEinsum(NodeImporter &node) {
   SmallVector<unsigned> summed;
   for (unsigned i = static_cast<unsigned>(shape.size()); i < loops; ++i)
     summed.push_back(i);
-  // One tensor is multiplied by one.
-  bool isUnary = node.inputCount() == 1;
-  Value second = isUnary ? node.t.splat({}, elementTypeOf(node.in(0)), 1) : node.in(1);
-  return node.done(
-      node.t.contract(node.in(0), second, shape,
-                      {mapOf(equation->terms[0]), mapOf(isUnary ? "" : equation->terms[1]),
-                       mapOf(equation->result)},
-                      summed));
+  if (node.inputCount() == 1) { // its dimensions in the order of the loops, then a sum
+    Shape all(shape), axes(summed.begin(), summed.end());
+    for (unsigned i : summed)
+      all.push_back((*extents)[equation->letters[i]]);
+    Value ordered =
+        node.t.map(all, {node.in(0)}, {mapOf(equation->terms[0])}, elementTypeOf(node.in(0)),
+                   [](Scalars &, ValueRange x) { return x[0]; });
+    return node.done(axes.empty() ? ordered : node.t.reduceSum(ordered, axes));
+  }
+  return node.done(node.t.contract(
+      node.in(0), node.in(1), shape,
+      {mapOf(equation->terms[0]), mapOf(equation->terms[1]), mapOf(equation->result)}, summed));
 }
 
 } // namespace
