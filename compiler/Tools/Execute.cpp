@@ -17,20 +17,24 @@ namespace millrace::driver {
 
 namespace fs = std::filesystem;
 
+/// A minus sign would wrap around to a large number. Empty where there is none.
+static std::string notNegative(const std::string &text) {
+  return text.starts_with('-') ? "'" + text + "' is negative; give 0 or more" : std::string();
+}
+
 void ExecuteOptions::addTo(CLI::App &command) {
   command.add_option("--input,-i", inputs,
                      "value of an input, name=file.npy; inputs not given are drawn at random");
-  command.add_option("--seed", seed, "seed of inputs that are drawn")->capture_default_str();
+  command.add_option("--seed", seed, "seed of inputs that are drawn")
+      ->check(notNegative)
+      ->capture_default_str();
   command.add_flag("--cycles-only", cyclesOnly,
                    "time the program without data: same cycles, no outputs");
   command
       .add_option("--window", window,
                   "cycles that a PE simulates at a time (0: as many as its links allow); results "
                   "are the same")
-      ->check([](const std::string &text) {
-        return text.starts_with('-') ? "'" + text + "' is negative; give 0 or more cycles"
-                                     : std::string();
-      })
+      ->check(notNegative)
       ->capture_default_str();
   command.add_option("--output-dir,-o", outputDirectory,
                      "folder for one .npy per output, named after it");
@@ -185,6 +189,8 @@ std::optional<Failure> check(const ExecuteOptions &options) {
   if (options.truth && (!watch.trace.empty() || !watch.vcd.empty() || options.window))
     return Failure{Usage, "--truth steps every cycle and records nothing: leave out --trace, --vcd "
                           "and --window"};
+  if (options.cyclesOnly && !options.outputDirectory.empty())
+    return Failure{Usage, "--cycles-only computes no outputs for --output-dir; leave one of them"};
   if (Status s = watch.check(); !s)
     return Failure{Usage, s.error()};
   if (Status s =

@@ -87,9 +87,10 @@ std::optional<Failure> Stages::importModel() {
     char *end = nullptr;
     const long value =
         equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
-    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1)
+    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1 || !equals)
       return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
-    import.dims[dim.substr(0, equals)] = value;
+    if (!import.dims.emplace(dim.substr(0, equals), value).second)
+      return Failure{Usage, "--dim gives '" + dim.substr(0, equals) + "' twice; keep one"};
   }
   auto imported = importOnnx(options.model, import, context);
   if (!imported)
