@@ -36,9 +36,11 @@ std::optional<HostElement> hostElementNamed(std::string_view name);
 unsigned byteWidth(HostElement type);
 
 /// Converts `count` elements at `host` to little-endian elements of `type` at `grid`.
-///  float to float    rounds once, to nearest even; too large becomes infinity (an fp8 target is an
-///  error) integer to integer  a value out of range is an error; a bool is 0 or 1 integer to float
-///  a value that the format does not hold exactly is an error float to integer  is an error
+/// - Float to float rounds once, to nearest even; too large becomes infinity (an fp8 target is an
+///   error).
+/// - Integer to integer: a value out of range is an error; a bool is 0 or 1.
+/// - Integer to float: a value that the format does not hold exactly is an error.
+/// - Float to integer is an error.
 /// Errors name the element's number and its value.
 Status toGrid(HostElement from, const void *host, ElementType to, uint8_t *grid, size_t count);
 

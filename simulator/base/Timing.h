@@ -4,19 +4,18 @@
 // scheduler has another one; neither includes the other, so that agreement means something.
 //
 // t is the dispatch cycle of an element. Every delay is from t.
-//   Read       bank at t; its vector is in the register of the slice's position at t + memRead
-//   Gather     map sampled at t, bank at t; vector at t + memGather
-//   Write      samples at t; bank at t + memWrite
-//   Alu        stream operands sampled at position 0 at t; takes a chained result whose ALU was
-//   dispatched at
-//              t - op' - aluChain; result on outward position 0 at t + aluEntry + op + aluExit
-//   SXM        samples the last position at t; result there at t + sxmEntry + unit (+
-//   transposerExit) Install    samples the last position at t; Activate at t' uses group c as it
-//   stands at t' + c Accumulate takes the product of the Activate dispatched at t - mxmEntry -
-//   mxmMultiply; emitted result on the last
-//              position, inward, at t + mxmAccumulate + mxmExit
-//   Send       samples the C2C position at t; Receive at t + link latency, vector there at its t +
-//   memRead
+// - Read: bank at t; its vector is in the register of the slice's position at t + memRead.
+// - Gather: map sampled at t, bank at t; vector at t + memGather.
+// - Write: samples at t; bank at t + memWrite.
+// - ALU: stream operands sampled at position 0 at t; takes a chained result whose ALU was
+// dispatched
+//   at t - op' - aluChain; result on outward position 0 at t + aluEntry + op + aluExit.
+// - SXM: samples the last position at t; result there at t + sxmEntry + unit (+ transposerExit).
+// - Install: samples the last position at t; Activate at t' uses group c as it stands at t' + c.
+// - Accumulate: takes the product of the Activate dispatched at t - mxmEntry - mxmMultiply; an
+//   emitted result is at the last position, inward, at t + mxmAccumulate + mxmExit.
+// - Send: samples the C2C position at t; Receive at t + link latency, vector there at its t +
+//   memRead.
 #pragma once
 
 #include "arch/operations/AluOp.h"

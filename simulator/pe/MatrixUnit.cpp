@@ -39,8 +39,7 @@ void MatrixUnit::element(Burst &burst, Cycle now) {
   }
 }
 
-// ---- Weights
-// -------------------------------------------------------------------------------------------------------
+// ---- Weights ------------------------------------------------------------------------------------
 
 void MatrixUnit::install(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
@@ -143,8 +142,7 @@ void MatrixUnit::verifyBytes(Run &run, unsigned planeIndex, unsigned group, size
   }
 }
 
-// ---- Activations
-// ---------------------------------------------------------------------------------------------------
+// ---- Activations --------------------------------------------------------------------------------
 
 std::unique_ptr<MatrixUnit::Run> MatrixUnit::newRun(const Burst &burst) {
   std::unique_ptr<Run> run;
@@ -282,8 +280,7 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   plane.operations.push_back({activated, run, element, uint32_t(row), i.function, result});
 }
 
-// ---- Values
-// --------------------------------------------------------------------------------------------------------
+// ---- Values -------------------------------------------------------------------------------------
 
 /// A row of products for every activation. Columns of groups that the run leaves out are 0.
 void MatrixUnit::growProducts(Run &run) const {

@@ -2,6 +2,7 @@
 #include "arch/program/HostData.h"
 
 #include "arch/program/ImageCheck.h"
+#include "tests/arch/program/Placements.h"
 #include "tests/arch/program/Rows.h"
 
 #include <gmock/gmock.h>
@@ -15,35 +16,10 @@ namespace millrace::test {
 namespace {
 using ::testing::HasSubstr;
 
-/// The rules word by word: every element of a placement, one at a time. f(element or -1, row,
-/// lane).
-template <class F> void naively(const Binding &binding, const Placement &p, F f) {
-  std::vector<uint32_t> counter(p.loops.size(), 0);
-  for (bool more = true; more;) {
-    std::vector<int64_t> index = p.start;
-    int64_t row = p.row, lane = p.lane, element = 0;
-    for (size_t l = 0; l < p.loops.size(); ++l) {
-      row += int64_t(counter[l]) * p.loops[l].rowStep;
-      lane += int64_t(counter[l]) * p.loops[l].laneStep;
-      if (p.loops[l].dim != kNoDim)
-        index[p.loops[l].dim] += int64_t(counter[l]) * p.loops[l].step;
-    }
-    bool inside = true;
-    for (size_t d = 0; d < index.size(); ++d) {
-      inside &= index[d] >= 0 && index[d] < binding.shape[d];
-      element = element * binding.shape[d] + index[d];
-    }
-    f(inside ? element : -1, uint32_t(row), size_t(lane));
-    more = false;
-    for (size_t l = p.loops.size(); l-- > 0 && !more;)
-      more = ++counter[l] < p.loops[l].count || (counter[l] = 0, false);
-  }
-}
-
 void writeNaively(const Binding &b, const std::vector<uint8_t> &grid, Rows &memory) {
   const unsigned width = byteWidth(b.gridType);
   for (const Placement &p : b.placements)
-    naively(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+    forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
       const unsigned bytes = p.bytesInLanes ? width - p.firstByte : unsigned(p.slices.size());
       for (unsigned k = 0; k < bytes; ++k)
         memory.write(p.pe, p.hemisphere, p.slices[p.bytesInLanes ? 0 : k],
@@ -126,7 +102,7 @@ TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
 
     uint64_t places = 0;
     for (const Placement &p : b.placements)
-      naively(b, p, [&](int64_t, uint32_t, size_t) { ++places; });
+      forEachElement(b, p, [&](int64_t, uint32_t, size_t) { ++places; });
     EXPECT_EQ(elementsWritten(b), places);
     EXPECT_EQ(hostBytes(b), tensor.size());
 
@@ -144,7 +120,7 @@ TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
     // Placements may overlap each other in memory: what is read is then not what was written.
     std::vector<uint8_t> expected(tensor.size(), 0xcd), read(tensor.size(), 0xee);
     for (const Placement &p : b.placements)
-      naively(b, p, [&](int64_t element, uint32_t row, size_t lane) {
+      forEachElement(b, p, [&](int64_t element, uint32_t row, size_t lane) {
         const unsigned bytes =
             p.bytesInLanes ? byteWidth(grid) - p.firstByte : unsigned(p.slices.size());
         for (unsigned k = 0; k < bytes && element >= 0; ++k)
@@ -158,7 +134,7 @@ TEST(HostData, AThousandRandomPlacementsWriteAndReadWhatTheRulesSay) {
         std::any_of(b.placements.begin(), b.placements.end(), [&](const Placement &p) {
           std::vector<int64_t> seen;
           bool twice = false;
-          naively(b, p, [&](int64_t e, uint32_t, size_t) {
+          forEachElement(b, p, [&](int64_t e, uint32_t, size_t) {
             twice |= e >= 0 && std::find(seen.begin(), seen.end(), e) != seen.end();
             seen.push_back(e);
           });
