@@ -141,4 +141,59 @@ TEST(Hash, ChangesWithALinkAlone) {
 }
 
 } // namespace
+/// tsp-small changed in one way, and what its refusal must say.
+struct Contradiction {
+  void (*change)(Machine &);
+  const char *says;
+};
+
+TEST(Verify, NamesEveryContradictionOfAMachineThatNoFileHasChecked) {
+  const Contradiction cases[] = {
+      {[](Machine &m) { m.superlanes = 0; }, "'superlanes'"},
+      {[](Machine &m) { m.clockHz = 0; }, "'clock'"},
+      {[](Machine &m) { m.memory.banks = 0; }, "'memory.banks'"},
+      {[](Machine &m) { m.streams = 16384; }, "use at most 16383"},
+      {[](Machine &m) { m.c2c.ports = 40000; }, "instructions name at most 65535"},
+      {[](Machine &m) { m.mxm.columns = m.mxm.columnsPerInstall = 12; },
+       "mxm.columns_per_install = 12: an install needs an aligned group"},
+      {[](Machine &m) { m.mxm.columns = 2 * m.lanes(); }, "a result would not fit into one vector"},
+      {[](Machine &m) { m.mxm.formats.push_back(m.mxm.formats[0]); }, "is listed twice"},
+      {[](Machine &m) { m.fabric.rows = 0; }, "'fabric.rows'"},
+      {[](Machine &m) { m.fabric.rows = m.fabric.columns = 256; }, "65536 PEs"},
+      {[](Machine &m) { m.vxm.runningAccumulators = 0; }, "'vxm.running_accumulators'"},
+  };
+  for (const Contradiction &wrong : cases) {
+    Machine machine = *loadMachine("tsp-small");
+    ASSERT_TRUE(machine.verify());
+    wrong.change(machine);
+    const Status status = machine.verify();
+    ASSERT_FALSE(status) << wrong.says;
+    EXPECT_NE(status.error().find(wrong.says), std::string::npos) << status.error();
+  }
+}
+
+TEST(Verify, NamesEveryContradictionOfALink) {
+  const auto refusal = [](void (*change)(Machine &)) {
+    Machine machine = *loadMachine("tsp-small");
+    machine.fabric.columns = 2;
+    machine.c2c.ports = 2;
+    machine.links = {{0, 1, 0, 0, 5, 1}, {1, 0, 0, 0, 5, 1}};
+    change(machine);
+    const Status status = machine.verify();
+    return status ? std::string() : status.error();
+  };
+  EXPECT_EQ(refusal([](Machine &) {}), "");
+  const Contradiction cases[] = {
+      {[](Machine &m) { m.links[1].from = 0, m.links[1].to = 1, m.links[1].toPort = 1; },
+       "already sends"},
+      {[](Machine &m) { m.links[1].from = 0, m.links[1].to = 1, m.links[1].port = 1; },
+       "already receives"},
+      {[](Machine &m) { m.links[0].slot = 0; }, "slot 0 must be at least 1 cycle"},
+      {[](Machine &m) { m.links[0].latency = 0; }, "latency 0 and slot 1"},
+  };
+  for (const Contradiction &wrong : cases)
+    EXPECT_NE(refusal(wrong.change).find(wrong.says), std::string::npos)
+        << wrong.says << ": " << refusal(wrong.change);
+}
+
 } // namespace millrace

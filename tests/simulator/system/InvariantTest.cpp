@@ -80,9 +80,11 @@ TEST(S1, ProgramOrderIsTheOrderOfTheList) {
   p.image.instructions[0][1].cycle = 90;
   p.image.steps.assign(1, Step());
   p.image.steps[0].pes = {{0, 2}};
-  auto r = simulate(p.image, p.machine, handWritten());
-  ASSERT_TRUE(r);
-  expectViolation(*r, Invariant::S1, 90, p.machine, mem(8));
+  for (auto simulator : {simulate, simulateSlowly}) {
+    auto r = simulator(p.image, p.machine, handWritten(), nullptr);
+    ASSERT_TRUE(r);
+    expectViolation(*r, Invariant::S1, 90, p.machine, mem(8));
+  }
 }
 
 TEST(S2, APortRunsOneBurstAtATime) {
