@@ -139,13 +139,13 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   Combiner combiner = combinerOf(op);
   if (combiner == Combiner::None)
     return failure();
-  bool isRow = attempt.lane >= 0 && llvm::none_of(index, [&](const Linear &at) {
-                 return at.uses(unsigned(attempt.lane));
-               });
+  bool isRow =
+      attempt.lane < 0 ||
+      llvm::none_of(index, [&](const Linear &at) { return at.uses(unsigned(attempt.lane)); });
   if (reducesLanes(op) && combiner == Combiner::Sum)
     return sumOverLanes(attempt, op, index);
   if (reducesLanes(op) && isRow)
-    return maxOverLanes(attempt, op, index);
+    return extremeOverLanes(attempt, op, index);
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   Point dims(extents.size());
@@ -409,13 +409,15 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
 }
 
-/// The greatest lane of a row, in all lanes. First the parts of the row against each other, then
-/// the lanes of one part: each to a row of its own (a diagonal), spread by ones, and running over
-/// those rows.
-FailureOr<Scalar> Former::maxOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+/// The greatest or the least lane of a row, in all lanes. First the parts of the row against each
+/// other, then the lanes of one part: each to a row of its own (a diagonal), spread by ones, and
+/// running over those rows.
+FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op,
+                                           const Point &index) {
   if (attempt.contracts || attempt.runs)
     return failure();
   Value input = reducedInput(op), result = op->getResult(0);
+  const AluOp reduce = aluOf(combinerOf(op), /*isFloat=*/true);
   SmallVector<unsigned> dims = reducedDims(op);
   Value base = baseOf(input);
   if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
@@ -438,8 +440,7 @@ FailureOr<Scalar> Former::maxOverLanes(Attempt &attempt, linalg::LinalgOp op, co
           Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
           for (unsigned i = 0; i < shape.size(); ++i)
             from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
-          return Scalar{inner.build.reduce(AluOp::MaxF32, inner.build.load(from)),
-                        Scalar::Kind::F32};
+          return Scalar{inner.build.reduce(reduce, inner.build.load(from)), Scalar::Kind::F32};
         },
         [&](Attempt &inner, const Point &point, Scalar greatest) {
           Access to{tensor, {}, 0};
@@ -472,10 +473,10 @@ FailureOr<Scalar> Former::maxOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   if (a.index.size() != shape.size() + 1)
     return failure();
   unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[row.tensor].type, 1);
-  attempt.build.term(a, {ones, {at(unsigned(attempt.lane)), along.affine()}, 0}, 0);
+  const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
+  attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
   attempt.contracts = attempt.runs = true;
-  return Scalar{attempt.build.reduce(AluOp::MaxF32, attempt.build.accumulator()),
-                Scalar::Kind::F32};
+  return Scalar{attempt.build.reduce(reduce, attempt.build.accumulator()), Scalar::Kind::F32};
 }
 
 } // namespace millrace::forms

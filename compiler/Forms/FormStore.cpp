@@ -414,6 +414,12 @@ static std::string nameOfResult(func::FuncOp function, unsigned number) {
   return name ? name.str() : std::to_string(number);
 }
 
+bool Former::isMadeByHost(unsigned tensor) const {
+  return llvm::any_of(graph.hostCalls, [&](const HostCall &call) {
+    return llvm::is_contained(call.outputs, tensor);
+  });
+}
+
 /// Results of the function. A result that is a view of something stored is written again, in its
 /// own order.
 LogicalResult Former::storeOutputs() {
@@ -444,7 +450,8 @@ LogicalResult Former::storeOutputs() {
              << ", which no tensor of the grid holds; cast it to a float, int8 or int32";
     if (baseOf(value) == value && (demand(value) > 1 || value.getDefiningOp<tensor::ConcatOp>()))
       if (FailureOr<Stored> source = store(value, std::nullopt);
-          succeeded(source) && graph.tensors[source->tensor].role == TensorRole::Intermediate) {
+          succeeded(source) && graph.tensors[source->tensor].role == TensorRole::Intermediate &&
+          !isMadeByHost(source->tensor)) { // the grid copies what the host makes
         setOutput(graph.tensors[source->tensor], unsigned(i));
         continue;
       }
@@ -457,8 +464,8 @@ LogicalResult Former::storeOutputs() {
     int64_t split = 0;
     if (isHere)
       done = emit(value, tensor, {}, lane, split);
-    if (failed(done))
-      done = emitKernel(
+    auto copy = [&] {
+      return emitKernel(
           value, tensorShape(value), lane, {},
           [&](Attempt &attempt, const Point &point) {
             return pull(attempt, value, shapeOf(value).empty() ? Point() : point);
@@ -472,6 +479,15 @@ LogicalResult Former::storeOutputs() {
             else
               attempt.build.storeBits(scalar.node, to);
           });
+    };
+    if (failed(done))
+      done = copy();
+    const Value base = baseOf(value);
+    if (failed(done) && base.getDefiningOp() && !stored.count(base))
+      if (FailureOr<Stored> made = storeByHost(base, preferredLane(base)); succeeded(made)) {
+        stored[base].push_back(*made);
+        done = copy();
+      }
     if (failed(done))
       return function.emitError("no kernel can be made that writes output '")
              << nameOfResult(function, unsigned(i))

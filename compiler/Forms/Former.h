@@ -72,6 +72,7 @@ private:
   // FormStore.cpp: values in memory.
   mlir::LogicalResult storeOutputs();
   void setOutput(Tensor &tensor, unsigned number);
+  bool isMadeByHost(unsigned tensor) const;
   /// `isExact`: a lane dimension of extent 1 is taken as asked, not left to another layout.
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
                                 bool isExact = false);
@@ -163,8 +164,8 @@ private:
                                            const Point &index);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                        const Point &index);
-  mlir::FailureOr<Scalar> maxOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                       const Point &index);
+  mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                           const Point &index);
   mlir::FailureOr<std::array<unsigned, 2>>
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);

@@ -183,6 +183,11 @@ std::string Verifier::checkShape(const Kernel &kernel) const {
       return error;
     if (std::string error = checkKinds(kernel, access, "operand", false, true); !error.empty())
       return error;
+    const Tensor &read = graph.tensors[access.tensor];
+    for (auto [loop, step] : access.index[read.laneDim].terms)
+      if (kernel.loops[loop].kind == LoopKind::Running && kernel.loops[loop].extent > 1)
+        return "kernel '" + kernel.name + "': loop " + std::to_string(loop) +
+               " runs along the lanes of '" + read.name + "', which stay where they are";
   }
   if (kernel.results.empty())
     return "kernel '" + kernel.name + "' has no result";

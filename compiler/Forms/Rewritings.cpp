@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings.h"
 
 #include "compiler/Forms/ClipRunning.h"
+#include "compiler/Forms/LateValues.h"
 #include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
@@ -43,9 +44,14 @@ static const Rewriting table[] = {
        clipRunning(graph);
        return Lines();
      }},
-    {"split-running", "reduces two running loops that step unevenly one after the other",
+    {"split-running", "reduces running loops that step unevenly one after the other",
      [](KernelGraph &graph, const Machine &) {
        splitRunning(graph);
+       return Lines();
+     }},
+    {"late-values", "computes again, once, what a running reduction used per element",
+     [](KernelGraph &graph, const Machine &) {
+       repeatLateValues(graph);
        return Lines();
      }},
     {"split-tables", "cuts tables of more rows than one Gather reaches",

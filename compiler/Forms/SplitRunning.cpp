@@ -38,15 +38,15 @@ bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &a
   return true;
 }
 
-/// The one reduction of a map over exactly two running loops that cannot be walked as one.
+/// The one reduction of a map over running loops that cannot be walked as one.
 std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &kernel,
                                         std::vector<unsigned> &running) {
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
       running.push_back(l);
-  if (!kernel.terms.empty() || running.size() != 2)
+  if (!kernel.terms.empty() || running.size() < 2)
     return std::nullopt;
-  bool even = true;
+  bool even = running.size() == 2;
   for (const Access &a : kernel.operands)
     even &= rowStep(graph, a, running[0]) ==
                 rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
@@ -105,7 +105,8 @@ Node node(Node::Kind kind) {
 
 } // namespace
 
-unsigned splitRunning(KernelGraph &graph) {
+/// Cuts the outermost loop off each kernel that needs it.
+static unsigned splitOutermost(KernelGraph &graph) {
   unsigned split = 0;
   const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
   std::vector<std::pair<bool, unsigned>> order;
@@ -130,7 +131,8 @@ unsigned splitRunning(KernelGraph &graph) {
     inner.nodes.resize(*reduction + 1);
 
     Kernel outer = kernel;
-    outer.loops[running[1]] = {1, LoopKind::Parallel};
+    for (size_t l = 1; l < running.size(); ++l)
+      outer.loops[running[l]] = {1, LoopKind::Parallel};
     outer.nodes.clear();
     outer.operands.clear();
     std::map<unsigned, unsigned> placed;
@@ -175,6 +177,13 @@ unsigned splitRunning(KernelGraph &graph) {
   }
   graph.order = std::move(order);
   return split;
+}
+
+unsigned splitRunning(KernelGraph &graph) {
+  unsigned total = 0;
+  while (const unsigned split = splitOutermost(graph))
+    total += split;
+  return total;
 }
 
 } // namespace millrace::forms

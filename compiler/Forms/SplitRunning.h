@@ -5,9 +5,9 @@
 
 namespace millrace::forms {
 
-/// Splits reductions over two running loops that do not step evenly through their tensors, so that
-/// one address walk cannot serve both: a kernel reduces the inner loop for every step of the outer
-/// one, a second kernel the outer loop. Sums are kept in fp32 in between. Returns how many it
+/// Splits reductions over running loops that do not step evenly through their tensors, so that one
+/// address walk cannot serve all: a kernel reduces the inner loops for every step of the outermost
+/// one, a second kernel the outermost loop. Sums are kept in fp32 in between. Returns how many it
 /// split.
 unsigned splitRunning(KernelGraph &graph);
 

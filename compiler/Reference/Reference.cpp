@@ -26,6 +26,8 @@
 #include "llvm/Target/TargetMachine.h"
 
 #include <deque>
+#include <functional>
+#include <numeric>
 
 using namespace mlir;
 
@@ -86,6 +88,10 @@ struct Port {
   HostType type;
   std::vector<int64_t> shape;
 };
+
+int64_t elements(const std::vector<int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+}
 
 Expected<std::vector<Port>> portsOf(TypeRange types,
                                     llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
@@ -196,7 +202,9 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &
   std::vector<void *> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Port &port = state->inputs[i];
-    if (inputs[i].shape != port.shape || byteSize(inputs[i].type) != byteSize(port.type))
+    const bool fits = inputs[i].shape == port.shape ||
+                      (inputs[i].elementCount() == 1 && elements(port.shape) == 1);
+    if (!fits || byteSize(inputs[i].type) != byteSize(port.type))
       return Error{"input " + std::to_string(i) + " is " + std::string(onnxName(inputs[i].type)) +
                    " " + shapeText(inputs[i].shape) + ", the function takes " +
                    std::string(onnxName(port.type)) + " " + shapeText(port.shape)};

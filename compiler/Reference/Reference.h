@@ -27,7 +27,8 @@ public:
   /// result.
   static Expected<Reference> create(mlir::ModuleOp module, llvm::StringRef entry = "main");
 
-  /// Runs with one tensor per argument; shapes and element sizes must be those of the arguments.
+  /// Runs with one tensor per argument; shapes and element sizes must be those of the arguments,
+  /// but a single element may have any rank.
   Expected<std::vector<HostTensor>> run(const std::vector<HostTensor> &inputs);
 
   Reference(Reference &&) noexcept;

@@ -44,6 +44,17 @@ CASES = {
     "squares of integers are summed": ("ReduceSumSquare", {"x0": np.int32([[3, -4, 5, 200]])}, {}, {}),
     "a sum of one tensor": ("Einsum", {"x0": reals(2, 3)}, {}, {"equation": "ij->j"}),
     "products of doubles": ("MatMul", {"x0": np.ones((2, 3)), "x1": np.ones((3, 2))}, {}, {}),
+    "the greatest of all": ("ReduceMax", {"x0": reals(4, 8)}, {"axes": np.array([0, 1])}, {}),
+    "the greatest of a row that is a vector": ("ReduceMax", {"x0": reals(7)}, {"axes": np.array([0])}, {}),
+    "the least of the lanes": ("ReduceMin", {"x0": reals(1, 8)}, {"axes": np.array([1])}, {}),
+    "the least of lanes and rows": ("ReduceMin", {"x0": reals(3, 1, 4)}, {"axes": np.array([0, 2])}, {}),
+    "the greatest of three dimensions": ("ReduceMax", {"x0": reals(2, 3, 4, 5)}, {"axes": np.array([0, 1, 2])}, {}),
+    "a sum over three dimensions": ("ReduceSum", {"x0": reals(2, 3, 4, 5)}, {"axes": np.array([0, 1, 3])}, {}),
+    "a reduction whose result is taken twice":
+        ("ReduceLogSumExp", {"x0": reals(2, 3, 5)}, {"axes": np.array([0, 1])}, {}),
+    "a reduction of more rows than the VXM has ALUs":
+        ("ReduceLogSumExp", {"x0": reals(100, 5)}, {"axes": np.array([0])}, {}),
+    "a sum of exponentials over the lanes": ("ReduceLogSumExp", {"x0": reals(4, 8)}, {"axes": np.array([1])}, {}),
     "a tensor of one integer":
         ("ConstantOfShape", {}, {"shape": np.array([2, 3])},
          {"element": TensorProto.INT32, "value": numpy_helper.from_array(np.int32([7]))}),
@@ -91,3 +102,16 @@ def test_an_output_of_a_type_that_no_tensor_holds_is_named(millrace, tmp_path):
 
 def test_a_sum_along_a_diagonal_is_refused(millrace, tmp_path):
     assert "(a diagonal)" in refusal(millrace, tmp_path, model_of("Einsum", {"x0": reals(3, 3)}, equation="ii->"))
+
+
+def test_scalars_that_the_host_makes_are_outputs_and_inputs_of_host_steps(millrace, tmp_path):
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [info("x", TensorProto.FLOAT, [4, 8])],
+                              [info("scale", TensorProto.FLOAT, []), info("zero", TensorProto.UINT8, [])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    inputs = {"x": reals(4, 8) + 1.5}
+    scale, zero = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs
+    assert relative_l2(got["scale"], scale.reshape(1)) <= 2e-3
+    assert 0 < zero < 128 and abs(int(got["zero"][0]) - zero) <= 1

@@ -67,6 +67,10 @@ private:
   /// The same value for every element of this piece: can be latched.
   bool isLatched(unsigned n) const;
   Flow flowOf(unsigned n) const { return late[n] ? Flow{} : d.flow; }
+  /// How often the node's value comes: that of a reduction once, at its end.
+  Flow resultFlow(unsigned n) const {
+    return kernel.nodes[n].kind == Node::Kind::Reduce ? Flow{} : flowOf(n);
+  }
   /// Dispatch of an op to the dispatch of one chained to it.
   Cycle latency(unsigned n) const {
     Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
@@ -287,7 +291,7 @@ Expected<Mesh::Source> Mesh::delay(unsigned n, Source from, Cycle at) {
       from = it->second;
       continue;
     }
-    Instruction pass = instruction(Opcode::Alu, flowOf(n));
+    Instruction pass = instruction(Opcode::Alu, resultFlow(n));
     pass.function = uint8_t(AluOp::Pass);
     pass.provenance = d.provenance;
     Piece::BurstId burst = piece.addAlu(piece.alu(d.pe), pass, from.ready);
@@ -379,7 +383,7 @@ Status Mesh::store() {
       continue;
     Piece::BurstId burst;
     Cycle leave;
-    const Flow flow = kernel.nodes[n].kind == Node::Kind::Reduce ? Flow{} : flowOf(unsigned(n));
+    const Flow flow = resultFlow(unsigned(n));
     Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
     if (isOp(unsigned(n))) {
       burst = *bursts[n];

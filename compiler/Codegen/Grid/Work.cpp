@@ -50,6 +50,7 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
     outer.insert(outer.end(), w.roles.rows.begin(), w.roles.rows.end());
   auto isTrivial = [&](unsigned l) { return kernel.loops[l].extent == 1; };
   inner.erase(std::remove_if(inner.begin(), inner.end(), isTrivial), inner.end());
+  const bool tooMany = inner.size() > 2;
   while (inner.size() > 2) {
     outer.push_back(inner.front());
     inner.erase(inner.begin());
@@ -67,7 +68,7 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
     w.loop0 = inner[0];
     w.strips = kernel.loops[inner[0]].extent;
   }
-  if (!w.roles.running.empty() && w.loop1)
+  if (!w.roles.running.empty() && (w.loop1 || tooMany))
     return Error{"kernel '" + kernel.name +
                  "' runs over two loops that do not step evenly through a tensor"};
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
