@@ -115,3 +115,12 @@ def test_scalars_that_the_host_makes_are_outputs_and_inputs_of_host_steps(millra
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs
     assert relative_l2(got["scale"], scale.reshape(1)) <= 2e-3
     assert 0 < zero < 128 and abs(int(got["zero"][0]) - zero) <= 1
+
+
+def test_a_window_that_steps_over_padding_along_the_lanes_is_refused(millrace, tmp_path):
+    """Images of one channel lie with their width along the lanes."""
+    model = model_of("Conv", {"x0": reals(1, 1, 4, 4), "x1": reals(1, 1, 2, 2)}, strides=[1, 2], pads=[0, 1, 0, 0])
+    done = subprocess.run([millrace, "compile", save_model(model, tmp_path), "-o", tmp_path / "model.mrp"],
+                          capture_output=True, text=True)
+    assert done.returncode == 4 and "moves a window along the lanes" in done.stderr, done.stderr
+    assert not (tmp_path / "model.mrp").exists()

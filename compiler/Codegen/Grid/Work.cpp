@@ -41,7 +41,31 @@ bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inne
 
 } // namespace
 
+/// Lanes stay where they are: a window that moves along them may not reach beyond them.
+static Status checkWindows(const Context &c, const Kernel &kernel) {
+  for (const forms::Term &term : kernel.terms) {
+    const Tensor &a = c.tensor(term.a.tensor);
+    const forms::AffineIndex &lane = term.a.index[a.laneDim];
+    int64_t low = lane.offset, high = lane.offset;
+    bool moves = false;
+    for (auto [l, step] : lane.terms) {
+      const int64_t reach = step * (kernel.loops[l].extent - 1);
+      low += std::min<int64_t>(0, reach);
+      high += std::max<int64_t>(0, reach);
+      moves |= reach != 0 && kernel.loops[l].kind == forms::LoopKind::Parallel;
+    }
+    if (moves && (low < 0 || high >= a.shape[a.laneDim]))
+      return Error{"kernel '" + kernel.name + "' moves a window along the lanes of '" + a.name +
+                   "' from " + std::to_string(low) + " to " + std::to_string(high) +
+                   ", beyond its " + std::to_string(a.shape[a.laneDim]) +
+                   "; pad the input in the model, or give it more channels"};
+  }
+  return Success{};
+}
+
 Expected<Work> workOf(const Context &c, const Kernel &kernel) {
+  if (Status windows = checkWindows(c, kernel); !windows)
+    return windows.takeError();
   Work w;
   w.roles = rolesOf(c.graph, kernel, c.machine);
   std::vector<unsigned> inner = w.roles.running.empty() ? w.roles.rows : w.roles.running;
