@@ -32,11 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     requireError(image.error());
     return 0;
   }
-  require(bool(checkImage(*image)), "what assembles is well formed");
-  const std::vector<uint8_t> bytes = encodeImage(*image);
-  const Expected<Image> read = decodeImage(bytes, "program.mrp");
-  require(bool(read), "what assembles can be written and read", read ? "" : read.error());
-  require(encodeImage(*read) == bytes, "and stays the same bytes");
+  const std::vector<uint8_t> bytes = requireSameFromBytes(*image);
   constexpr size_t mostData = 1 << 20; // more takes only time
   if (!machine || image->data.size() > mostData)
     return 0;

@@ -53,11 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     requireError(image.error());
     return 0;
   }
-  require(bool(checkImage(*image)), "an image that loads is well formed");
-  const std::vector<uint8_t> bytes = encodeImage(*image);
-  const Expected<Image> again = decodeImage(bytes, "again.mrp");
-  require(bool(again), "what loads can be written and read", again ? "" : again.error());
-  require(encodeImage(*again) == bytes, "and stays the same bytes");
+  const std::vector<uint8_t> bytes = requireSameFromBytes(*image);
   // An image of a machine that cannot be read is listed with another one.
   const Machine *own = machineOf(image->machineYaml);
   const Machine *machine = own ? own : installedMachine("tsp-small");

@@ -4,8 +4,8 @@
 // data that has broken such kernels: cancellation, ties, subnormals, infinities, wide exponents.
 
 #include "simulator/kernels/Gemm.h"
-#include "arch/isa/semantics/Convert.h"
 #include "arch/isa/semantics/ExactSum.h"
+#include "tests/simulator/Formats.h"
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -16,6 +16,8 @@
 
 using namespace millrace;
 using semantics::CpuLevel;
+using sim::test::narrow;
+using sim::test::widen;
 
 namespace {
 
@@ -36,32 +38,6 @@ const char *nameOfFormat(ElementType format) {
     return "e4m3";
   default:
     return "e5m2";
-  }
-}
-
-uint16_t narrow(ElementType format, float value) {
-  switch (format) {
-  case ElementType::Fp16:
-    return semantics::fp32ToFp16(value);
-  case ElementType::Bf16:
-    return semantics::fp32ToBf16(value);
-  case ElementType::E4M3:
-    return semantics::fp32ToE4m3Saturating(value);
-  default:
-    return semantics::fp32ToE5m2(value);
-  }
-}
-
-float widen(ElementType format, uint16_t bits) {
-  switch (format) {
-  case ElementType::Fp16:
-    return semantics::fp16ToFp32(bits);
-  case ElementType::Bf16:
-    return semantics::bf16ToFp32(bits);
-  case ElementType::E4M3:
-    return semantics::e4m3ToFp32(uint8_t(bits));
-  default:
-    return semantics::e5m2ToFp32(uint8_t(bits));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What each unit computes, held against arch/isa/semantics, one vector at a time.
+#include "tests/simulator/Formats.h"
 #include "tests/simulator/system/Program.h"
 
 #include "arch/isa/semantics/Alu.h"
@@ -14,32 +15,6 @@ namespace millrace::sim::test {
 
 namespace {
 constexpr unsigned kLanes = 32; // tsp-small
-
-uint16_t encode(ElementType format, float value) {
-  switch (format) {
-  case ElementType::Fp16:
-    return semantics::fp32ToFp16(value);
-  case ElementType::Bf16:
-    return semantics::fp32ToBf16(value);
-  case ElementType::E4M3:
-    return semantics::fp32ToE4m3(value);
-  default:
-    return semantics::fp32ToE5m2(value);
-  }
-}
-
-float decode(ElementType format, uint8_t low, uint8_t high) {
-  switch (format) {
-  case ElementType::Fp16:
-    return semantics::fp16ToFp32(uint16_t(low | high << 8));
-  case ElementType::Bf16:
-    return semantics::bf16ToFp32(uint16_t(low | high << 8));
-  case ElementType::E4M3:
-    return semantics::e4m3ToFp32(low);
-  default:
-    return semantics::e5m2ToFp32(low);
-  }
-}
 
 class Draw {
 public:
@@ -62,7 +37,7 @@ public:
     low.assign(n, Row(kLanes)), high.assign(n, Row(kLanes));
     for (unsigned k = 0; k < n; ++k)
       for (unsigned l = 0; l < kLanes; ++l) {
-        const uint16_t bits = encode(format, normal(random));
+        const uint16_t bits = narrow(format, normal(random));
         low[k][l] = uint8_t(bits), high[k][l] = uint8_t(bits >> 8);
       }
   }
@@ -314,8 +289,9 @@ TEST(MatrixUnit, FloatsRoundEachSumOnceAndThoseOfTwoBytesUseAPairOfPlanes) {
       for (unsigned c = 0; c < 32; ++c) {
         semantics::ExactSum sum;
         for (unsigned k = 16; k < 32; ++k)
-          sum.addProduct(decode(format, x[0][m][k], x[1][m][k]),
-                         decode(format, low[c % 16][c / 16][k], high[c % 16][c / 16][k]));
+          sum.addProduct(
+              widen(format, uint16_t(x[0][m][k] | x[1][m][k] << 8)),
+              widen(format, uint16_t(low[c % 16][c / 16][k] | high[c % 16][c / 16][k] << 8)));
         EXPECT_EQ(word(p, 100 + m, c), std::bit_cast<uint32_t>(sum.rounded())) << m << ", " << c;
       }
   }
