@@ -83,9 +83,10 @@ bool isContraction(linalg::LinalgOp op) {
   return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
 }
 
-/// How well dimension index `at` suits as the lanes of an operand: 2 contracted loops alone, 1
-/// contracted loops in blocks of something larger, 0 not or a window.
-static int laneScore(Attempt &attempt, const Linear &at) {
+/// How well dimension index `at`, of `extent` values, suits as the lanes of an operand: 2 contracted
+/// loops alone, 1 contracted loops in blocks of something larger, 0 not, a window, or blocks of
+/// which some lie outside.
+static int laneScore(Attempt &attempt, const Linear &at, int64_t extent) {
   int64_t inner = 0;
   bool contracts = false, others = false;
   for (auto [loop, coefficient] : at.terms)
@@ -101,6 +102,9 @@ static int laneScore(Attempt &attempt, const Linear &at) {
       if (coefficient <= inner)
         return 0;
     }
+  auto [low, high] = attempt.space.range(at);
+  if (others && (low < 0 || high >= extent))
+    return 0;
   return others ? 1 : 2;
 }
 
@@ -115,7 +119,7 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
     return shape[dim] + (dim == preferred ? int64_t(1) << 40 : 0);
   };
   for (unsigned dim = 0; dim < at.index.size(); ++dim) {
-    int score = laneScore(attempt, at.index[dim]);
+    int score = laneScore(attempt, at.index[dim], shape[dim]);
     // Lanes of both operands are one index of the contraction.
     constexpr int kShared = 4;
     if (score > 0 &&

@@ -90,19 +90,31 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
   // A value that is the same in all lanes of a row.
   if (isRow && !at.padded)
     return loadBroadcast(attempt, at.base, at.index);
-  if (lane && at.index[*lane].terms != attempt.resultLane.terms)
-    if (bool isPlain = at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}}; !isPlain)
-      if (auto found = stored.find(at.base);
-          found == stored.end() || !found->second.front().laneSplit)
-        if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
-          return selected;
+  const bool isPlain = lane && (at.index[*lane].terms == attempt.resultLane.terms ||
+                                at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}});
+  if (lane && (!isPlain || leaves(attempt, at, *lane)))
+    if (auto found = stored.find(at.base);
+        found == stored.end() || !found->second.front().laneSplit)
+      if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
+        return selected;
   if (attempt.shifts && lane)
     if (FailureOr<Scalar> shifted = loadShifted(attempt, at, *lane); succeeded(shifted))
       return shifted;
-  FailureOr<Stored> value = store(at.base, lane);
+  // Of a result of one lane: a dimension in which the kernel does not move.
+  const bool isSingle = attempt.lane < 0 && !at.index.empty();
+  for (unsigned dim = 0; isSingle && dim < at.index.size() && !lane; ++dim)
+    if (shapeOf(at.base)[dim] == 1 && at.index[dim] == Linear())
+      lane = dim;
+  FailureOr<Stored> value = store(at.base, lane, /*isExact=*/isSingle);
   if (failed(value))
     return failure();
   return load(attempt, *value, at);
+}
+
+/// Whether some of the lanes that are asked for are padding.
+bool Former::leaves(const Attempt &attempt, const Resolved &at, unsigned lane) const {
+  auto [low, high] = attempt.space.range(at.index[lane]);
+  return low < 0 || high >= shapeOf(at.base)[lane];
 }
 
 /// Immediate where no loop matters, else an fp32 (or int) operand; one that is the same along the
@@ -210,9 +222,26 @@ FailureOr<Access> Former::access(Attempt &attempt, Stored stored, const Resolved
   return result;
 }
 
+/// A lane stays where it is on its way through the VXM: loops other than the result's lanes choose
+/// rows, or whole ranges of lanes, and no lane is padding.
+bool Former::keepsLanes(const Attempt &attempt, const Access &access) const {
+  const Tensor &tensor = graph.tensors[access.tensor];
+  const AffineIndex &index = access.index[tensor.laneDim];
+  int64_t low = index.offset, high = index.offset;
+  for (auto [loop, step] : index.terms) {
+    const bool isLane = int(loop) == attempt.lane;
+    if (attempt.space.loop(loop).kind != LoopKind::Parallel || (isLane && step != 1))
+      return false;
+    const int64_t reach = step * (attempt.space.loop(loop).extent - 1);
+    low += std::min<int64_t>(0, reach);
+    high += std::max<int64_t>(0, reach);
+  }
+  return low >= 0 && high < tensor.shape[tensor.laneDim];
+}
+
 FailureOr<Scalar> Former::load(Attempt &attempt, Stored value, const Resolved &at) {
   FailureOr<Access> where = access(attempt, value, at);
-  if (failed(where))
+  if (failed(where) || !keepsLanes(attempt, *where))
     return failure();
   ElementType type = graph.tensors[value.tensor].type;
   Type element = cast<RankedTensorType>(at.base.getType()).getElementType();

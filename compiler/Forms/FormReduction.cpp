@@ -47,9 +47,10 @@ bool Former::reducesLanes(linalg::LinalgOp op) {
   if (Value shown = inputBehind(base);
       shown && !stored.count(shown)) { // an input lies as its first reader wants it
     AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-    unsigned wanted = preferredLane(op->getResult(0));
+    LaneChoice wanted = chooseLane(op->getResult(0));
     for (auto [dim, expr] : llvm::enumerate(op.getIndexingMapsArray()[0].getResults()))
-      if (wanted < result.getNumResults() && expr == result.getResult(wanted) && shape[dim] > 1)
+      if (wanted.dim < result.getNumResults() && expr == result.getResult(wanted.dim) &&
+          (shape[dim] > 1 || wanted.hasReason))
         lane = unsigned(dim);
   }
   return llvm::any_of(reducedDims(op), [&](unsigned dim) { return dim == lane && shape[dim] > 1; });

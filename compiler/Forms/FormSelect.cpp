@@ -18,9 +18,10 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
   const Tensor from = graph.tensors[tensor];
   unsigned lane = from.laneDim;
   int64_t reach = stride * (extent - 1), width = from.shape[lane];
+  int64_t below = std::min<int64_t>(0, reach), above = std::max<int64_t>(0, reach);
   auto [low, high] = space.range(rest);
-  bool leaves = low < 0 || high + reach >= width;
-  if (byteWidth(from.type) != 2 || stride < 1 || (leaves && !rest.terms.empty()))
+  bool leaves = low + below < 0 || high + above >= width;
+  if (byteWidth(from.type) != 2 || (leaves && !rest.terms.empty()))
     return std::nullopt;
   std::vector<int64_t> shape,
       key = {tensor, stride, extent, rest.offset, pad ? int64_t(bitsOf(*pad)) : -1};
@@ -36,7 +37,8 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
   if (!isNew)
     return entry->second;
 
-  int64_t first = leaves ? rest.offset : 0, span = leaves ? width : reach + 1;
+  // The matrix reads `span` lanes, and result p the lane `first + stride * p` of them.
+  int64_t first = leaves ? rest.offset : -below, span = leaves ? width : above - below + 1;
   std::vector<float> inside(size_t(extent), 0);
   for (int64_t p = 0; p < extent; ++p)
     inside[size_t(p)] = first + stride * p >= 0 && first + stride * p < span;
@@ -45,7 +47,7 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
   KernelBuilder build(graph);
   Access x{tensor, {}, 0}, to{result, {}, 0};
   x.index.resize(from.shape.size());
-  x.index[lane] = fixed(leaves ? 0 : rest.offset);
+  x.index[lane] = fixed(leaves ? 0 : rest.offset + below);
   for (auto [outer, coefficient] : rest.terms) {
     unsigned loop = build.loop(space.loop(outer).extent);
     x.index[lane].terms.push_back({loop, coefficient});
@@ -102,12 +104,12 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
       selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad);
   if (!copy)
     return failure();
-  Resolved here = at;
-  here.index.erase(here.index.begin() + lane);
-  Point outer;
+  Resolved here{at.base, {}, at.padded, at.pad};
   for (auto [loop, coefficient] : rest.terms)
-    outer.push_back(Linear{0, {{loop, 1}}});
-  here.index.insert(here.index.begin(), outer.begin(), outer.end());
+    here.index.push_back(Linear{0, {{loop, 1}}});
+  for (auto [dim, index] : llvm::enumerate(at.index))
+    if (dim != lane)
+      here.index.push_back(index);
   here.index.push_back(Linear{0, {{unsigned(attempt.lane), 1}}});
   return load(attempt, Stored{*copy, 0}, here);
 }

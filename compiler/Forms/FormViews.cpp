@@ -244,11 +244,11 @@ Former::LaneChoice Former::chooseLane(Value base) {
   if (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
         return isa<AffineBinaryOpExpr>(expr);
       })) {
-    int64_t best = 1; // a window moves over the other dimensions
+    int64_t best = 0; // a window moves over the other dimensions
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
       if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)
         best = shape[dim], last = unsigned(dim);
-    if (best > 1)
+    if (best > 0)
       return {last, true};
   }
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {

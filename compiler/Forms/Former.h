@@ -131,6 +131,8 @@ private:
   mlir::FailureOr<Scalar> computeMap(Attempt &attempt, mlir::linalg::LinalgOp op,
                                      const Point &index);
   mlir::FailureOr<Access> access(Attempt &attempt, Stored stored, const Resolved &at);
+  bool leaves(const Attempt &attempt, const Resolved &at, unsigned lane) const;
+  bool keepsLanes(const Attempt &attempt, const Access &access) const;
   bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
   bool coversRoot(Attempt &attempt, const Point &index) const;
 
