@@ -156,8 +156,13 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
   for (auto [expr, at] : llvm::zip(result.getResults(), index))
     dims[cast<AffineDimExpr>(expr).getPosition()] = at;
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
-    if (iterator == utils::IteratorType::reduction)
-      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+    if (iterator == utils::IteratorType::reduction) {
+      auto [from, count] = insidePadding(attempt.space, op, 0, dims, unsigned(dim));
+      if (count == extents[dim])
+        std::tie(from, count) = insidePadding(attempt.space, op, 1, dims, unsigned(dim));
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, count, LoopKind::Contracted);
+      dims[dim].offset += from;
+    }
   Operands operands;
   bool usesLane[2] = {false, false};
   for (unsigned i : {0u, 1u})
@@ -174,6 +179,36 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
   return operands;
 }
 
+/// Whether the lanes of a contraction asked for at `index` can be columns of what is installed:
+/// constants are written as they are needed; of values made at run time, neighbours are columns.
+bool Former::liesAcrossColumns(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  if (attempt.lane < 0)
+    return true;
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  Point dims(op.getNumLoops()); // reduced loops stay at 0
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  unsigned uses[2] = {0, 0};
+  bool isStepped[2] = {false, false};
+  for (unsigned i : {0u, 1u})
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
+      if (!part)
+        return false;
+      if (!part->uses(unsigned(attempt.lane)))
+        continue;
+      ++uses[i];
+      isStepped[i] |= part->terms[unsigned(attempt.lane)] != 1;
+    }
+  for (unsigned i : {0u, 1u}) {
+    if (uses[i] == 0 || isConstantValue(baseOf(op->getOperand(i))))
+      continue;
+    if (uses[1 - i] == 0 && (uses[i] > 1 || isStepped[i] || isPadded(op->getOperand(i))))
+      return false;
+  }
+  return true;
+}
+
 /// Adds the product of operands resolved to values of `type` in memory.
 LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
                               ElementType type) {
@@ -184,6 +219,13 @@ LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const 
   for (unsigned i : {first, 1 - first}) {
     accesses[i] = contractionOperand(attempt, at[i], type, laneLoops);
     if (failed(accesses[i]))
+      return failure();
+  }
+  for (unsigned i : {0u, 1u}) { // of weights, only constants can leave lanes out
+    const Tensor &tensor = graph.tensors[accesses[i]->tensor];
+    auto [low, high] = attempt.space.range(accesses[i]->index[tensor.laneDim]);
+    if ((low < 0 || high >= tensor.shape[tensor.laneDim]) &&
+        (!isConstantValue(at[1 - i].base) || accesses[i]->pad != 0))
       return failure();
   }
   auto lanesOf = [&](const Access &access) {
@@ -209,7 +251,7 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
     return failure();
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   bool isInteger = element.isInteger(8);
-  if (!isInteger && !isa<FloatType>(element))
+  if ((!isInteger && !isa<FloatType>(element)) || !liesAcrossColumns(attempt, op, index))
     return failure();
   if (options.precision == Precision::Int8 && isQuantized(op))
     return computeIntegerContraction(attempt, op, index, 1, {});

@@ -98,80 +98,86 @@ static void noteHostType(Tensor &tensor, Type type) {
         element.isInteger(1) ? "bool" : "int" + std::to_string(element.getIntOrFloatBitWidth());
 }
 
-FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
+/// Values from outside that an operation, or its region, uses.
+static SetVector<Value> operandsOf(Operation *op) {
+  SetVector<Value> operands;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (!op->isAncestor(operand.getParentBlock()->getParentOp()) ||
+          operand.getParentBlock() == op->getBlock())
+        operands.insert(operand);
+  });
+  return operands;
+}
+
+/// The operations of one host function that ends in `root`, and what it takes from memory. Views
+/// come along, and so does what `isInside` says.
+static std::pair<SetVector<Operation *>, SmallVector<Value>>
+hostFunction(Operation *root, llvm::function_ref<bool(Operation *)> isInside) {
   SetVector<Operation *> inside;
   SetVector<Value> arguments;
-  SmallVector<Value> worklist = {base};
-  Operation *root = base.getDefiningOp();
-  if (!root)
-    return failure();
-  hosted.insert(base);
   inside.insert(root);
-  for (SmallVector<Operation *> open = {root}; !open.empty();) {
-    Operation *op = open.pop_back_val();
-    SetVector<Value> operands;
-    op->walk([&](Operation *inner) {
-      for (Value operand : inner->getOperands())
-        if (!op->isAncestor(operand.getParentBlock()->getParentOp()) ||
-            operand.getParentBlock() == op->getBlock())
-          operands.insert(operand);
-    });
-    for (Value operand : operands) {
+  for (SmallVector<Operation *> open = {root}; !open.empty();)
+    for (Value operand : operandsOf(open.pop_back_val())) {
       Operation *source = operand.getDefiningOp();
-      bool isForm =
-          source && (isFormable(source) ||
-                     (isView(source) &&
-                      isa<FloatType>(cast<RankedTensorType>(operand.getType()).getElementType())));
-      if (source && source->getBlock() == root->getBlock() && staysOnHost(source, isForm) &&
-          !stored.count(operand)) {
-        if (inside.insert(source))
-          open.push_back(source);
-      } else {
+      if (!source || source->getBlock() != root->getBlock() || !isInside(source))
         arguments.insert(operand);
-      }
+      else if (inside.insert(source))
+        open.push_back(source);
     }
-  }
-  // Arguments in memory first; a view is an argument in its base's shape.
-  HostCall call;
-  call.name = nameOf(base);
-  call.function = "host_" + std::to_string(hosted.size());
-  SmallVector<Value> order(arguments.begin(), arguments.end());
-  SmallVector<Type> types;
-  for (Value &argument : order) {
-    if (Value under = baseOf(argument); under != argument) {
-      for (Value view = argument; view != under; view = view.getDefiningOp()->getOperand(0))
-        inside.insert(view.getDefiningOp());
-      argument = under;
-    }
-  }
-  llvm::sort(order,
-             [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); });
-  order.erase(std::unique(order.begin(), order.end()), order.end());
-  // Pointers order nothing that anybody sees: restore the order of the program.
-  llvm::stable_sort(order, [](Value x, Value y) {
+  SmallVector<Value> order = arguments.takeVector();
+  llvm::sort(order, [](Value x, Value y) { // as in the program
     Operation *a = x.getDefiningOp(), *b = y.getDefiningOp();
     if (!a || !b)
       return !a &&
              (b || cast<BlockArgument>(x).getArgNumber() < cast<BlockArgument>(y).getArgNumber());
     return a->isBeforeInBlock(b);
   });
-  for (Value argument : order) {
-    Operation *source = argument.getDefiningOp();
-    Stored value;
-    if (source && source->hasTrait<OpTrait::ConstantLike>()) {
-      bool isFloat = isa<FloatType>(cast<RankedTensorType>(argument.getType()).getElementType());
-      value.tensor = constantTensor(argument, isFloat ? ElementType::Fp32 : ElementType::Int32, 0);
-    } else {
-      FailureOr<Stored> found = store(argument, std::nullopt);
-      if (failed(found) || found->laneSplit)
-        return function.emitError("value '")
-               << nameOf(argument) << "' cannot be stored for the host step '" << call.name << "'";
-      value = *found;
+  return {std::move(inside), std::move(order)};
+}
+
+FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
+  Operation *root = base.getDefiningOp();
+  if (!root)
+    return failure();
+  hosted.insert(base);
+  HostCall call;
+  call.name = nameOf(base);
+  call.function = "host_" + std::to_string(hosted.size());
+  auto isInside = [&](Operation *source) {
+    Value value = source->getResult(0);
+    return isView(source) || hosted.contains(value) ||
+           (staysOnHost(source, isFormable(source)) && !stored.count(value));
+  };
+  // Arguments in memory first. What turns out to be made by the host is made here, too: between
+  // two host steps nothing lies in the grid's memory.
+  SetVector<Operation *> inside;
+  SmallVector<Value> order;
+  for (bool isSettled = false; !isSettled;) {
+    std::tie(inside, order) = hostFunction(root, isInside);
+    call.inputs.clear();
+    isSettled = true;
+    for (Value argument : order) {
+      Operation *source = argument.getDefiningOp();
+      Stored value;
+      if (source && source->hasTrait<OpTrait::ConstantLike>()) {
+        bool isFloat = isa<FloatType>(cast<RankedTensorType>(argument.getType()).getElementType());
+        value.tensor =
+            constantTensor(argument, isFloat ? ElementType::Fp32 : ElementType::Int32, 0);
+      } else {
+        FailureOr<Stored> found = store(argument, std::nullopt);
+        if (failed(found) || found->laneSplit)
+          return function.emitError("value '") << nameOf(argument)
+                                               << "' cannot be stored for the host step '"
+                                               << call.name << "'";
+        value = *found;
+        isSettled &= !hosted.contains(argument);
+      }
+      call.inputs.push_back(value.tensor);
+      noteHostType(graph.tensors[value.tensor], argument.getType());
     }
-    call.inputs.push_back(value.tensor);
-    noteHostType(graph.tensors[value.tensor], argument.getType());
-    types.push_back(argument.getType());
   }
+  SmallVector<Type> types(ValueRange(order).getTypes());
 
   OpBuilder builder(base.getContext());
   OwningOpRef<ModuleOp> module(ModuleOp::create(builder.getUnknownLoc()));

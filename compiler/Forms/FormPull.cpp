@@ -63,7 +63,7 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   if (!unique || attempt.contracts)
     return false;
   if (isContraction(op))
-    return coversRoot(attempt, index);
+    return coversRoot(attempt, index) && liesAcrossColumns(attempt, op, index);
   if (reducesLanes(op))
     return combinerOf(op) == Combiner::Sum && !attempt.runs;
   return !attempt.runs && coversRoot(attempt, index);
@@ -122,7 +122,9 @@ bool Former::leaves(const Attempt &attempt, const Resolved &at, unsigned lane) c
 FailureOr<Scalar> Former::pullConstant(Attempt &attempt, const Resolved &at) {
   Type element = cast<RankedTensorType>(at.base.getType()).getElementType();
   bool isFloat = isa<FloatType>(element);
-  Scalar::Kind kind = isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32;
+  Scalar::Kind kind = isFloat                ? Scalar::Kind::F32
+                      : element.isInteger(1) ? Scalar::Kind::FlagI32
+                                             : Scalar::Kind::I32;
   auto immediate = [&](double value) {
     uint32_t bits = isFloat ? bitsOf(float(value)) : uint32_t(int64_t(value));
     return Scalar{attempt.build.immediate(bits), kind};
@@ -227,15 +229,11 @@ FailureOr<Access> Former::access(Attempt &attempt, Stored stored, const Resolved
 bool Former::keepsLanes(const Attempt &attempt, const Access &access) const {
   const Tensor &tensor = graph.tensors[access.tensor];
   const AffineIndex &index = access.index[tensor.laneDim];
-  int64_t low = index.offset, high = index.offset;
-  for (auto [loop, step] : index.terms) {
-    const bool isLane = int(loop) == attempt.lane;
-    if (attempt.space.loop(loop).kind != LoopKind::Parallel || (isLane && step != 1))
+  for (auto [loop, step] : index.terms)
+    if (attempt.space.loop(loop).kind != LoopKind::Parallel ||
+        (int(loop) == attempt.lane && step != 1))
       return false;
-    const int64_t reach = step * (attempt.space.loop(loop).extent - 1);
-    low += std::min<int64_t>(0, reach);
-    high += std::max<int64_t>(0, reach);
-  }
+  auto [low, high] = attempt.space.range(index);
   return low >= 0 && high < tensor.shape[tensor.laneDim];
 }
 

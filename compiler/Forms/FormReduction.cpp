@@ -68,34 +68,6 @@ static FailureOr<Point> evaluateMap(LoopSpace &space, AffineMap map, const Point
   return result;
 }
 
-/// The values of a reduced loop that meet the input and not only its padding, which changes neither
-/// a sum (zero) nor a maximum (lowest): where the window does not move, the loop is cut down to
-/// them.
-static std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, linalg::LinalgOp op,
-                                                 const Point &dims, unsigned loop) {
-  std::pair<int64_t, int64_t> all = {0, op.getStaticLoopRanges()[loop]};
-  auto pad = op->getOperand(0).getDefiningOp<tensor::PadOp>();
-  AffineMap map = op.getIndexingMapsArray()[0];
-  if (!pad)
-    return all;
-  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
-    if (!expr.isFunctionOfDim(loop))
-      continue;
-    Point point = dims;
-    point[loop] = Linear::constant(0);
-    std::optional<Linear> first = space.evaluate(expr, point);
-    point[loop] = Linear::constant(1);
-    std::optional<Linear> second = space.evaluate(expr, point);
-    if (!first || !second || !first->terms.empty() || second->offset != first->offset + 1)
-      return all;
-    int64_t shift = pad.getStaticLow()[dim] - first->offset;
-    int64_t from = std::max<int64_t>(0, shift);
-    int64_t to = std::min(all.second, shift + shapeOf(pad.getSource())[dim]);
-    return from < to ? std::pair(from, to - from) : all;
-  }
-  return all;
-}
-
 /// A rectified value, or what keeps it so: quantisation around zero, maxima, concatenation.
 bool Former::isNonNegative(Value value) const {
   Value base = baseOf(value);
@@ -177,7 +149,7 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     if (attempt.runs)
       return failure();
     for (unsigned dim : reduced) {
-      auto [from, count] = insidePadding(attempt.space, op, dims, dim);
+      auto [from, count] = insidePadding(attempt.space, op, 0, dims, dim);
       dims[dim] = attempt.space.dimension({op, dim}, count, LoopKind::Running);
       dims[dim].offset += from;
     }

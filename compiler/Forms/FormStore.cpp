@@ -258,8 +258,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
-    FailureOr<Stored> rows = store(base, preferredLane(base)); // gathered by rows, then turned
-    result = succeeded(rows) ? storeTransposed(base, *rows, wanted) : rows;
+    result = storePreferred(base, wanted); // gathered by rows, then turned
   } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
@@ -272,10 +271,14 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     unsigned tensor = newTensor(base, tensorShape(base), wanted);
     if (split)
       splitLanes(graph.tensors[tensor], split);
-    if (failed(emit(base, tensor, {}, wanted, split)))
-      result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
-    else
+    if (succeeded(emit(base, tensor, {}, wanted, split)))
       result = Stored{tensor, split};
+    else if (!known.empty())
+      result = storeTransposed(base, known[0], wanted);
+    else if (FailureOr<Stored> made = storePreferred(base, wanted); succeeded(made))
+      result = made;
+    else
+      result = storeByHost(base, wanted);
   } else {
     result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
   }
@@ -319,6 +322,15 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
   }
   return Stored{tensor, 0};
+}
+
+/// Written as it is best computed, then turned.
+FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
+  unsigned preferred = preferredLane(base);
+  FailureOr<Stored> made = failure();
+  if (preferred != lane && succeeded(made = store(base, preferred)))
+    made = storeTransposed(base, *made, lane);
+  return made;
 }
 
 /// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,

@@ -55,6 +55,13 @@ Value Former::baseOf(Value value) const {
   return value;
 }
 
+bool Former::isPadded(Value value) const {
+  for (Value base = baseOf(value); value != base; value = sourceOf(value.getDefiningOp()))
+    if (value.getDefiningOp<tensor::PadOp>())
+      return true;
+  return false;
+}
+
 /// Index of the view's source at `index` of its result.
 bool Former::stepView(Attempt &attempt, Operation *op, Point &index, Value &source) {
   source = sourceOf(op);
@@ -130,6 +137,56 @@ FailureOr<Former::Resolved> Former::resolve(Attempt &attempt, Value value, Point
     at.base = source;
   }
   return at;
+}
+
+/// Whether the reduction's result is the same without elements of this value.
+static bool isNeutral(linalg::LinalgOp op, Value value) {
+  Attribute constant;
+  if (!value || !matchPattern(value, m_Constant(&constant)))
+    return false;
+  auto real = dyn_cast<FloatAttr>(constant);
+  auto integer = dyn_cast<IntegerAttr>(constant);
+  const bool isPlain = combinedValue(op) == op.getBlock()->getArgument(0);
+  switch (combinerOf(op)) {
+  case Combiner::SumOfProducts:
+    return real ? real.getValue().isZero() : integer.getValue().isZero();
+  case Combiner::Sum:
+    return isPlain && (real ? real.getValue().isZero() : integer.getValue().isZero());
+  case Combiner::Max:
+    return isPlain && (real ? real.getValue().isInfinity() && real.getValue().isNegative()
+                            : integer.getValue().isMinSignedValue());
+  case Combiner::Min:
+    return isPlain && (real ? real.getValue().isInfinity() && !real.getValue().isNegative()
+                            : integer.getValue().isMaxSignedValue());
+  case Combiner::None:
+    break;
+  }
+  return false;
+}
+
+std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, linalg::LinalgOp op, unsigned operand,
+                                          const Point &dims, unsigned loop) {
+  std::pair<int64_t, int64_t> all = {0, op.getStaticLoopRanges()[loop]};
+  auto pad = op->getOperand(operand).getDefiningOp<tensor::PadOp>();
+  AffineMap map = op.getIndexingMapsArray()[operand];
+  if (!pad || !isNeutral(op, pad.getConstantPaddingValue()))
+    return all;
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    if (!expr.isFunctionOfDim(loop))
+      continue;
+    Point point = dims;
+    point[loop] = Linear::constant(0);
+    std::optional<Linear> first = space.evaluate(expr, point);
+    point[loop] = Linear::constant(1);
+    std::optional<Linear> second = space.evaluate(expr, point);
+    if (!first || !second || !first->terms.empty() || second->offset != first->offset + 1)
+      return all;
+    int64_t shift = pad.getStaticLow()[dim] - first->offset;
+    int64_t from = std::max<int64_t>(0, shift);
+    int64_t to = std::min(all.second, shift + shapeOf(pad.getSource())[dim]);
+    return from < to ? std::pair(from, to - from) : all;
+  }
+  return all;
 }
 
 static bool isMaximum(Operation *op) {

@@ -79,6 +79,7 @@ private:
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
+  mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
@@ -100,6 +101,7 @@ private:
   bool stepView(Attempt &attempt, mlir::Operation *op, Point &index, mlir::Value &source);
   bool isView(mlir::Operation *op) const;
   mlir::Value baseOf(mlir::Value value) const;
+  bool isPadded(mlir::Value value) const; ///< between the value and its base
   void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
   /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
   bool isRunTimeScores(mlir::Value value) const;
@@ -160,6 +162,7 @@ private:
   };
   mlir::FailureOr<Operands> contractionPoints(Attempt &attempt, mlir::linalg::LinalgOp op,
                                               const Point &index);
+  bool liesAcrossColumns(Attempt &attempt, mlir::linalg::LinalgOp op, const Point &index);
   mlir::LogicalResult addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
                               ElementType type);
   mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -241,6 +244,11 @@ bool isMap(mlir::linalg::LinalgOp op);
 llvm::StringRef quantKind(mlir::Operation *op);
 bool isContraction(mlir::linalg::LinalgOp op);
 bool isConstantValue(mlir::Value value);
+/// First value and count of those of a reduced loop that meet the operand and not only its padding:
+/// where a sum is padded with zeros, a maximum with the lowest, and the window does not move, the
+/// loop is cut down to them. `dims`: the loops of `op`.
+std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, mlir::linalg::LinalgOp op,
+                                          unsigned operand, const Point &dims, unsigned loop);
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
 /// The shape of a tensor for the value: rank 0 becomes {1}.
 std::vector<int64_t> tensorShape(mlir::Value value);

@@ -41,6 +41,10 @@ std::pair<int64_t, int64_t> LoopSpace::range(const Linear &index) const {
   return {low, high};
 }
 
+std::pair<int64_t, int64_t> LoopSpace::range(const AffineIndex &index) const {
+  return range(Linear{index.offset, {index.terms.begin(), index.terms.end()}});
+}
+
 /// Asks for `loop` to be cut so that its inner part has extent `inner`.
 void LoopSpace::want(unsigned loop, int64_t inner) {
   if (wanted || inner <= 1 || loops[loop].extent % inner != 0 || loops[loop].extent == inner)

@@ -46,6 +46,7 @@ public:
   /// loop.
   Linear dimension(LoopKey key, int64_t extent, LoopKind kind);
   std::pair<int64_t, int64_t> range(const Linear &index) const;
+  std::pair<int64_t, int64_t> range(const AffineIndex &index) const;
   /// floor(index / divisor); nothing if that is not affine: then `wanted` may hold a split that
   /// helps.
   std::optional<Linear> divide(const Linear &index, int64_t divisor);

@@ -25,7 +25,6 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <deque>
 #include <functional>
 #include <numeric>
 
@@ -131,8 +130,6 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &failure) {
 struct Reference::State {
   std::vector<Port> inputs, outputs;
   std::vector<ConstantView> constants;
-  /// Bytes of i1 constants. A deque: views point into the vectors, which must not move.
-  std::deque<llvm::SmallVector<char>> unpacked;
   std::vector<Attribute> held; ///< keeps the resources of the constants
   std::unique_ptr<ExecutionEngine> engine;
   void (*entry)(void **) = nullptr;
@@ -162,8 +159,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   reference::dropEmptyPorts(*lowered, entry);
   for (ElementsAttr constant : reference::hoistConstants(*lowered, entry)) {
     state->held.push_back(constant);
-    state->unpacked.emplace_back();
-    std::optional<ConstantView> view = viewConstant(constant, state->unpacked.back());
+    std::optional<ConstantView> view = viewConstant(constant);
     if (!view)
       return Error{"a constant of @" + entry.str() + " has no bytes"};
     state->constants.push_back(*view);

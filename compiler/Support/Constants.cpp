@@ -52,14 +52,13 @@ double ConstantView::real(int64_t index) const {
   return value.convertToDouble();
 }
 
-std::optional<ConstantView> viewConstant(mlir::Attribute attribute,
-                                         llvm::SmallVectorImpl<char> &unpacked) {
+std::optional<ConstantView> viewConstant(mlir::Attribute attribute) {
   if (auto resource = mlir::dyn_cast_or_null<mlir::DenseResourceElementsAttr>(attribute)) {
     auto type = mlir::dyn_cast<mlir::RankedTensorType>(resource.getType());
     mlir::AsmResourceBlob *blob = resource.getRawHandle().getBlob();
     if (!type || !blob)
       return std::nullopt;
-    return ConstantView{type, blob->getData(), false};
+    return ConstantView{type, blob->getData(), false, nullptr};
   }
   auto dense = mlir::dyn_cast_or_null<mlir::DenseElementsAttr>(attribute);
   auto type =
@@ -67,11 +66,12 @@ std::optional<ConstantView> viewConstant(mlir::Attribute attribute,
   if (!type || !type.getElementType().isIntOrIndexOrFloat())
     return std::nullopt;
   if (!type.getElementType().isInteger(1))
-    return ConstantView{type, dense.getRawData(), dense.isSplat()};
-  unpacked.clear();
-  for (bool element : dense.getValues<bool>())
-    unpacked.push_back(element);
-  return ConstantView{type, unpacked, false};
+    return ConstantView{type, dense.getRawData(), dense.isSplat(), nullptr};
+  auto values = dense.getValues<bool>();
+  auto unpacked = dense.isSplat()
+                      ? std::make_shared<std::vector<char>>(1, dense.getSplatValue<bool>())
+                      : std::make_shared<std::vector<char>>(values.begin(), values.end());
+  return ConstantView{type, *unpacked, dense.isSplat(), unpacked};
 }
 
 std::optional<ConstantView> viewConstant(mlir::Value value) {
@@ -79,9 +79,7 @@ std::optional<ConstantView> viewConstant(mlir::Value value) {
       value ? value.getDefiningOp<mlir::arith::ConstantOp>() : mlir::arith::ConstantOp();
   if (!constant)
     return std::nullopt;
-  llvm::SmallVector<char> unpacked;
-  std::optional<ConstantView> view = viewConstant(constant.getValue(), unpacked);
-  return view && !view->type.getElementType().isInteger(1) ? view : std::nullopt;
+  return viewConstant(constant.getValue());
 }
 
 mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes,

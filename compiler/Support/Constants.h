@@ -10,7 +10,9 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace millrace {
 
@@ -20,6 +22,7 @@ struct ConstantView {
   mlir::RankedTensorType type;
   llvm::ArrayRef<char> bytes; ///< one element if `splat`
   bool splat = false;
+  std::shared_ptr<const std::vector<char>> unpacked; ///< the bytes of `i1`, which MLIR packs
 
   /// Element `index` of an integer constant, sign-extended.
   int64_t integer(int64_t index) const;
@@ -28,11 +31,9 @@ struct ConstantView {
 };
 
 /// Views a dense or dense-resource attribute of a ranked tensor type; nothing for other attributes.
-/// `i1` constants are stored packed by MLIR, so `unpacked` keeps their bytes alive.
-std::optional<ConstantView> viewConstant(mlir::Attribute attribute,
-                                         llvm::SmallVectorImpl<char> &unpacked);
+std::optional<ConstantView> viewConstant(mlir::Attribute attribute);
 
-/// Views the constant that defines `value`; nothing if no `arith.constant` does. No i1.
+/// Views the constant that defines `value`; nothing if no `arith.constant` does.
 std::optional<ConstantView> viewConstant(mlir::Value value);
 
 /// The attribute for `bytes` (row major, `i1` one byte each): dense if small, else a resource

@@ -33,8 +33,7 @@ Shape NodeImporter::getInts(std::string_view name, llvm::ArrayRef<int64_t> other
 }
 
 std::optional<Shape> NodeImporter::constantIntegers(size_t i) const {
-  llvm::SmallVector<char> unpacked;
-  std::optional<ConstantView> view = viewConstant(foldValue(in(i)), unpacked);
+  std::optional<ConstantView> view = viewConstant(foldValue(in(i)));
   if (!view || !view->type.getElementType().isInteger())
     return std::nullopt;
   Shape values;
@@ -44,8 +43,7 @@ std::optional<Shape> NodeImporter::constantIntegers(size_t i) const {
 }
 
 std::optional<double> NodeImporter::constantReal(size_t i) const {
-  llvm::SmallVector<char> unpacked;
-  std::optional<ConstantView> view = viewConstant(foldValue(in(i)), unpacked);
+  std::optional<ConstantView> view = viewConstant(foldValue(in(i)));
   if (!view || view->type.getNumElements() != 1)
     return std::nullopt;
   return mlir::isa<mlir::FloatType>(view->type.getElementType())

@@ -21,7 +21,6 @@ Expected<SmallVector<Axis>> readResized(NodeImporter &node) {
   Shape axes = node.getInts("axes", allAxes(node.rank(0)));
   std::optional<Shape> sizes = node.has(3) ? node.constantIntegers(3) : std::nullopt;
   SmallVector<float> scales;
-  SmallVector<char> unpacked;
   std::optional<ConstantView> view = node.has(2) ? viewConstant(node.in(2)) : std::nullopt;
   for (int64_t i = 0; view && i < view->type.getNumElements(); ++i)
     scales.push_back(static_cast<float>(view->real(i)));

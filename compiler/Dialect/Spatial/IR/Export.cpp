@@ -81,8 +81,7 @@ ElementsAttr Exporter::dataOf(const forms::Tensor &tensor, RankedTensorType type
   if (tensor.splat)
     return DenseElementsAttr::getFromRawBuffer(type, bytes);
   if (auto held = known.find(tensor.name); held != known.end()) {
-    SmallVector<char> unpacked;
-    std::optional<ConstantView> view = viewConstant(held->second, unpacked);
+    std::optional<ConstantView> view = viewConstant(held->second);
     if (view && view->type == type && view->bytes == bytes)
       return held->second;
   }

@@ -71,8 +71,7 @@ void Importer::tensor(TensorOp op) {
   t.role = forms::TensorRole(unsigned(op.getRole()));
   t.splat = op.getSplat();
   if (op.getData()) {
-    SmallVector<char> unpacked;
-    const ConstantView view = *viewConstant(*op.getData(), unpacked);
+    const ConstantView view = *viewConstant(*op.getData());
     // Equal elements may be held once although the graph holds all of them.
     const auto copies = view.splat && !t.splat ? size_t(type.getNumElements()) : size_t(1);
     const auto *bytes = reinterpret_cast<const uint8_t *>(view.bytes.data());

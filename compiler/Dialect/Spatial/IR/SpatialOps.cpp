@@ -242,8 +242,7 @@ LogicalResult TensorOp::verify() {
     return failure();
   if (!getData())
     return success();
-  SmallVector<char> unpacked;
-  std::optional<ConstantView> data = viewConstant(*getData(), unpacked);
+  std::optional<ConstantView> data = viewConstant(*getData());
   if (!data || data->type != type)
     return emitOpError() << "has data of another type than " << type;
   if (getSplat() && !data->splat && type.getNumElements() != 1)
