@@ -83,9 +83,9 @@ bool isContraction(linalg::LinalgOp op) {
   return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
 }
 
-/// How well dimension index `at`, of `extent` values, suits as the lanes of an operand: 2 contracted
-/// loops alone, 1 contracted loops in blocks of something larger, 0 not, a window, or blocks of
-/// which some lie outside.
+/// How well dimension index `at`, of `extent` values, suits as the lanes of an operand: 2
+/// contracted loops alone, 1 contracted loops in blocks of something larger, 0 not, a window, or
+/// nothing but padding around one lane or beyond blocks.
 static int laneScore(Attempt &attempt, const Linear &at, int64_t extent) {
   int64_t inner = 0;
   bool contracts = false, others = false;
@@ -103,7 +103,7 @@ static int laneScore(Attempt &attempt, const Linear &at, int64_t extent) {
         return 0;
     }
   auto [low, high] = attempt.space.range(at);
-  if (others && (low < 0 || high >= extent))
+  if (extent == 1 || (others && (low < 0 || high >= extent)))
     return 0;
   return others ? 1 : 2;
 }
@@ -136,6 +136,17 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
   bool isSum = lane.has_value();
   for (unsigned dim = 0; dim < at.index.size() && !lane; ++dim)
     if (shape[dim] == 1 && at.index[dim].terms.empty())
+      lane = dim;
+  // Or each product takes a lane of its own: of a channel that is a group.
+  auto isParallel = [&](const Linear &index) {
+    return llvm::all_of(index.terms, [&](auto term) {
+      return attempt.space.loop(term.first).kind == LoopKind::Parallel;
+    });
+  };
+  for (unsigned dim = 0; dim < at.index.size() && !isSum; ++dim)
+    if (auto [low, high] = attempt.space.range(at.index[dim]);
+        isParallel(at.index[dim]) && low >= 0 && high < shape[dim] &&
+        (!lane || (dim == preferred && shape[*lane] > 1)))
       lane = dim;
   if (isConstantValue(at.base)) {
     Stored value{constantTensor(at.base, type, lane.value_or(0)), 0};

@@ -167,9 +167,9 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
       } else {
         FailureOr<Stored> found = store(argument, std::nullopt);
         if (failed(found) || found->laneSplit)
-          return function.emitError("value '") << nameOf(argument)
-                                               << "' cannot be stored for the host step '"
-                                               << call.name << "'";
+          return function.emitError("value '")
+                 << nameOf(argument) << "' cannot be stored for the host step '" << call.name
+                 << "'";
         value = *found;
         isSettled &= !hosted.contains(argument);
       }

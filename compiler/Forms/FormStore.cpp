@@ -500,6 +500,11 @@ LogicalResult Former::storeOutputs() {
         stored[base].push_back(*made);
         done = copy();
       }
+    if (failed(done) && base != value) // a view whose index is not affine
+      if (FailureOr<Stored> made = storeByHost(value, lane); succeeded(made)) {
+        stored[value].push_back(*made);
+        done = copy();
+      }
     if (failed(done))
       return function.emitError("no kernel can be made that writes output '")
              << nameOfResult(function, unsigned(i))

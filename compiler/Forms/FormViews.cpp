@@ -33,6 +33,8 @@ static std::optional<unsigned> renamedInput(Operation *op) {
 }
 
 bool Former::isView(Operation *op) const {
+  if (op->getNumResults() == 1 && hosted.contains(op->getResult(0)))
+    return false;
   if (isa<tensor::ExtractSliceOp>(op))
     return !slicePoints.contains(op);
   return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::PadOp, linalg::TransposeOp>(

@@ -6,6 +6,7 @@
 #include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/SplitColumns.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
@@ -68,6 +69,11 @@ static const Rewriting table[] = {
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine) {
        splitEpilogues(graph, longestChain(machine));
+       return Lines();
+     }},
+    {"split-columns", "copies what is installed with columns in more than one order",
+     [](KernelGraph &graph, const Machine &) {
+       splitColumns(graph);
        return Lines();
      }},
 };

@@ -165,7 +165,16 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
     };
     const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
     const bool joins = alongLanes && inWeights && dense && !roles.group;
-    if (joins && constantWeights)
+    // One row streams past all columns, and groups find their own lanes in it.
+    auto movesRows = [&](unsigned loop) {
+      return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+        for (size_t d = 0; d < t.a.index.size(); ++d)
+          if (d != graph.tensors[t.a.tensor].laneDim && coefficient(t.a.index[d], loop))
+            return true;
+        return false;
+      });
+    };
+    if (joins && constantWeights && !movesRows(l))
       roles.group = l;
     else if (joins && areHeads(graph, kernel, machine, *roles.lane, l))
       roles.group = l, roles.heads = true;

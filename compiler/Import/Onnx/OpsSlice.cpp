@@ -66,15 +66,15 @@ Range sliceRange(int64_t extent, int64_t start, int64_t end, int64_t step) {
   return {start, std::max<int64_t>(0, (end - start + step + 1) / step), step};
 }
 
-/// Reads backwards through the index map offset + i * step.
-Value sliceBackwards(TensorBuilder &t, Value input, ArrayRef<Range> ranges) {
-  Shape shape;
+/// The dimensions that `backwards` names from their last element to their first.
+Value reverse(TensorBuilder &t, Value input, ArrayRef<bool> backwards) {
+  const Shape shape(shapeOf(input));
   SmallVector<AffineExpr> exprs;
-  for (auto [i, range] : llvm::enumerate(ranges)) {
-    shape.push_back(range.size);
-    exprs.push_back(t.ops().getAffineDimExpr(static_cast<unsigned>(i)) * range.step + range.offset);
+  for (auto [i, isBackwards] : llvm::enumerate(backwards)) {
+    AffineExpr at = t.ops().getAffineDimExpr(static_cast<unsigned>(i));
+    exprs.push_back(isBackwards ? shape[i] - 1 - at : at);
   }
-  auto map = AffineMap::get(static_cast<unsigned>(ranges.size()), 0, exprs, t.ops().getContext());
+  auto map = AffineMap::get(static_cast<unsigned>(shape.size()), 0, exprs, t.ops().getContext());
   return t.map(shape, {input}, {map}, elementTypeOf(input),
                [](Scalars &, ValueRange x) { return x[0]; });
 }
@@ -91,23 +91,24 @@ Status importSlice(NodeImporter &node) {
   SmallVector<Range> ranges;
   for (int64_t extent : node.shape(0))
     ranges.push_back({0, extent, 1});
-  bool backwards = false;
+  SmallVector<bool> backwards(ranges.size(), false);
   for (auto [start, end, axis, step] : llvm::zip_equal(*starts, *ends, *axes, *steps)) {
     std::optional<int64_t> at = normalAxis(axis, node.rank(0));
     if (!at || step == 0)
       return node.error("an axis lies outside of its rank, or a step is 0");
     ranges[*at] = sliceRange(node.shape(0)[*at], start, end, step);
-    backwards |= step < 0;
+    backwards[*at] = step < 0;
   }
   Shape offsets, sizes, strides;
-  for (const Range &range : ranges) {
-    offsets.push_back(range.offset);
+  for (const Range &range : ranges) { // forwards first: a slice begins at the lowest element
+    const int64_t last = range.offset + std::max<int64_t>(0, range.size - 1) * range.step;
+    offsets.push_back(std::min(range.offset, last));
     sizes.push_back(range.size);
-    strides.push_back(range.step);
+    strides.push_back(std::abs(range.step));
   }
-  if (backwards && productOf(sizes) != 0)
-    return node.done(sliceBackwards(node.t, node.in(0), ranges));
-  return node.done(node.t.slice(node.in(0), offsets, sizes, strides));
+  Value slice = node.t.slice(node.in(0), offsets, sizes, strides);
+  const bool isReversed = llvm::is_contained(backwards, true) && productOf(sizes) != 0;
+  return node.done(isReversed ? reverse(node.t, slice, backwards) : slice);
 }
 
 /// edge, reflect and wrap pad one axis at a time: each padded element is a copy of one inside.
