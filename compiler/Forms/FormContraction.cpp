@@ -160,7 +160,7 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
 
 /// The indices of both operands at a point of the result, and which of them has the result's lanes.
 FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::LinalgOp op,
-                                                      const Point &index) {
+                                                      const Point &index, bool cutsPadding) {
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   Point dims(extents.size());
@@ -168,9 +168,10 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
     dims[cast<AffineDimExpr>(expr).getPosition()] = at;
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
     if (iterator == utils::IteratorType::reduction) {
-      auto [from, count] = insidePadding(attempt.space, op, 0, dims, unsigned(dim));
-      if (count == extents[dim])
-        std::tie(from, count) = insidePadding(attempt.space, op, 1, dims, unsigned(dim));
+      std::pair<int64_t, int64_t> range = {0, extents[dim]};
+      for (unsigned i = 0; i < 2 && cutsPadding && range.second == extents[dim]; ++i)
+        range = insidePadding(attempt.space, op, i, dims, unsigned(dim));
+      auto [from, count] = range;
       dims[dim] = attempt.space.dimension({op, unsigned(dim)}, count, LoopKind::Contracted);
       dims[dim].offset += from;
     }
@@ -190,39 +191,52 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
   return operands;
 }
 
-/// Whether the lanes of a contraction asked for at `index` can be columns of what is installed:
-/// constants are written as they are needed; of values made at run time, neighbours are columns.
-bool Former::liesAcrossColumns(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
-  if (attempt.lane < 0)
-    return true;
-  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  Point dims(op.getNumLoops()); // reduced loops stay at 0
-  for (auto [expr, at] : llvm::zip(result.getResults(), index))
-    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
-  unsigned uses[2] = {0, 0};
-  bool isStepped[2] = {false, false};
-  for (unsigned i : {0u, 1u})
-    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
-      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
-      if (!part)
-        return false;
-      if (!part->uses(unsigned(attempt.lane)))
-        continue;
-      ++uses[i];
-      isStepped[i] |= part->terms[unsigned(attempt.lane)] != 1;
-    }
-  for (unsigned i : {0u, 1u}) {
-    if (uses[i] == 0 || isConstantValue(baseOf(op->getOperand(i))))
+/// The lanes of a stream meet those of what is installed one by one, and the result's lanes are the
+/// columns of the latter: constants are written as they are needed; of values made at run time,
+/// neighbours are columns.
+static Misfit misfitOf(const Attempt &attempt, const KernelGraph &graph, const Access &a,
+                       const Access &w) {
+  const Tensor &from = graph.tensors[a.tensor], &weights = graph.tensors[w.tensor];
+  const bool isConstant = weights.role == TensorRole::Constant;
+  unsigned columns = 0;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop) {
+    const LoopKind kind = attempt.space.loop(loop).kind;
+    const bool movesA = usesLoop(a, loop), movesW = usesLoop(w, loop);
+    if (kind == LoopKind::Contracted && movesA != movesW) // one of them repeats along the loop
+      return movesA ? Misfit::W : Misfit::A;
+    if (kind == LoopKind::Running && movesW)
+      return Misfit::Both; // the running maximum of products by other weights each
+    if (kind == LoopKind::Contracted && coefficient(a.index[from.laneDim], loop) == 1 &&
+        !isConstant && coefficient(w.index[weights.laneDim], loop) != 1)
+      return Misfit::W;
+    if (int(loop) != attempt.lane)
       continue;
-    if (uses[1 - i] == 0 && (uses[i] > 1 || isStepped[i] || isPadded(op->getOperand(i))))
-      return false;
+    for (unsigned d = 0; d < a.index.size(); ++d)
+      if (coefficient(a.index[d], loop) && (d != from.laneDim || !isConstant))
+        return Misfit::Both; // each lane of the result would stream other rows
+    for (unsigned d = 0; d < w.index.size() && !isConstant; ++d)
+      if (int64_t step = coefficient(w.index[d], loop)) {
+        if (d == weights.laneDim || step != 1 || ++columns > 1)
+          return Misfit::W;
+        auto [low, high] = attempt.space.range(w.index[d]);
+        if (low < 0 || high >= weights.shape[d])
+          return Misfit::W;
+      }
   }
-  return true;
+  auto leaves = [&](const Access &access, const Tensor &tensor) {
+    auto [low, high] = attempt.space.range(access.index[tensor.laneDim]);
+    return low < 0 || high >= tensor.shape[tensor.laneDim];
+  };
+  if (leaves(w, weights))
+    return Misfit::W;
+  if (leaves(a, from) && (!isConstant || a.pad != 0))
+    return Misfit::A; // only constants can leave lanes out
+  return Misfit::None;
 }
 
-/// Adds the product of operands resolved to values of `type` in memory.
-LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
-                              ElementType type) {
+/// Adds the product of operands resolved to values of `type` in memory, if it fits.
+FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
+                                  const Resolved (&at)[2], ElementType type) {
   // A constant can have any lanes, so the other operand chooses.
   FailureOr<Access> accesses[2];
   SmallVector<unsigned> laneLoops;
@@ -232,13 +246,6 @@ LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const 
     if (failed(accesses[i]))
       return failure();
   }
-  for (unsigned i : {0u, 1u}) { // of weights, only constants can leave lanes out
-    const Tensor &tensor = graph.tensors[accesses[i]->tensor];
-    auto [low, high] = attempt.space.range(accesses[i]->index[tensor.laneDim]);
-    if ((low < 0 || high >= tensor.shape[tensor.laneDim]) &&
-        (!isConstantValue(at[1 - i].base) || accesses[i]->pad != 0))
-      return failure();
-  }
   auto lanesOf = [&](const Access &access) {
     return access.index[graph.tensors[access.tensor].laneDim].terms;
   };
@@ -246,14 +253,40 @@ LogicalResult Former::addTerm(Attempt &attempt, const Operands &operands, const 
       lanesOf(*accesses[0]) != lanesOf(*accesses[1]))
     for (FailureOr<Access> &operand : accesses)
       alignOperand(attempt, *operand);
+  const Access &a = *accesses[1 - operands.w], &w = *accesses[operands.w];
+  if (Misfit misfit = misfitOf(attempt, graph, a, w); misfit != Misfit::None)
+    return misfit;
   int64_t macs = 1;
   for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
-    if (usesLoop(*accesses[0], loop) || usesLoop(*accesses[1], loop))
+    if (usesLoop(a, loop) || usesLoop(w, loop))
       macs *= attempt.space.loop(loop).extent;
-  attempt.build.term(*accesses[1 - operands.w], *accesses[operands.w],
-                     attempt.recomputes ? 0 : macs);
+  attempt.build.term(a, w, attempt.recomputes ? 0 : macs);
   attempt.contracts = true;
-  return success();
+  return Misfit::None;
+}
+
+/// Adds the product of two values. A view that does not lie in memory as it is needed is copied.
+LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
+                                 std::array<Value, 2> values, ElementType type) {
+  constexpr int kTries = 3; // as they are, with a copy of one, with copies of both
+  for (int i = 0; i < kTries; ++i) {
+    Resolved at[2];
+    for (unsigned k : {0u, 1u}) {
+      FailureOr<Resolved> resolved = resolve(attempt, values[k], operands.at[k]);
+      if (failed(resolved))
+        return failure();
+      at[k] = *resolved;
+    }
+    FailureOr<Misfit> misfit = addTerm(attempt, operands, at, type);
+    if (failed(misfit) || *misfit == Misfit::None)
+      return misfit;
+    const unsigned which = *misfit == Misfit::W ? operands.w : 1 - operands.w;
+    if (*misfit == Misfit::Both || at[which].base == values[which] ||
+        isConstantValue(at[which].base))
+      return failure();
+    copies.insert(values[which].getDefiningOp());
+  }
+  return failure();
 }
 
 FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp op,
@@ -262,21 +295,14 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
     return failure();
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   bool isInteger = element.isInteger(8);
-  if ((!isInteger && !isa<FloatType>(element)) || !liesAcrossColumns(attempt, op, index))
+  if (!isInteger && !isa<FloatType>(element))
     return failure();
   if (options.precision == Precision::Int8 && isQuantized(op))
     return computeIntegerContraction(attempt, op, index, 1, {});
-  FailureOr<Operands> operands = contractionPoints(attempt, op, index);
-  if (failed(operands))
-    return failure();
-  Resolved at[2];
-  for (unsigned i : {0u, 1u}) {
-    FailureOr<Resolved> resolved = resolve(attempt, op->getOperand(i), operands->at[i]);
-    if (failed(resolved))
-      return failure();
-    at[i] = *resolved;
-  }
-  if (failed(addTerm(attempt, *operands, at, isInteger ? ElementType::Int8 : activation())))
+  FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/true);
+  if (failed(operands) ||
+      failed(addProduct(attempt, *operands, {op->getOperand(0), op->getOperand(1)},
+                        isInteger ? ElementType::Int8 : activation())))
     return failure();
   return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
 }

@@ -15,7 +15,7 @@ namespace millrace::forms {
 using namespace mlir;
 
 bool Former::isFormable(Operation *op) {
-  if (slicePoints.contains(op) || isLookup(op))
+  if (slicePoints.contains(op) || copies.contains(op) || isLookup(op))
     return true;
   auto form = dyn_cast<linalg::LinalgOp>(op);
   if (!form || !formOf(op->getResult(0)) || form.hasIndexSemantics())

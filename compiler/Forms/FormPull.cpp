@@ -41,7 +41,7 @@ bool Former::coversRoot(Attempt &attempt, const Point &index) const {
 
 bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   linalg::LinalgOp op = formOf(base);
-  if (!op || !isFormable(op))
+  if (!op || !isFormable(op) || copies.contains(op))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "dequantize")
     return true; // two operations; a copy would take twice the memory and a step more
@@ -63,7 +63,7 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   if (!unique || attempt.contracts)
     return false;
   if (isContraction(op))
-    return coversRoot(attempt, index) && liesAcrossColumns(attempt, op, index);
+    return coversRoot(attempt, index);
   if (reducesLanes(op))
     return combinerOf(op) == Combiner::Sum && !attempt.runs;
   return !attempt.runs && coversRoot(attempt, index);
@@ -268,12 +268,10 @@ FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, Value value, const Poi
 }
 
 FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &index) {
-  if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>()) {
-    Point at = index;
-    Value source;
-    if (!stepView(attempt, slice, at, source))
-      return failure();
-    return pull(attempt, source, at);
+  Operation *view = value.getDefiningOp();
+  if (view && (slicePoints.contains(view) || copies.contains(view))) {
+    FailureOr<Resolved> at = resolve(attempt, value, index, view);
+    return failed(at) ? FailureOr<Scalar>(failure()) : pullBase(attempt, *at);
   }
   linalg::LinalgOp op = formOf(value);
   if (!op)

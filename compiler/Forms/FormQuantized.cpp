@@ -320,7 +320,8 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
                                                     ArrayRef<double> bias) {
   if (attempt.contracts)
     return failure();
-  FailureOr<Operands> operands = contractionPoints(attempt, op, index);
+  // The sum of w per channel counts padding, too.
+  FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/false);
   if (failed(operands))
     return failure();
   Resolved at[2];
@@ -376,7 +377,8 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
       shift[n] -= double(schemes[data]->zero * view->integer(view->splat ? 0 : i)) * multiplier[n];
     }
   }
-  if (failed(addTerm(attempt, *operands, at, ElementType::Int8)))
+  FailureOr<Misfit> misfit = addTerm(attempt, *operands, at, ElementType::Int8);
+  if (failed(misfit) || *misfit != Misfit::None)
     return failure();
   KernelBuilder &build = attempt.build;
   Linear channel = channelDim ? at[weights].index[*channelDim] : Linear();

@@ -274,6 +274,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     if (failed(centre))
       return failure();
     Linear lane = (*centre)[dim];
+    if (attempt.lane >= 0 && !lane.uses(unsigned(attempt.lane)))
+      return failure();
     for (auto [i, low] : llvm::enumerate(pad.getStaticLow()))
       (*centre)[i].offset -= low;
     int64_t width = shapeOf(source)[dim], low = pad.getStaticLow()[dim], size = extents[tap];

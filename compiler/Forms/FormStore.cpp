@@ -147,9 +147,12 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
       attempt.build.finish(nameOf(named), provenance);
       return success();
     }
-    if (!attempt.space.wanted)
+    if (attempt.space.wanted)
+      splits = *attempt.space.wanted;
+    else if (frugal)
       return failure();
-    splits = *attempt.space.wanted;
+    else
+      frugal = true; // each on its own, what is asked for together may be possible
   }
   return failure();
 }

@@ -33,7 +33,7 @@ static std::optional<unsigned> renamedInput(Operation *op) {
 }
 
 bool Former::isView(Operation *op) const {
-  if (op->getNumResults() == 1 && hosted.contains(op->getResult(0)))
+  if (copies.contains(op) || (op->getNumResults() == 1 && hosted.contains(op->getResult(0))))
     return false;
   if (isa<tensor::ExtractSliceOp>(op))
     return !slicePoints.contains(op);
@@ -55,13 +55,6 @@ Value Former::baseOf(Value value) const {
     value = sourceOf(op);
   }
   return value;
-}
-
-bool Former::isPadded(Value value) const {
-  for (Value base = baseOf(value); value != base; value = sourceOf(value.getDefiningOp()))
-    if (value.getDefiningOp<tensor::PadOp>())
-      return true;
-  return false;
 }
 
 /// Index of the view's source at `index` of its result.
@@ -120,10 +113,11 @@ bool Former::stepView(Attempt &attempt, Operation *op, Point &index, Value &sour
   return true;
 }
 
-FailureOr<Former::Resolved> Former::resolve(Attempt &attempt, Value value, Point index) {
+FailureOr<Former::Resolved> Former::resolve(Attempt &attempt, Value value, Point index,
+                                            Operation *copied) {
   Resolved at{value, std::move(index), false, {}};
   while (Operation *op = at.base.getDefiningOp()) {
-    if (!isView(op))
+    if (!isView(op) && op != copied)
       break;
     if (auto pad = dyn_cast<tensor::PadOp>(op)) {
       Attribute fill;

@@ -53,6 +53,9 @@ struct Stored {
   int64_t laneSplit = 0;
 };
 
+/// Which operand of a product cannot be multiplied as it lies in memory.
+enum class Misfit { None, A, W, Both };
+
 class Former {
 public:
   Former(mlir::func::FuncOp function, const PrecisionOptions &options, KernelGraph &graph)
@@ -97,11 +100,12 @@ private:
   unsigned diagonal(unsigned tensor);
 
   // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
-  mlir::FailureOr<Resolved> resolve(Attempt &attempt, mlir::Value value, Point index);
+  /// `copied`: stepped through although it is stored by itself.
+  mlir::FailureOr<Resolved> resolve(Attempt &attempt, mlir::Value value, Point index,
+                                    mlir::Operation *copied = nullptr);
   bool stepView(Attempt &attempt, mlir::Operation *op, Point &index, mlir::Value &source);
   bool isView(mlir::Operation *op) const;
   mlir::Value baseOf(mlir::Value value) const;
-  bool isPadded(mlir::Value value) const; ///< between the value and its base
   void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
   /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
   bool isRunTimeScores(mlir::Value value) const;
@@ -161,10 +165,11 @@ private:
     unsigned w = 1;
   };
   mlir::FailureOr<Operands> contractionPoints(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                              const Point &index);
-  bool liesAcrossColumns(Attempt &attempt, mlir::linalg::LinalgOp op, const Point &index);
-  mlir::LogicalResult addTerm(Attempt &attempt, const Operands &operands, const Resolved (&at)[2],
-                              ElementType type);
+                                              const Point &index, bool cutsPadding);
+  mlir::FailureOr<Misfit> addTerm(Attempt &attempt, const Operands &operands,
+                                  const Resolved (&at)[2], ElementType type);
+  mlir::LogicalResult addProduct(Attempt &attempt, const Operands &operands,
+                                 std::array<mlir::Value, 2> values, ElementType type);
   mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                            const Point &index);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -219,6 +224,7 @@ private:
   std::map<std::vector<int64_t>, unsigned> splats, selections;
   std::map<unsigned, unsigned> diagonals;
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
+  llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
 };
 

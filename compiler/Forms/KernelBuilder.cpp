@@ -3,6 +3,8 @@
 
 #include "arch/isa/semantics/Alu.h"
 
+#include <algorithm>
+
 namespace millrace::forms {
 
 AluOp widenToF32(ElementType type) {
@@ -114,6 +116,24 @@ unsigned KernelBuilder::immediate(uint32_t bits) {
 }
 
 unsigned KernelBuilder::op(AluOp op, std::vector<unsigned> args) {
+  auto isImmediate = [&](unsigned arg) {
+    return building.nodes[arg].kind == Node::Kind::Immediate;
+  };
+  if (op != AluOp::Pass && std::all_of(args.begin(), args.end(), isImmediate)) {
+    uint32_t values[3] = {};
+    for (size_t i = 0; i < args.size(); ++i)
+      values[i] = building.nodes[args[i]].bits;
+    return immediate(semantics::applyAlu(op, values[0], values[1], values[2]));
+  }
+  std::optional<uint32_t> held; // an instruction holds one immediate
+  for (unsigned &arg : args) {
+    if (!isImmediate(arg))
+      continue;
+    const uint32_t bits = building.nodes[arg].bits;
+    if (held.value_or(bits) != bits)
+      arg = add({Node::Kind::Op, 0, 0, AluOp::Pass, {arg}});
+    held = held.value_or(bits);
+  }
   return add({Node::Kind::Op, 0, 0, op, std::move(args)});
 }
 

@@ -77,6 +77,8 @@ public:
   unsigned op(AluOp op, std::initializer_list<unsigned> args) {
     return this->op(op, std::vector<unsigned>(args));
   }
+  /// Computed here where all arguments are immediates. Of two different ones, one goes through an
+  /// ALU of its own.
   unsigned op(AluOp op, std::vector<unsigned> args);
   unsigned reduce(AluOp op, unsigned node);
   /// Stores an fp32 node, narrowed to the tensor's type.

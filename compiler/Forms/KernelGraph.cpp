@@ -161,6 +161,14 @@ std::string Verifier::checkNodes(const Kernel &kernel) const {
     if (node.kind == Node::Kind::Op && node.args.size() != aluOpInfo(node.op).operands)
       return at + "gives " + std::to_string(node.args.size()) + " arguments to " +
              std::string(aluOpInfo(node.op).mnemonic);
+    std::optional<uint32_t> held;
+    for (unsigned arg : node.args) {
+      const Node &operand = kernel.nodes[arg];
+      if (operand.kind == Node::Kind::Immediate && held.value_or(operand.bits) != operand.bits)
+        return at + "has two immediates, and an instruction holds one; pass one through an ALU";
+      if (operand.kind == Node::Kind::Immediate)
+        held = operand.bits;
+    }
     if (node.kind == Node::Kind::Reduce &&
         (node.args.size() != 1 || aluOpInfo(node.op).operands != 2))
       return at + "reduces by " + std::string(aluOpInfo(node.op).mnemonic) + " over " +

@@ -297,6 +297,12 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
     if (graph.tensors[t.w.tensor].role == forms::TensorRole::Constant)
       continue;
     meet(t.a, t.w); // contracted lanes meet in the array
+    const std::vector<LaneRange> a = laneRanges(kernel, lanesOf(t.a)),
+                                 w = laneRanges(kernel, lanesOf(t.w));
+    if (a.front().start == w.front().start)
+      continue;
+    breakAt(breaks[t.a.tensor], a, extentOf(t.a)); // elsewhere in both: tiles of their own
+    breakAt(breaks[t.w.tensor], w, extentOf(t.w));
   }
 }
 
