@@ -55,6 +55,10 @@ CASES = {
     "a reduction of more rows than the VXM has ALUs":
         ("ReduceLogSumExp", {"x0": reals(100, 5)}, {"axes": np.array([0])}, {}),
     "a sum of exponentials over the lanes": ("ReduceLogSumExp", {"x0": reals(4, 8)}, {"axes": np.array([1])}, {}),
+    "a window of which some taps see only padding, of several images":
+        ("Conv", {"x0": reals(5, 8, 1, 26)}, {"w": reals(3, 8, 3, 1)}, {"pads": [1, 0, 1, 0], "strides": [3, 2]}),
+    "an average of which some taps see only padding, of several images":
+        ("AveragePool", {"x0": reals(17, 15, 16, 1)}, {}, {"kernel_shape": [1, 3], "pads": [0, 1, 0, 1]}),
     "a tensor of one integer":
         ("ConstantOfShape", {}, {"shape": np.array([2, 3])},
          {"element": TensorProto.INT32, "value": numpy_helper.from_array(np.int32([7]))}),

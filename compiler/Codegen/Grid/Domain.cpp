@@ -50,10 +50,12 @@ void cut(int64_t &from, int64_t &n, int64_t base, int64_t step, int64_t extent) 
 Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, const Flow &flow) {
   const Tensor &t = c.tensor(access.tensor);
   Box box{0, flow.n0, 0, flow.n1};
-  if (d.linear)
-    return box;
+  auto isJoined = [&](const forms::AffineIndex &index) {
+    return d.linear &&
+           ((d.loop0 && coefficient(index, *d.loop0)) || (d.loop1 && coefficient(index, *d.loop1)));
+  };
   for (size_t k = 0; k < t.shape.size(); ++k) {
-    if (k == t.laneDim)
+    if (k == t.laneDim || isJoined(access.index[k])) // joined loops leave no tensor
       continue;
     const int64_t base = evaluate(access.index[k], d.loops);
     const int64_t s0 = d.loop0 && flow.n0 > 1 ? coefficient(access.index[k], *d.loop0) : 0;

@@ -20,7 +20,8 @@ struct Domain {
   Flow flow;
   int64_t lanes = 0; ///< lanes of the tile
   bool linear =
-      false; ///< i0 (or i1) runs through several loops at even steps, all of it inside every tensor
+      false; ///< i0 (or i1) runs through several loops at even steps, inside every dimension that
+             ///< they index; one that none of them indexes (a tap of a window) may lie outside
   uint32_t provenance = 0;
 };
 

@@ -90,8 +90,9 @@ uint64_t most(const Partition &p) {
   return *std::max_element(p.weightRows.begin(), p.weightRows.end());
 }
 
-void findRows(const PartitionProblem &problem, Partition &p) {
+Status findRows(const PartitionProblem &problem, Partition &p) {
   const Context &c = problem.c;
+  std::optional<Error> outside;
   p.tensors.resize(c.graph.tensors.size());
   for (TensorRows &rows : p.tensors) {
     rows.owned.resize(c.machine.pes());
@@ -103,12 +104,19 @@ void findRows(const PartitionProblem &problem, Partition &p) {
         const Kernel &kernel = c.graph.kernels[k];
         auto note = [&](std::vector<RowSet> TensorRows::*sets) {
           return [&, sets](unsigned t, unsigned tile, int64_t row) {
-            (p.tensors[t].*sets)[pe].mark(c.layouts[t], tile, row);
+            if (row >= 0 && row < c.layouts[t].rows)
+              (p.tensors[t].*sets)[pe].mark(c.layouts[t], tile, row);
+            else
+              outside = Error{"kernel '" + kernel.name + "' touches row " + std::to_string(row) +
+                              " of '" + c.tensor(t).name + "', which has " +
+                              std::to_string(c.layouts[t].rows) +
+                              "; please report it with the model and the machine"};
           };
         };
         forEachRead(c, kernel, problem.works[k], share, note(&TensorRows::needed));
         forEachWritten(c, kernel, problem.works[k], share, note(&TensorRows::owned));
       }
+  return outside ? Status(*outside) : Status(Success{});
 }
 
 } // namespace
@@ -146,7 +154,8 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
       known += ", " + solver.name;
     return Error{"no partition solver is called '" + name + "'; there are " + known};
   }
-  findRows(problem, *best);
+  if (Status rows = findRows(problem, *best); !rows)
+    return rows.takeError();
   return *best;
 }
 

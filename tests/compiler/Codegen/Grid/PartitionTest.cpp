@@ -3,10 +3,12 @@
 // Does every solver deal all work once, and does the check see what is missing or twice?
 #include "TestMachine.h"
 
-#include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Codegen/Grid/Shares.h"
 #include "compiler/Forms/Builders.h"
 
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 using namespace millrace;
 
@@ -107,6 +109,37 @@ TEST(Partition, AutoTurnsToThePipelineWhenSpreadWeightsDoNotFit) {
   Expected<grid::Partition> spread = grid::solve(tight.problem(), "spread");
   EXPECT_LE(*std::max_element(p->weightRows.begin(), p->weightRows.end()),
             *std::max_element(spread->weightRows.begin(), spread->weightRows.end()));
+}
+
+/// y[b, f, x] = x[b, c, ky - 1, x] w[f, c, ky] of one image row: two of the three taps see padding.
+forms::KernelGraph convolutionOfOneRow() {
+  using namespace forms;
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {5, 8, 1, 13}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned w = addSplat(graph, "w", {3, 8, 3}, ElementType::Fp16, 1, 0.5f);
+  const unsigned y = addTensor(graph, "y", {5, 3, 13}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned image = build.loop(5), filter = build.loop(3), column = build.loop(13);
+  const unsigned channel = build.loop(8, LoopKind::Contracted);
+  const unsigned tap = build.loop(3, LoopKind::Contracted);
+  build.term({x, {at(image), at(channel), at(tap, 1, -1), at(column)}, 0},
+             {w, {at(filter), at(channel), at(tap)}, 0}, 5 * 3 * 13 * 8);
+  build.store(build.accumulator(), {y, {at(image), at(filter), at(column)}, 0});
+  build.finish("convolution");
+  return graph;
+}
+
+TEST(Partition, RowLoopsThatRunAsOneStillLeaveOutTapsInPadding) {
+  Dealt dealt(convolutionOfOneRow(), 1);
+  const grid::PartitionProblem problem = dealt.problem();
+  const grid::Work &work = problem.works[0];
+  ASSERT_TRUE(work.linear);
+  std::vector<int64_t> rows;
+  grid::forEachRead(problem.c, problem.c.graph.kernels[0], work, {0, 0, 0, work.strips},
+                    [&](unsigned, unsigned, int64_t row) { rows.push_back(row); });
+  std::vector<int64_t> once(5 * 13);
+  std::iota(once.begin(), once.end(), 0);
+  EXPECT_EQ(rows, once);
 }
 
 TEST(Partition, AnUnknownSolverIsNamedWithTheKnownOnes) {
