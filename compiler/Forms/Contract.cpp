@@ -132,7 +132,9 @@ void Contraction::gather(const Access &access, const Gather &gather,
                          const std::vector<int64_t> &point, double *out, int64_t stride) const {
   const Tensor &tensor = graph.tensors[access.tensor];
   size_t rank = access.index.size(), count = gather.stepLinear.size();
-  int64_t base[8], linear = 0;
+  thread_local std::vector<int64_t> base; // per dimension; allocated once
+  base.resize(rank);
+  int64_t linear = 0;
   bool inside = true;
   for (size_t dim = 0; dim < rank; ++dim) {
     base[dim] = access.index[dim].offset;

@@ -116,9 +116,11 @@ int64_t KernelRun::lookUp(const Lookup &lookup, const Point &point) const {
 template <class Move>
 void KernelRun::walk(const Access &access, const Point &point, const Move &move) const {
   const Tensor &tensor = graph.tensors[access.tensor];
-  int64_t base[8], step[8], linear = 0, stride = 0;
+  thread_local std::vector<int64_t> base, step; // per dimension; allocated once
+  int64_t linear = 0, stride = 0;
   bool inside = true;
   size_t rank = access.index.size();
+  base.resize(rank), step.resize(rank);
   for (size_t dim = 0; dim < rank; ++dim) {
     base[dim] = access.index[dim].offset;
     if (access.lookup && access.lookup->dim == dim)
