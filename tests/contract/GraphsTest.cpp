@@ -106,6 +106,68 @@ TEST_P(Contract, EmbeddingFromATableInWholeSlices) {
 }
 TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementType::Fp16)); }
 
+using forms::at;
+
+/// y[b, f, x] = the sum of x[b, c, ky - 1, x] w[f, c, ky] for one image row: two taps see padding.
+forms::KernelGraph buildConvOfOneRow() {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {5, 8, 1, 13}, fp16, 1, forms::TensorRole::Input);
+  const unsigned w =
+      forms::addConstant(graph, "w", {3, 8, 3}, fp16, 1, forms::randomValues(size_t(3 * 8 * 3), 1));
+  const unsigned y = forms::addTensor(graph, "y", {5, 3, 13}, fp16, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned b = build.loop(5), f = build.loop(3), column = build.loop(13),
+                 c = build.loop(8, forms::LoopKind::Contracted),
+                 tap = build.loop(3, forms::LoopKind::Contracted);
+  build.term({x, {at(b), at(c), at(tap, 1, -1), at(column)}, 0}, {w, {at(f), at(c), at(tap)}, 0},
+             5 * 3 * 13 * 8 * 3);
+  build.store(build.accumulator(), {y, {at(b), at(f), at(column)}, 0});
+  build.finish("convolution");
+  return graph;
+}
+TEST_P(Contract, ConvolutionOfImagesOfOneRow) { holds(buildConvOfOneRow()); }
+
+/// y[r, g * filters + f] = the sum of x[r, g, k] w[g, f, k]: lanes that see rows of their own.
+forms::KernelGraph buildRowsThatBecomeLanes(int64_t groups, int64_t filters) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x =
+      forms::addTensor(graph, "x", {6, groups, 9}, fp16, 2, forms::TensorRole::Input);
+  const unsigned w = forms::addConstant(graph, "w", {groups, filters, 9}, fp16, 2,
+                                        forms::randomValues(size_t(groups * filters * 9), 1));
+  const unsigned y =
+      forms::addTensor(graph, "y", {6, groups * filters}, fp16, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(6), g = build.loop(groups), f = build.loop(filters),
+                 k = build.loop(9, forms::LoopKind::Contracted);
+  build.term({x, {at(r), at(g), at(k)}, 0}, {w, {at(g), at(f), at(k)}, 0},
+             6 * groups * filters * 9);
+  build.store(build.accumulator(), {y, {at(r), {0, {{g, filters}, {f, 1}}}}, 0});
+  build.finish("groups");
+  return graph;
+}
+TEST_P(Contract, GroupsOfFiltersOfWhichEachSeesRowsOfItsOwn) {
+  holds(buildRowsThatBecomeLanes(5, 3));
+}
+TEST_P(Contract, LanesOfWhichEachSeesRowsOfItsOwn) { holds(buildRowsThatBecomeLanes(7, 1)); }
+
+/// y = x > 0 ? 2 : 3
+TEST_P(Contract, AnOperationOnTwoImmediates) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {9, 20}, fp16, 1, forms::TensorRole::Input);
+  const unsigned y = forms::addTensor(graph, "y", {9, 20}, fp16, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(9), l = build.loop(20);
+  const unsigned above =
+      build.op(AluOp::GtF32, {build.load({x, {at(r), at(l)}, 0}), build.constant(0)});
+  build.store(build.op(AluOp::SelectF32, {above, build.constant(2), build.constant(3)}),
+              {y, {at(r), at(l)}, 0});
+  build.finish("select");
+  holds(graph);
+}
+
 INSTANTIATE_TEST_SUITE_P(Machines, Contract,
                          testing::Values(Target{"tsp-v1", "auto"}, Target{"tsp-small", "auto"},
                                          Target{"lp30", "auto"}, Target{"mesh-4x4", "spread"},

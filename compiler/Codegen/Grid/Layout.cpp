@@ -127,9 +127,20 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
     return std::any_of(access.index.begin(), access.index.end(),
                        [&](const AffineIndex &i) { return coefficient(i, loop) != 0; });
   };
+  // All lanes of a result see the same rows of what is swept.
+  auto sweepsOtherRows = [&](unsigned loop) {
+    return kernel.loops[loop].extent > 1 &&
+           std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+             for (size_t d = 0; d < t.a.index.size(); ++d)
+               if (d != graph.tensors[t.a.tensor].laneDim && coefficient(t.a.index[d], loop) != 0)
+                 return true;
+             return false;
+           });
+  };
   // The lane loop steps by one lane; of several (an extent of 1 hides others) the longest.
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Parallel && coefficient(lanes, l) == 1 &&
+        !sweepsOtherRows(l) &&
         (!roles.lane || kernel.loops[l].extent > kernel.loops[*roles.lane].extent))
       roles.lane = l;
   const bool constantWeights =
@@ -165,16 +176,7 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
     };
     const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
     const bool joins = alongLanes && inWeights && dense && !roles.group;
-    // One row streams past all columns, and groups find their own lanes in it.
-    auto movesRows = [&](unsigned loop) {
-      return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
-        for (size_t d = 0; d < t.a.index.size(); ++d)
-          if (d != graph.tensors[t.a.tensor].laneDim && coefficient(t.a.index[d], loop))
-            return true;
-        return false;
-      });
-    };
-    if (joins && constantWeights && !movesRows(l))
+    if (joins && constantWeights && !sweepsOtherRows(l))
       roles.group = l;
     else if (joins && areHeads(graph, kernel, machine, *roles.lane, l))
       roles.group = l, roles.heads = true;
@@ -277,7 +279,7 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
     }
   };
   for (const forms::Result &r : kernel.results) {
-    std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access));
+    std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access), &roles);
     breakAt(breaks[r.access.tensor], roles.group ? joined(ranges) : ranges, extentOf(r.access));
     if (r.access.tensor != first.tensor)
       meet(first, r.access);

@@ -210,6 +210,14 @@ TEST(Evaluate, PassesRoundOnceEachAndAddInOrder) {
   EXPECT_EQ(valuesOf(graph, *cut, "y")[0], 0);
 }
 
+TEST(KernelBuilder, AnOperationOnImmediatesIsTheImmediateThatComesOut) {
+  KernelGraph graph;
+  KernelBuilder build(graph);
+  const unsigned sum = build.op(AluOp::AddF32, {build.constant(1.5f), build.constant(2)});
+  EXPECT_EQ(build.kernel().nodes[sum].kind, Node::Kind::Immediate);
+  EXPECT_EQ(build.kernel().nodes[sum].bits, bitsOf(3.5f));
+}
+
 TEST(Evaluate, AMissingInputIsNamed) {
   KernelGraph graph = buildMatmul({4, 32, 32});
   auto result = evaluate(graph, {});
