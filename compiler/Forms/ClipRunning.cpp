@@ -52,52 +52,83 @@ rangeInside(const KernelGraph &graph, const Kernel &kernel, const Access &access
   return std::pair(from, to);
 }
 
+/// A reduction over one row gives that row.
+void dropReductions(Kernel &kernel) {
+  for (const Loop &loop : kernel.loops)
+    if (loop.kind == LoopKind::Running && loop.extent > 1)
+      return;
+  std::vector<unsigned> number;
+  std::vector<Node> nodes;
+  for (Node node : kernel.nodes) {
+    for (unsigned &arg : node.args)
+      arg = number[arg];
+    if (node.kind == Node::Kind::Reduce) {
+      number.push_back(node.args[0]);
+      continue;
+    }
+    number.push_back(unsigned(nodes.size()));
+    nodes.push_back(std::move(node));
+  }
+  for (Result &result : kernel.results)
+    result.node = number[result.node];
+  kernel.nodes = std::move(nodes);
+  for (Loop &loop : kernel.loops)
+    if (loop.kind == LoopKind::Running)
+      loop.kind = LoopKind::Parallel;
+}
+
+unsigned clip(KernelGraph &graph, Kernel &kernel) {
+  if (!kernel.terms.empty() || looksUp(kernel))
+    return 0;
+  std::vector<unsigned> reduced; // operands below reductions
+  bool neutral = true;
+  for (const Node &node : kernel.nodes) {
+    unsigned operand = 0;
+    if (node.kind != Node::Kind::Reduce)
+      continue;
+    neutral = neutral && padsNeutrally(graph, kernel, node.op, node.args[0], operand);
+    reduced.push_back(operand);
+  }
+  if (!neutral || reduced.size() != 1)
+    return 0;
+  unsigned cut = 0;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l) {
+    if (kernel.loops[l].kind != LoopKind::Running)
+      continue;
+    int64_t from = 0, to = kernel.loops[l].extent;
+    bool known = true;
+    for (unsigned o = 0; o < kernel.operands.size() && known; ++o) {
+      if (!usesLoop(kernel.operands[o], l))
+        continue;
+      auto range = rangeInside(graph, kernel, kernel.operands[o], l);
+      known = range && std::count(reduced.begin(), reduced.end(), o);
+      if (known) {
+        from = std::max(from, range->first);
+        to = std::min(to, range->second);
+      }
+    }
+    // All operands of one loop must leave the tensor together, or a cut would drop points of
+    // another.
+    if (!known || from >= to || (from == 0 && to == kernel.loops[l].extent))
+      continue;
+    kernel.loops[l].extent = to - from;
+    for (Access &access : kernel.operands)
+      for (AffineIndex &index : access.index)
+        for (auto [loop, coefficient] : index.terms)
+          if (loop == l)
+            index.offset += from * coefficient;
+    ++cut;
+  }
+  return cut;
+}
+
 } // namespace
 
 unsigned clipRunning(KernelGraph &graph) {
   unsigned cut = 0;
   for (Kernel &kernel : graph.kernels) {
-    if (!kernel.terms.empty() || looksUp(kernel))
-      continue;
-    std::vector<unsigned> reduced; // operands below reductions
-    bool neutral = true;
-    for (const Node &node : kernel.nodes) {
-      unsigned operand = 0;
-      if (node.kind != Node::Kind::Reduce)
-        continue;
-      neutral = neutral && padsNeutrally(graph, kernel, node.op, node.args[0], operand);
-      reduced.push_back(operand);
-    }
-    if (!neutral || reduced.empty())
-      continue;
-    for (unsigned l = 0; l < kernel.loops.size(); ++l) {
-      if (kernel.loops[l].kind != LoopKind::Running)
-        continue;
-      int64_t from = 0, to = kernel.loops[l].extent;
-      bool known = true;
-      for (unsigned o = 0; o < kernel.operands.size() && known; ++o) {
-        if (!usesLoop(kernel.operands[o], l))
-          continue;
-        auto range = rangeInside(graph, kernel, kernel.operands[o], l);
-        known = range && std::count(reduced.begin(), reduced.end(), o);
-        if (known) {
-          from = std::max(from, range->first);
-          to = std::min(to, range->second);
-        }
-      }
-      // All operands of one loop must leave the tensor together, or a cut would drop points of
-      // another.
-      if (!known || from >= to || (from == 0 && to == kernel.loops[l].extent) ||
-          reduced.size() != 1)
-        continue;
-      kernel.loops[l].extent = to - from;
-      for (Access &access : kernel.operands)
-        for (AffineIndex &index : access.index)
-          for (auto [loop, coefficient] : index.terms)
-            if (loop == l)
-              index.offset += from * coefficient;
-      ++cut;
-    }
+    cut += clip(graph, kernel);
+    dropReductions(kernel);
   }
   return cut;
 }

@@ -25,8 +25,12 @@ int64_t rowStep(const KernelGraph &graph, const Access &access, unsigned loop) {
   return step;
 }
 
-bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
+/// Inside its tensor at every step of the two loops, as far as they move it.
+bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+                 const std::vector<unsigned> &running) {
   for (size_t d = 0; d < access.index.size(); ++d) {
+    if (!coefficient(access.index[d], running[0]) && !coefficient(access.index[d], running[1]))
+      continue;
     int64_t low = access.index[d].offset, high = low;
     for (auto [l, c] : access.index[d].terms) {
       low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
@@ -38,19 +42,40 @@ bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &a
   return true;
 }
 
-/// The one reduction of a map over running loops that cannot be walked as one.
+/// Is there a value besides the reduction's that comes out of the contraction and is used after it?
+bool keepsSums(const Kernel &kernel, unsigned reduction) {
+  std::vector<bool> after(kernel.nodes.size(), false);
+  for (const Result &r : kernel.results)
+    after[r.node] = true;
+  for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
+    if (after[n] && n != reduction)
+      for (unsigned a : kernel.nodes[n].args)
+        after[a] = true;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    if (after[n] && kernel.nodes[n].kind == Node::Kind::Accumulator)
+      return true;
+  return false;
+}
+
+/// The one reduction over running loops that cannot be walked as one.
 std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &kernel,
                                         std::vector<unsigned> &running) {
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
       running.push_back(l);
-  if (!kernel.terms.empty() || running.size() < 2)
+  if (running.size() < 2)
     return std::nullopt;
   bool even = running.size() == 2;
+  auto walk = [&](const Access &a) {
+    even = even &&
+           rowStep(graph, a, running[0]) ==
+               rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
+           staysInside(graph, kernel, a, running);
+  };
   for (const Access &a : kernel.operands)
-    even &= rowStep(graph, a, running[0]) ==
-                rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
-            staysInside(graph, kernel, a);
+    walk(a);
+  for (const Term &term : kernel.terms)
+    walk(term.a);
   std::optional<unsigned> reduction;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (kernel.nodes[n].kind == Node::Kind::Reduce) {
@@ -58,7 +83,7 @@ std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &
         return std::nullopt;
       reduction = n;
     }
-  return even ? std::nullopt : reduction;
+  return even || (reduction && keepsSums(kernel, *reduction)) ? std::nullopt : reduction;
 }
 
 /// Where the partial results of the inner loop lie: [outer, parallel loops but the lanes, lanes].
@@ -133,6 +158,10 @@ static unsigned splitOutermost(KernelGraph &graph) {
     Kernel outer = kernel;
     for (size_t l = 1; l < running.size(); ++l)
       outer.loops[running[l]] = {1, LoopKind::Parallel};
+    for (Loop &loop : outer.loops)
+      if (loop.kind == LoopKind::Contracted)
+        loop = {1, LoopKind::Parallel};
+    outer.terms.clear();
     outer.nodes.clear();
     outer.operands.clear();
     std::map<unsigned, unsigned> placed;

@@ -207,6 +207,56 @@ TEST(SplitRunning, KeepsAMaximumOverRowsThatDoNotStepEvenly) {
   EXPECT_EQ(outputsOf(graph, inputs), before);
 }
 
+TEST(ClipRunning, TakesTheOnlyRowOfAReductionAsItIs) {
+  KernelGraph graph = buildGlobalReduction(AluOp::MaxF32, 20, 1, 1, 0);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  clipRunning(graph);
+  for (const Node &node : graph.kernels[0].nodes)
+    EXPECT_NE(node.kind, Node::Kind::Reduce);
+  for (const Loop &loop : graph.kernels[0].loops)
+    EXPECT_EQ(loop.kind, LoopKind::Parallel);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+/// y[f] = the sum over images, rows and columns of a padded 2 x 2 convolution.
+KernelGraph buildSumOfConvolution() {
+  KernelGraph graph;
+  graph.name = "sum";
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {4, 3, 5, 7}, fp16, 1, TensorRole::Input);
+  const unsigned w =
+      addConstant(graph, "w", {2, 3, 2, 2}, fp16, 1, randomValues(2 * 3 * 2 * 2, 3, 0.1f));
+  const unsigned y = addTensor(graph, "y", {2}, ElementType::Fp32, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(2), image = build.loop(4, LoopKind::Running),
+                 r = build.loop(6, LoopKind::Running), s = build.loop(8, LoopKind::Running),
+                 c = build.loop(3, LoopKind::Contracted), dy = build.loop(2, LoopKind::Contracted),
+                 dx = build.loop(2, LoopKind::Contracted);
+  build.term({x, {at(image), at(c), window(r, 1, dy, 1, -1), window(s, 1, dx, 1, -1)}, 0},
+             {w, {at(f), at(c), at(dy), at(dx)}, 0}, 4 * 2 * 6 * 8 * 12);
+  build.store(build.reduce(AluOp::AddF32, build.accumulator()), {y, {at(f)}});
+  build.finish("sum");
+  return graph;
+}
+
+TEST(SplitRunning, SumsWhatAContractionGivesOneLoopAfterTheOther) {
+  KernelGraph graph = buildSumOfConvolution();
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitRunning(graph), 2u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_LE(std::count_if(kernel.loops.begin(), kernel.loops.end(),
+                            [](const Loop &l) { return l.kind == LoopKind::Running; }),
+              1);
+  const auto after = outputsOf(graph, inputs);
+  float x[2], y[2];
+  std::memcpy(x, before.at("y").data(), sizeof x);
+  std::memcpy(y, after.at("y").data(), sizeof y);
+  for (int i : {0, 1}) // another order of additions
+    EXPECT_NEAR(x[i], y[i], 1e-4f * std::abs(x[i]) + 1e-4f);
+}
+
 TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
   KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .relu = true}); // add, max, cvt
   const auto inputs = randomInputs(graph);
