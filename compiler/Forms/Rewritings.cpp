@@ -68,7 +68,7 @@ static const Rewriting table[] = {
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine) {
-       splitEpilogues(graph, longestChain(machine));
+       splitEpilogues(graph, longestChain(machine), machine);
        return Lines();
      }},
     {"split-columns", "copies what is installed with columns in more than one order",

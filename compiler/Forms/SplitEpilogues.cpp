@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/SplitEpilogues.h"
 
+#include "compiler/Forms/AluCount.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -23,37 +25,69 @@ std::vector<bool> neededNodes(const Kernel &kernel) {
   return needed;
 }
 
-/// The last node after which only its own value goes on, with at most `most` operations up to it,
-/// before every result.
-std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed,
-                              unsigned most) {
+/// Operands, as they are or widened, and immediates can be had again.
+bool canBeHadAgain(const Kernel &kernel, unsigned n, bool widened) {
+  const Node &node = kernel.nodes[n];
+  if (widened && node.kind == Node::Kind::Op && node.args.size() == 1)
+    return kernel.nodes[node.args[0]].kind == Node::Kind::Operand;
+  return node.kind == Node::Kind::Operand || node.kind == Node::Kind::Immediate;
+}
+
+/// The last node after which only its own value goes on, before every result, that `fits`.
+std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed, bool widened,
+                              const std::function<bool(unsigned, unsigned)> &fits) {
   unsigned operations = 0;
   std::optional<unsigned> cut;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
     if (!needed[n] || !isOperation(kernel.nodes[n]))
       continue;
-    if (++operations > most)
-      break;
-    bool alone = true;
+    ++operations;
+    bool alone = !widened || !canBeHadAgain(kernel, n, widened);
     for (const Result &r : kernel.results)
       alone &= r.node > n;
     for (unsigned u = n + 1; u < kernel.nodes.size(); ++u) {
       if (!needed[u])
         continue;
       alone &= kernel.nodes[u].kind != Node::Kind::Accumulator;
-      for (unsigned a : kernel.nodes[u].args) // operands and immediates can be had again
-        alone &= a >= n || kernel.nodes[a].kind == Node::Kind::Operand ||
-                 kernel.nodes[a].kind == Node::Kind::Immediate;
+      for (unsigned a : kernel.nodes[u].args)
+        alone &= a >= n || canBeHadAgain(kernel, a, widened);
     }
-    if (alone)
+    if (alone && fits(n, operations))
       cut = n;
   }
   return cut;
 }
 
+/// What stays in the kernel if it ends with node `cut`.
+Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
+  Kernel first = kernel;
+  first.nodes.resize(cut + 1);
+  first.results = {{cut, result}};
+  return first;
+}
+
+/// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs than the
+/// machine has.
+std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, unsigned most,
+                                const Machine *machine) {
+  const std::vector<bool> needed = neededNodes(kernel);
+  unsigned operations = 0;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    operations += needed[n] && isOperation(kernel.nodes[n]);
+  std::optional<unsigned> cut;
+  if (operations > most)
+    cut = cutOf(kernel, needed, false, [&](unsigned, unsigned before) { return before <= most; });
+  if (cut || !machine || alusOf(kernel, graph, *machine) <= machine->vxm.alus)
+    return cut;
+  return cutOf(kernel, needed, true, [&](unsigned n, unsigned before) {
+    return before <= most && alusOf(upTo(kernel, n, kernel.results.front().access), graph,
+                                    *machine) <= machine->vxm.alus;
+  });
+}
+
 } // namespace
 
-unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
+static unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
   unsigned split = 0;
   const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
   std::vector<std::pair<bool, unsigned>> order;
@@ -61,11 +95,7 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
     order.push_back({host, index});
     while (!host) {
       const Kernel kernel = graph.kernels[order.back().second];
-      const std::vector<bool> needed = neededNodes(kernel);
-      unsigned operations = 0;
-      for (unsigned n = 0; n < kernel.nodes.size(); ++n)
-        operations += needed[n] && isOperation(kernel.nodes[n]);
-      std::optional<unsigned> cut = operations > most ? cutOf(kernel, needed, most) : std::nullopt;
+      const std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
       if (!cut)
         break;
       // The value between lies as the first result does: one dimension per parallel loop of its
@@ -95,10 +125,8 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
         between.index.push_back(i.terms.empty() ? fixed(0) : at(i.terms[0].first));
       }
       between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
-      Kernel first = kernel;
+      Kernel first = upTo(kernel, *cut, between);
       first.name += ".part";
-      first.nodes.resize(*cut + 1);
-      first.results = {{*cut, between}};
       for (Loop &l : first.loops)
         if (reducesLater && l.kind == LoopKind::Running)
           l.kind = LoopKind::Parallel;
@@ -122,8 +150,8 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
       std::vector<bool> after(kernel.nodes.size(), false);
       for (const Result &r : kernel.results)
         after[r.node] = true;
-      for (unsigned n = unsigned(kernel.nodes.size()); n-- > *cut + 1;)
-        if (after[n])
+      for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
+        if (after[n] && n != *cut)
           for (unsigned a : kernel.nodes[n].args)
             after[a] = true;
       for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
@@ -149,6 +177,11 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
   }
   graph.order = std::move(order);
   return split;
+}
+
+unsigned splitEpilogues(KernelGraph &graph, unsigned most) { return split(graph, most, nullptr); }
+unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine) {
+  return split(graph, most, &machine);
 }
 
 } // namespace millrace::forms

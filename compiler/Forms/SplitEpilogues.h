@@ -3,11 +3,15 @@
 
 #include "compiler/Forms/Kernel.h"
 
+#include "arch/spec/Machine.h"
+
 namespace millrace::forms {
 
 /// Cuts epilogues of more than `most` operations where a single value crosses: the first part
 /// stores it in fp32, a map does the rest. Returns how many kernels it cut; an epilogue with no
 /// such place stays whole.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
+/// Cuts also those that need more ALUs than the machine has, since values wait for others.
+unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine);
 
 } // namespace millrace::forms

@@ -59,6 +59,7 @@ CASES = {
         ("Conv", {"x0": reals(5, 8, 1, 26)}, {"w": reals(3, 8, 3, 1)}, {"pads": [1, 0, 1, 0], "strides": [3, 2]}),
     "an average of which some taps see only padding, of several images":
         ("AveragePool", {"x0": reals(17, 15, 16, 1)}, {}, {"kernel_shape": [1, 3], "pads": [0, 1, 0, 1]}),
+    "an activation that takes its input at its end": ("Mish", {"x0": reals(3, 15, 16)}, {}, {}),
     "a maximum of windows of one row": ("MaxPool", {"x0": reals(16, 2, 33)}, {}, {"kernel_shape": [1], "strides": [2]}),
     "filters of one channel each whose taps lie along the lanes":
         ("Conv", {"x0": reals(1, 3, 3)}, {"w": reals(3, 1, 3)}, {"group": 3, "pads": [1, 0], "strides": [2]}),

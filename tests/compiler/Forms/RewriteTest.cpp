@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Do rewritings of kernel graphs keep values?
+#include "compiler/Forms/AluCount.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/ClipRunning.h"
 #include "compiler/Forms/Evaluate.h"
@@ -255,6 +256,39 @@ TEST(SplitRunning, SumsWhatAContractionGivesOneLoopAfterTheOther) {
   std::memcpy(y, after.at("y").data(), sizeof y);
   for (int i : {0, 1}) // another order of additions
     EXPECT_NEAR(x[i], y[i], 1e-4f * std::abs(x[i]) + 1e-4f);
+}
+
+/// x tanh(log(1 + e^x)): eleven operations, of which the last takes x itself.
+KernelGraph buildMish() {
+  KernelGraph graph;
+  graph.name = "mish";
+  const unsigned x = addTensor(graph, "x", {50, 40}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {50, 40}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(50), l = build.loop(40);
+  const unsigned value = build.load({x, {at(r), at(l)}, 0});
+  const unsigned power =
+      build.op(AluOp::ExpF32, {build.op(AluOp::NegF32, {build.op(AluOp::AbsF32, {value})})});
+  const unsigned log =
+      build.op(AluOp::LogF32, {build.op(AluOp::AddF32, {power, build.constant(1)})});
+  const unsigned soft =
+      build.op(AluOp::AddF32, {build.op(AluOp::MaxF32, {value, build.constant(0)}), log});
+  build.store(build.op(AluOp::MulF32, {value, build.op(AluOp::TanhF32, {soft})}),
+              {y, {at(r), at(l)}});
+  build.finish("mish");
+  return graph;
+}
+
+TEST(SplitEpilogues, CutsWhereValuesThatWaitNeedMoreAlusThanThereAre) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildMish();
+  ASSERT_GT(alusOf(graph.kernels[0], graph, machine), machine.vxm.alus);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitEpilogues(graph, 12, machine), 1u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_LE(alusOf(kernel, graph, machine), machine.vxm.alus);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
 }
 
 TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
