@@ -14,6 +14,7 @@ using namespace mlir;
 
 LogicalResult Former::run() {
   findSlicePoints();
+  findStoredViews();
   // Inputs keep their order in the graph, also those that nothing reads.
   return storeOutputs();
 }

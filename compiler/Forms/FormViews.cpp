@@ -135,6 +135,135 @@ FailureOr<Former::Resolved> Former::resolve(Attempt &attempt, Value value, Point
   return at;
 }
 
+namespace {
+
+/// Where padding reads a dimension: at indices below 0, or from its extent on.
+struct Outside {
+  bool below = false, above = false;
+  bool any() const { return below || above; }
+};
+using Outsides = SmallVector<Outside>; ///< per dimension
+
+bool readsOutside(const Outsides &dims) {
+  return llvm::any_of(dims, [](const Outside &dim) { return dim.any(); });
+}
+
+/// Of the slice's source: what is outside the slice must be outside the source, too.
+std::optional<Outsides> outsideSlice(tensor::ExtractSliceOp slice, const Outsides &dims) {
+  ArrayRef<int64_t> shape = shapeOf(slice.getSource());
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  Outsides result(shape.size());
+  unsigned next = 0;
+  for (unsigned dim = 0; dim < shape.size(); ++dim) {
+    if (dropped[dim])
+      continue;
+    const Outside outside = result[dim] = dims[next++];
+    const int64_t offset = slice.getStaticOffset(dim), size = slice.getStaticSize(dim),
+                  stride = slice.getStaticStride(dim);
+    if (outside.any() && (ShapedType::isDynamic(offset) || stride <= 0))
+      return std::nullopt;
+    if ((outside.below && offset >= stride) ||
+        (outside.above && offset + size * stride < shape[dim]))
+      return std::nullopt;
+  }
+  return result;
+}
+
+/// Of the source of a reshape that splits dimensions: only the outermost part of one may be left.
+std::optional<Outsides> outsideExpanded(tensor::ExpandShapeOp expand, const Outsides &dims) {
+  ArrayRef<int64_t> shape = shapeOf(expand.getResult());
+  Outsides result;
+  for (auto &group : expand.getReassociationIndices()) {
+    Outside outside;
+    bool isOutermost = true;
+    for (int64_t dim : group) {
+      if (dims[size_t(dim)].any() && !isOutermost)
+        return std::nullopt;
+      if (dims[size_t(dim)].any())
+        outside = dims[size_t(dim)];
+      isOutermost &= shape[size_t(dim)] == 1 && !outside.any();
+    }
+    result.push_back(outside);
+  }
+  return result;
+}
+
+/// Of the source of a reshape that joins dimensions: all but one of them must be 1.
+std::optional<Outsides> outsideCollapsed(tensor::CollapseShapeOp collapse, const Outsides &dims) {
+  ArrayRef<int64_t> shape = shapeOf(collapse.getSrc());
+  Outsides result(shape.size());
+  for (auto [group, outside] : llvm::zip(collapse.getReassociationIndices(), dims)) {
+    if (!outside.any())
+      continue;
+    auto isLong = [&](int64_t dim) { return shape[size_t(dim)] != 1; };
+    if (llvm::count_if(group, isLong) != 1)
+      return std::nullopt;
+    result[size_t(*llvm::find_if(group, isLong))] = outside;
+  }
+  return result;
+}
+
+/// Of the source of a map that only renames.
+std::optional<Outsides> outsideRenamed(AffineMap map, const Outsides &dims) {
+  Outsides result;
+  SmallVector<bool> isKept(dims.size(), false);
+  for (AffineExpr expr : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    result.push_back(dim ? dims[dim.getPosition()] : Outside());
+    if (dim)
+      isKept[dim.getPosition()] = true;
+  }
+  for (auto [dim, kept] : llvm::zip(dims, isKept))
+    if (dim.any() && !kept)
+      return std::nullopt;
+  return result;
+}
+
+/// Where the view's source is read outside if its result is read so; nothing if an index outside
+/// the one can be inside the other.
+std::optional<Outsides> outsideSource(Operation *view, const Outsides &dims) {
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(view))
+    return outsideSlice(slice, dims);
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view))
+    return outsideExpanded(expand, dims);
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(view))
+    return outsideCollapsed(collapse, dims);
+  if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
+    Outsides result(dims.size());
+    for (auto [to, from] : llvm::enumerate(transpose.getPermutation()))
+      result[size_t(from)] = dims[to];
+    return result;
+  }
+  if (std::optional<unsigned> input = renamedInput(view))
+    return outsideRenamed(cast<linalg::GenericOp>(view).getIndexingMapsArray()[*input], dims);
+  return std::nullopt; // a padding of its own
+}
+
+} // namespace
+
+/// Padding over a view finds what the view leaves out, or a neighbour, where the view's indices
+/// outside are inside its source: such a view is stored as it is.
+void Former::findStoredViews() {
+  function.walk([&](tensor::PadOp pad) {
+    Outsides dims;
+    for (auto [low, high] : llvm::zip(pad.getStaticLow(), pad.getStaticHigh()))
+      dims.push_back({low != 0, high != 0});
+    Value value = pad.getSource();
+    while (readsOutside(dims)) {
+      Operation *view = value.getDefiningOp();
+      if (!view || !isView(view))
+        return;
+      std::optional<Outsides> source = outsideSource(view, dims);
+      if (!source) {
+        copies.insert(view);
+        return;
+      }
+      dims = std::move(*source);
+      value = sourceOf(view);
+    }
+  });
+}
+
 /// Whether the reduction's result is the same without elements of this value.
 static bool isNeutral(linalg::LinalgOp op, Value value) {
   Attribute constant;

@@ -118,6 +118,7 @@ private:
   unsigned preferredLane(mlir::Value base);
   LaneChoice chooseLane(mlir::Value base);
   void findSlicePoints();
+  void findStoredViews();
 
   // FormSelect.cpp: lanes brought into place.
   std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,

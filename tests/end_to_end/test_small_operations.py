@@ -70,10 +70,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("claim", CASES)
-def test_it_gives_the_values_of_onnx_runtime(claim, millrace, tmp_path):
-    op, inputs, constants, options = CASES[claim]
-    model = model_of(op, inputs, constants, **options)
+def check_values(millrace, tmp_path, model, inputs):
     quiet = onnxruntime.SessionOptions()
     quiet.log_severity_level = 4
     expected = onnxruntime.InferenceSession(model.SerializeToString(), quiet).run(None, inputs)[0]
@@ -83,6 +80,41 @@ def test_it_gives_the_values_of_onnx_runtime(claim, millrace, tmp_path):
         assert relative_l2(got, expected) <= 2e-3
     else:
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_it_gives_the_values_of_onnx_runtime(claim, millrace, tmp_path):
+    op, inputs, constants, options = CASES[claim]
+    check_values(millrace, tmp_path, model_of(op, inputs, constants, **options), inputs)
+
+
+PADDED_VIEWS = {  # claim: shape of x, the view and its constants, the padding operation and its
+    "rows beside a slice": ((6, 16), "Slice", [[1], [5], [0]], "Pad", [[1, 0, 1, 0]], {}),
+    "lanes beside a slice": ((6, 16), "Slice", [[1], [15], [1]], "Pad", [[0, 1, 0, 1]], {}),
+    "a window over a slice": ((1, 16, 8, 8), "Slice", [[1], [5], [2]], "Conv", [reals(4, 16, 3, 3)],
+                              {"pads": [1, 1, 1, 1]}),
+    "a window over split columns": ((1, 16, 12), "Reshape", [[1, 16, 3, 4]], "Conv", [reals(4, 16, 3, 3)],
+                                    {"pads": [1, 1, 1, 1]}),
+    "a window over dimensions of one": ((16, 3), "Reshape", [[16, 3, 1, 1]], "Conv", [reals(3, 3, 3, 2)],
+                                        {"pads": [2, 1, 0, 0], "strides": [2, 2]}),
+    "padding of padding": ((4, 16), "Pad", [[1, 0, 0, 0], np.float32(2)], "Pad", [[1, 0, 1, 0]], {}),
+}
+
+
+@pytest.mark.parametrize("claim", PADDED_VIEWS)
+def test_padding_over_a_view_does_not_find_what_the_view_leaves_out(claim, millrace, tmp_path):
+    shape, view, constants, op, others, attributes = PADDED_VIEWS[claim]
+    arrays = {f"c{i}": array if isinstance(array, (np.ndarray, np.float32)) else np.int64(array)
+              for i, array in enumerate([*constants, *others])}
+    names = list(arrays)
+    nodes = [helper.make_node(view, ["x", *names[:len(constants)]], ["t"], name="view"),
+             helper.make_node(op, ["t", *names[len(constants):]], ["y"], name="node", **attributes)]
+    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()])
+    model = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+    check_values(millrace, tmp_path, model, {"x": reals(*shape)})
 
 
 def test_filters_of_a_group_that_are_inputs_and_lie_across_the_lanes_are_refused(millrace, tmp_path):
