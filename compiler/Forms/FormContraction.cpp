@@ -108,9 +108,10 @@ static int laneScore(Attempt &attempt, const Linear &at, int64_t extent) {
   return others ? 1 : 2;
 }
 
-/// `laneLoops`: the loops along the lanes of the other operand, if they are known; else set.
+/// `laneLoops`: the contracted loops along the lanes of the other operand, perhaps none, if it is
+/// known; else set.
 FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
-                                             SmallVectorImpl<unsigned> &laneLoops) {
+                                             std::optional<SmallVector<unsigned>> &laneLoops) {
   std::optional<unsigned> lane;
   int best = 0;
   ArrayRef<int64_t> shape = shapeOf(at.base);
@@ -118,20 +119,23 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
   auto extentOf = [&](unsigned dim) {
     return shape[dim] + (dim == preferred ? int64_t(1) << 40 : 0);
   };
-  for (unsigned dim = 0; dim < at.index.size(); ++dim) {
+  const bool sumsLanes = !laneLoops || !laneLoops->empty() || isConstantValue(at.base);
+  for (unsigned dim = 0; dim < at.index.size() && sumsLanes; ++dim) {
     int score = laneScore(attempt, at.index[dim], shape[dim]);
     // Lanes of both operands are one index of the contraction.
     constexpr int kShared = 4;
-    if (score > 0 &&
-        llvm::any_of(laneLoops, [&](unsigned loop) { return at.index[dim].uses(loop); }))
+    if (score > 0 && laneLoops &&
+        llvm::any_of(*laneLoops, [&](unsigned loop) { return at.index[dim].uses(loop); }))
       score += kShared;
     if (score > best || (score == best && score > 0 && extentOf(dim) > extentOf(*lane)))
       lane = dim, best = score;
   }
-  if (lane && laneLoops.empty())
-    for (auto [loop, coefficient] : at.index[*lane].terms)
-      if (attempt.space.loop(loop).kind == LoopKind::Contracted)
-        laneLoops.push_back(loop);
+  if (!laneLoops) {
+    laneLoops.emplace();
+    for (unsigned loop = 0; lane && loop < attempt.space.size(); ++loop)
+      if (at.index[*lane].uses(loop) && attempt.space.loop(loop).kind == LoopKind::Contracted)
+        laneLoops->push_back(loop);
+  }
   // One product and no sum: the lanes are a dimension of extent 1 that no loop moves along.
   bool isSum = lane.has_value();
   for (unsigned dim = 0; dim < at.index.size() && !lane; ++dim)
@@ -206,9 +210,10 @@ static Misfit misfitOf(const Attempt &attempt, const KernelGraph &graph, const A
       return movesA ? Misfit::W : Misfit::A;
     if (kind == LoopKind::Running && movesW)
       return Misfit::Both; // the running maximum of products by other weights each
-    if (kind == LoopKind::Contracted && coefficient(a.index[from.laneDim], loop) == 1 &&
-        !isConstant && coefficient(w.index[weights.laneDim], loop) != 1)
-      return Misfit::W;
+    if (int64_t step = coefficient(a.index[from.laneDim], loop);
+        kind == LoopKind::Contracted && !isConstant &&
+        step != coefficient(w.index[weights.laneDim], loop))
+      return step > 1 ? Misfit::A : Misfit::W;
     if (int(loop) != attempt.lane)
       continue;
     for (unsigned d = 0; d < a.index.size(); ++d)
@@ -239,7 +244,7 @@ FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
                                   const Resolved (&at)[2], ElementType type) {
   // A constant can have any lanes, so the other operand chooses.
   FailureOr<Access> accesses[2];
-  SmallVector<unsigned> laneLoops;
+  std::optional<SmallVector<unsigned>> laneLoops;
   unsigned first = isConstantValue(at[0].base) ? 1 : 0;
   for (unsigned i : {first, 1 - first}) {
     accesses[i] = contractionOperand(attempt, at[i], type, laneLoops);

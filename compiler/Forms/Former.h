@@ -160,7 +160,7 @@ private:
   mlir::FailureOr<Scalar> computeContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                              const Point &index);
   mlir::FailureOr<Access> contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
-                                             llvm::SmallVectorImpl<unsigned> &laneLoops);
+                                             std::optional<llvm::SmallVector<unsigned>> &laneLoops);
   struct Operands { ///< of a contraction, where it streams a and installs w
     Point at[2];
     unsigned w = 1;

@@ -79,12 +79,12 @@ def test_what_cannot_be_entered_is_named_with_its_place(millrace, tmp_path):
     kernels = tmp_path / "kernels.mlir"
     good(millrace, "compile", FIXTURES / "mnist.onnx", "--to", "spatial", "-o", kernels)
     broken = tmp_path / "broken.mlir"
-    broken.write_text(kernels.read_text().replace("max.f32", "most.f32", 1))
+    broken.write_text(kernels.read_text().replace("alu max.f32", "alu most.f32", 1))
     program = tmp_path / "program.s"
     program.write_text("machine tsp-v1\nstep grid cycles=60\npe 0\n@0 alu.0 nup\n")
     output = tmp_path / "out.mrp"
     for arguments, code, message in [
-        (["--from", "spatial", broken], 3, "'most.f32', which is no operation"),
+        (["--from", "spatial", broken], 3, "'most.f32', which no ALU does"),
         (["--from", "spatial", kernels, "--machine", "lp30"], 3, "not for lp30"),
         (["--from", "tensor", tmp_path / "none.mlir"], 3, "none.mlir"),
         (["--from", "tensor", kernels], 3, "has no function @main"),

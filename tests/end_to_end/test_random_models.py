@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random ONNX models give on the machine what ONNX Runtime gives (random_models.py)."""
+import numpy as np
+import pytest
+
+import random_models
+
+# Of the refusals that are left: see docs/operators.md.
+MOST_REFUSED = 0.02
+
+
+@pytest.mark.parametrize("machine, first, count", [("tsp-v1", 0, 200), ("tsp-small", 10000, 60), ("mesh-4x4", 20000, 60)])
+def test_models_agree_with_onnx_runtime(millrace, machine, first, count):
+    lines = []
+    counts = random_models.campaign(first, count, machine, str(millrace), lines.append)
+    assert not counts["differs"] and not counts["fails"], "\n".join(lines)
+    assert counts["refused"] <= MOST_REFUSED * count, "\n".join(lines)
+    assert counts["agrees"] >= 0.9 * count
+
+
+def test_a_number_names_one_model():
+    assert random_models.text(random_models.draw_model(7)) == random_models.text(random_models.draw_model(7))
+    assert random_models.text(random_models.draw_model(7)) != random_models.text(random_models.draw_model(8))
+
+
+def test_a_wrong_value_is_seen(millrace, tmp_path, monkeypatch):
+    """One lane of one result off by a hundredth of the values' size."""
+    draw = random_models.Draw(0)
+    draw.input((4, 33))
+    draw.node("Relu", ["x0"])
+    assert random_models.judge(draw, "tsp-v1", str(millrace), tmp_path).kind == "agrees"
+    exact = random_models.evaluate
+
+    def disturbed(model, inputs):
+        values = exact(model, inputs)
+        values[0][2, 17] += 0.1
+        return values
+
+    monkeypatch.setattr(random_models, "evaluate", disturbed)
+    assert random_models.judge(draw, "tsp-v1", str(millrace), tmp_path).kind == "differs"
+
+
+def test_a_failure_is_reduced_to_the_nodes_that_show_it():
+    draw = random_models.Draw(0)
+    draw.input((4, 4))
+    for op, name in (("Relu", "x0"), ("Tanh", "n0"), ("Neg", "n1")):
+        draw.node(op, [name])
+
+    def judged(model):
+        has_tanh = any(node.op_type == "Tanh" for node in model.nodes)
+        return random_models.Verdict("differs" if has_tanh else "agrees")
+
+    reduced, verdict = random_models.reduced(draw, judged(draw), judged)
+    assert [node.op_type for node in reduced.nodes] == ["Tanh"] and verdict.kind == "differs"
+    assert np.shape(reduced.taken_inputs()["n0"]) == (4, 4)
