@@ -211,9 +211,9 @@ static Misfit misfitOf(const Attempt &attempt, const KernelGraph &graph, const A
     if (kind == LoopKind::Running && movesW)
       return Misfit::Both; // the running maximum of products by other weights each
     if (int64_t step = coefficient(a.index[from.laneDim], loop);
-        kind == LoopKind::Contracted && !isConstant &&
-        step != coefficient(w.index[weights.laneDim], loop))
-      return step > 1 ? Misfit::A : Misfit::W;
+        !isConstant && step != coefficient(w.index[weights.laneDim], loop) &&
+        int(loop) != attempt.lane)
+      return step > 1 || (kind == LoopKind::Parallel && step != 0) ? Misfit::A : Misfit::W;
     if (int(loop) != attempt.lane)
       continue;
     for (unsigned d = 0; d < a.index.size(); ++d)
