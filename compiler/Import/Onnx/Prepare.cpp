@@ -330,7 +330,6 @@ Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported)
 
 /// A tensor that no memory could hold, or that cannot exist, is refused before loops run over it.
 Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
-  constexpr int64_t most = int64_t(1) << 36; // elements
   int64_t elements = 1;
   for (const auto &dim : value.type().tensor_type().shape().dim()) {
     if (!dim.has_dim_value())
@@ -340,7 +339,7 @@ Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
         std::string(what) + " '" + value.name() + "' has a dimension of " + std::to_string(extent);
     if (extent < 0)
       return Error{text + "; export it with a name, and give it by --dim name=n"};
-    if (extent && elements > most / extent)
+    if (extent && elements > kMostElements / extent)
       return Error{text + ", which makes more than 2^36 elements; use smaller extents"};
     elements *= extent;
   }

@@ -32,6 +32,19 @@ AffineMap parameterMap(TensorBuilder &t, Value parameter, ArrayRef<int64_t> shap
   return AffineMap::get(rank, 0, exprs, t.ops().getContext());
 }
 
+/// Whether a scale or zero point has one element, or one per index of the axis or per block.
+bool fits(Value parameter, ArrayRef<int64_t> shape, const Scheme &scheme) {
+  ArrayRef<int64_t> parts = shapeOf(parameter);
+  const bool hasAxis = scheme.axis >= 0 && scheme.axis < static_cast<int64_t>(shape.size());
+  if (scheme.block == 0)
+    return productOf(parts) == 1 ||
+           (parts.size() == 1 && hasAxis && parts[0] == shape[static_cast<size_t>(scheme.axis)]);
+  Shape wanted(shape);
+  if (hasAxis)
+    wanted[scheme.axis] = (wanted[scheme.axis] + scheme.block - 1) / scheme.block;
+  return hasAxis && parts == ArrayRef(wanted);
+}
+
 /// A map of the tensor, scale and zero point (null where zero). Unlike TensorBuilder::map it keeps
 /// constants as operands, so that the parameters stay where a later stage looks for them.
 Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elementType,
@@ -44,6 +57,8 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
   for (Value parameter : {scheme.scale, shifts ? scheme.zeroPoint : Value()}) {
     if (!parameter)
       continue;
+    if (!fits(parameter, shape, scheme))
+      return t.fail("its scales or zero points do not fit its tensor", shape, elementType);
     bool isScalar = scheme.block == 0 && productOf(shapeOf(parameter)) == 1;
     inputs.push_back(isScalar ? t.reshape(parameter, {}) : parameter);
     maps.push_back(parameterMap(t, inputs.back(), shape, scheme));

@@ -19,7 +19,14 @@ ArrayRef<int64_t> shapeOf(Value tensor) { return typeOf(tensor).getShape(); }
 Type elementTypeOf(Value tensor) { return typeOf(tensor).getElementType(); }
 
 int64_t productOf(ArrayRef<int64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  int64_t product = 1;
+  for (int64_t extent : shape) {
+    if (extent == 0)
+      return 0;
+    if (__builtin_mul_overflow(product, extent, &product))
+      product = std::numeric_limits<int64_t>::max();
+  }
+  return product;
 }
 
 std::optional<Shape> broadcastShapes(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {

@@ -22,7 +22,10 @@ llvm::ArrayRef<int64_t> shapeOf(mlir::Value tensor);
 mlir::Type elementTypeOf(mlir::Value tensor);
 /// NumPy's broadcast of two shapes; nothing if they disagree.
 std::optional<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+/// Saturates.
 int64_t productOf(llvm::ArrayRef<int64_t> shape);
+/// Elements of the largest tensor: no memory holds more, and sizes in bits stay below 2^63.
+inline constexpr int64_t kMostElements = int64_t(1) << 36;
 
 /// Builds operations at one location. All tensors are static and ranked; all indices row major.
 /// Shapes that do not fit are remembered in `failure` and give a value of no meaning: a handler
@@ -83,10 +86,10 @@ public:
   /// The map from all loops to those not in `axes`: what a reduction over `axes` writes.
   mlir::AffineMap withoutAxes(unsigned rank, llvm::ArrayRef<int64_t> axes);
 
-private:
   /// Remembers `text` and returns a tensor of zeros.
   mlir::Value fail(const std::string &text, llvm::ArrayRef<int64_t> shape, mlir::Type type);
 
+private:
   Scalars b;
   std::string firstFailure;
 };

@@ -55,6 +55,12 @@ Expected<Window> readWindow(NodeImporter &node, ArrayRef<int64_t> spatial,
       !llvm::all_of(window.kernel, isPositive) ||
       llvm::any_of(pads, [](int64_t pad) { return pad < 0; }))
     return node.error("kernel, strides and dilations must be positive and pads not negative");
+  constexpr int64_t kMost = int64_t(1) << 31; // products of two stay in range
+  for (const Shape *values : {&window.kernel, &window.strides, &window.dilations, &pads})
+    for (int64_t value : *values)
+      if (value >= kMost)
+        return node.error("kernel, strides, dilations and pads must be below 2^31, but one is " +
+                          std::to_string(value));
   window.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(rank));
   window.high.assign(pads.begin() + static_cast<int64_t>(rank), pads.end());
   std::string automatic = node.getString("auto_pad", "NOTSET");

@@ -188,3 +188,28 @@ def test_a_constant_whose_bytes_do_not_fit_its_shape_is_rejected(rejected):
                      {"w": np.zeros(4, np.float32)})
     model.graph.initializer[0].raw_data = bytes(7)
     assert "w" in rejected(model)
+
+
+def test_results_larger_than_any_memory_are_rejected(rejected):
+    expand = helper.make_node("Expand", ["x", "s"], ["y"], name="node")
+    assert "more than 2^36 elements; use smaller extents" in \
+        rejected(model_of([expand], [tensor("x", [1])], [tensor("y", None)], {"s": np.int64([2**20, 2**20])}))
+    pair = helper.make_node("Add", ["x0", "x1"], ["y"], name="node")
+    assert "more than 2^36 elements; use smaller extents" in \
+        rejected(model_of([pair], [tensor("x0", [2**20, 1]), tensor("x1", [1, 2**20])], [tensor("y", None)], {}))
+
+
+def test_windows_whose_reach_no_number_holds_are_rejected(rejected):
+    pool = helper.make_node("MaxPool", ["x"], ["y"], name="node", kernel_shape=[1], dilations=[2**62])
+    assert f"must be below 2^31, but one is {2**62}" in \
+        rejected(model_of([pool], [tensor("x", [1, 1, 8])], [tensor("y", None)], {}))
+
+
+def test_scales_that_do_not_fit_a_vector_are_rejected(rejected):
+    """A vector times a matrix: its result has no rows to scale."""
+    names = ["a", "as", "az", "b", "bs", "bz", "ys", "yz"]
+    node = helper.make_node("QLinearMatMul", names, ["y"], name="node")
+    constants = {"as": np.float32(1), "az": np.int8(0), "b": np.zeros((4, 3), np.int8), "bs": np.float32(1),
+                 "bz": np.int8(0), "ys": np.ones(2, np.float32), "yz": np.zeros(2, np.int8)}
+    assert "its scales or zero points do not fit its tensor" in \
+        rejected(model_of([node], [tensor("a", [4], TensorProto.INT8)], [tensor("y", [3], TensorProto.INT8)], constants))
