@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 namespace millrace::forms {
 
@@ -276,6 +277,21 @@ bool writeOneTensor(const Kernel &a, const Kernel &b) {
   return false;
 }
 
+/// Do the same loops of the writer run along the lanes of what the map writes?
+bool keepsLanes(const KernelGraph &graph, const Kernel &map, const std::vector<unsigned> &loops,
+                const Kernel &writer) {
+  auto lanesOf = [&](const Kernel &kernel, const Access &access) {
+    std::set<unsigned> lanes;
+    for (auto [loop, step] : access.index[graph.tensors[access.tensor].laneDim].terms)
+      if (kernel.loops[loop].extent > 1)
+        lanes.insert(&kernel == &map ? loops[loop] : loop);
+    return lanes;
+  };
+  const std::set<unsigned> wanted = lanesOf(writer, writer.results.front().access);
+  return std::all_of(map.results.begin(), map.results.end(),
+                     [&](const Result &result) { return lanesOf(map, result.access) == wanted; });
+}
+
 bool Merger::merge(size_t at) {
   auto [isHost, index] = graph.order[at];
   if (isHost)
@@ -299,7 +315,7 @@ bool Merger::merge(size_t at) {
             writeOneTensor(map, writer))
           continue;
         auto loops = alike(map, read, writer, result.access);
-        if (!loops)
+        if (!loops || !keepsLanes(graph, map, *loops, writer))
           continue;
         // Everything else that the map reads exists before the writer runs, or is one of its
         // results, read alike.

@@ -152,6 +152,22 @@ TEST_P(Contract, GroupsOfFiltersOfWhichEachSeesRowsOfItsOwn) {
 }
 TEST_P(Contract, LanesOfWhichEachSeesRowsOfItsOwn) { holds(buildRowsThatBecomeLanes(7, 1)); }
 
+/// y[r, l] = x[r, l] and z[8 r + l] = x[r, l]: what are rows of the one are lanes of the other.
+TEST_P(Contract, ALoopAlongTheLanesOfTheSecondResultAlone) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {6, 8}, fp16, 1, forms::TensorRole::Input);
+  const unsigned y = forms::addTensor(graph, "y", {6, 8}, fp16, 1, forms::TensorRole::Output);
+  const unsigned z = forms::addTensor(graph, "z", {1, 48}, fp16, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(6), l = build.loop(8);
+  const unsigned value = build.load({x, {at(r), at(l)}, 0});
+  build.store(value, {y, {at(r), at(l)}, 0});
+  build.store(value, {z, {forms::fixed(0), {0, {{r, 8}, {l, 1}}}}, 0});
+  build.finish("reshape");
+  holds(graph);
+}
+
 /// y = x > 0 ? 2 : 3
 TEST_P(Contract, AnOperationOnTwoImmediates) {
   forms::KernelGraph graph;

@@ -127,20 +127,35 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
     return std::any_of(access.index.begin(), access.index.end(),
                        [&](const AffineIndex &i) { return coefficient(i, loop) != 0; });
   };
+  auto laneIndex = [&](const Access &access) -> const AffineIndex & {
+    return access.index[graph.tensors[access.tensor].laneDim];
+  };
+  auto movesRowsOf = [&](const Access &access, unsigned loop) {
+    for (size_t d = 0; d < access.index.size(); ++d)
+      if (d != graph.tensors[access.tensor].laneDim && coefficient(access.index[d], loop) != 0)
+        return true;
+    return false;
+  };
   // All lanes of a result see the same rows of what is swept.
   auto sweepsOtherRows = [&](unsigned loop) {
     return kernel.loops[loop].extent > 1 &&
-           std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
-             for (size_t d = 0; d < t.a.index.size(); ++d)
-               if (d != graph.tensors[t.a.tensor].laneDim && coefficient(t.a.index[d], loop) != 0)
-                 return true;
-             return false;
-           });
+           std::any_of(kernel.terms.begin(), kernel.terms.end(),
+                       [&](const forms::Term &t) { return movesRowsOf(t.a, loop); });
+  };
+  // And they lie in one row of every result and operand.
+  auto crossesRows = [&](unsigned loop) {
+    return kernel.loops[loop].extent > 1 &&
+           (std::any_of(kernel.results.begin(), kernel.results.end(),
+                        [&](const forms::Result &r) { return movesRowsOf(r.access, loop); }) ||
+            std::any_of(kernel.operands.begin(), kernel.operands.end(), [&](const Access &o) {
+              return graph.tensors[o.tensor].role != forms::TensorRole::Constant &&
+                     movesRowsOf(o, loop);
+            }));
   };
   // The lane loop steps by one lane; of several (an extent of 1 hides others) the longest.
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Parallel && coefficient(lanes, l) == 1 &&
-        !sweepsOtherRows(l) &&
+        !sweepsOtherRows(l) && !crossesRows(l) &&
         (!roles.lane || kernel.loops[l].extent > kernel.loops[*roles.lane].extent))
       roles.lane = l;
   const bool constantWeights =
@@ -160,21 +175,26 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
     case LoopKind::Parallel:
       break;
     }
-    const bool alongLanes = coefficient(lanes, l) != 0;
+    const bool alongLanes =
+        std::any_of(kernel.results.begin(), kernel.results.end(), [&](const forms::Result &r) {
+          return coefficient(laneIndex(r.access), l) != 0;
+        });
     bool inWeights = false;
     for (const forms::Term &t : kernel.terms)
       inWeights |= inAccess(t.w, l);
     // Several pixels in one row: each takes its lanes in a sweep of its own. So does each lane of
     // an operand that becomes a row.
     auto alongOperandLanes = [&](unsigned loop) {
-      auto along = [&](const Access &a) {
-        return coefficient(a.index[graph.tensors[a.tensor].laneDim], loop) != 0;
-      };
+      auto along = [&](const Access &a) { return coefficient(laneIndex(a), loop) != 0; };
       return std::any_of(kernel.terms.begin(), kernel.terms.end(),
                          [&](const forms::Term &t) { return along(t.a); }) ||
              std::any_of(kernel.operands.begin(), kernel.operands.end(), along);
     };
-    const bool dense = roles.lane && coefficient(lanes, l) == kernel.loops[*roles.lane].extent;
+    const bool dense =
+        roles.lane &&
+        std::all_of(kernel.results.begin(), kernel.results.end(), [&](const forms::Result &r) {
+          return coefficient(laneIndex(r.access), l) == kernel.loops[*roles.lane].extent;
+        });
     const bool joins = alongLanes && inWeights && dense && !roles.group;
     if (joins && constantWeights && !sweepsOtherRows(l))
       roles.group = l;
