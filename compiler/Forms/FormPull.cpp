@@ -88,8 +88,8 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
   if (!at.padded && !stored.count(at.base) && canInline(attempt, at.base, at.index))
     return compute(attempt, at.base, at.index);
   // A value that is the same in all lanes of a row.
-  if (isRow && !at.padded)
-    return loadBroadcast(attempt, at.base, at.index);
+  if (isRow)
+    return loadBroadcast(attempt, at);
   const bool isPlain = lane && (at.index[*lane].terms == attempt.resultLane.terms ||
                                 at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}});
   if (lane && (!isPlain || leaves(attempt, at, *lane)))
@@ -254,17 +254,15 @@ FailureOr<Scalar> Former::load(Attempt &attempt, Stored value, const Resolved &a
 }
 
 /// A value per row, brought into all lanes: by a kernel of its own.
-FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, Value value, const Point &index) {
-  FailureOr<unsigned> tensor = storeBroadcast(value, attempt.laneExtent());
+FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, const Resolved &at) {
+  FailureOr<unsigned> tensor = storeBroadcast(at.base, attempt.laneExtent());
   if (failed(tensor))
     return failure();
-  Access access{*tensor, {}, 0};
-  for (const Linear &at : index)
-    access.index.push_back(at.affine());
-  if (index.empty())
-    access.index.push_back(fixed(0));
-  access.index.push_back(at(unsigned(attempt.lane)));
-  return Scalar{attempt.build.load(access), Scalar::Kind::F32};
+  FailureOr<Access> where = access(attempt, Stored{*tensor, 0}, at);
+  if (failed(where))
+    return failure();
+  where->index.push_back(millrace::forms::at(unsigned(attempt.lane)));
+  return Scalar{attempt.build.load(*where), Scalar::Kind::F32};
 }
 
 FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &index) {

@@ -172,6 +172,8 @@ std::optional<Outsides> outsideSlice(tensor::ExtractSliceOp slice, const Outside
 /// Of the source of a reshape that splits dimensions: only the outermost part of one may be left.
 std::optional<Outsides> outsideExpanded(tensor::ExpandShapeOp expand, const Outsides &dims) {
   ArrayRef<int64_t> shape = shapeOf(expand.getResult());
+  if (expand.getReassociationIndices().empty()) // of a scalar, which has no outside
+    return std::nullopt;
   Outsides result;
   for (auto &group : expand.getReassociationIndices()) {
     Outside outside;

@@ -133,7 +133,7 @@ private:
   mlir::FailureOr<Scalar> pullBase(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> pullConstant(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> load(Attempt &attempt, Stored stored, const Resolved &at);
-  mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> compute(Attempt &attempt, mlir::Value value, const Point &index);
   mlir::FailureOr<Scalar> computeMap(Attempt &attempt, mlir::linalg::LinalgOp op,
                                      const Point &index);

@@ -115,6 +115,9 @@ PADDED_VIEWS = {  # claim: shape of x, the view and its constants, the padding o
                                     {"pads": [1, 1, 1, 1]}),
     "a window over dimensions of one": ((16, 3), "Reshape", [[16, 3, 1, 1]], "Conv", [reals(3, 3, 3, 2)],
                                         {"pads": [2, 1, 0, 0], "strides": [2, 2]}),
+    "a window over a column repeated along the lanes": ((7, 1, 3, 8), "Expand", [[7, 16, 3, 8]], "MaxPool", [],
+                                                        {"kernel_shape": [2, 2], "pads": [1, 0, 1, 0]}),
+    "a window over a scalar": ((1, 2, 5, 7), "ReduceMax", [], "Conv", [reals(8, 1, 2, 3)], {"pads": [0, 2, 1, 2]}),
     "padding of padding": ((4, 16), "Pad", [[1, 0, 0, 0], np.float32(2)], "Pad", [[1, 0, 1, 0]], {}),
 }
 
