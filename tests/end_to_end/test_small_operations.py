@@ -82,6 +82,8 @@ CASES = {
     "every other lane of some rows":
         ("Slice", {"x0": reals(4, 9)},
          {"s": np.array([0]), "e": np.array([9]), "a": np.array([1]), "st": np.array([2])}, {}),
+    "an average whose divisor differs by row":
+        ("AveragePool", {"x0": reals(7, 5, 8)}, {}, {"kernel_shape": [3], "pads": [1, 1], "count_include_pad": 0}),
     "a tensor of one integer":
         ("ConstantOfShape", {}, {"shape": np.array([2, 3])},
          {"element": TensorProto.INT32, "value": numpy_helper.from_array(np.int32([7]))}),

@@ -135,27 +135,39 @@ void Context::reserveConstantRows(unsigned rows) {
         reserved[a][slice] = {span.address, span.rows};
 }
 
+/// Does some part of a copy of the tensor lie where `meets` (slice, address) says?
+static bool liesWhere(const TensorLayout &layout, unsigned pe, Hemisphere h,
+                      const std::function<bool(unsigned, unsigned)> &meets) {
+  for (const Copy &copy : layout.copies) {
+    if (copy.pe != pe || copy.hemisphere != h)
+      continue;
+    for (const auto &tile : copy.tiles)
+      for (const Segment &segment : tile)
+        for (unsigned slice : segment.slices)
+          if (meets(slice, segment.address))
+            return true;
+    for (const Columns &columns : copy.columnTiles)
+      for (size_t place = 0; place < columns.slices.size(); ++place)
+        if (meets(columns.slices[place], columns.addresses[place]))
+          return true;
+  }
+  return false;
+}
+
 bool Context::writesIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
                        unsigned address) const {
   const unsigned bank = address / machine.memory.rowsPerBank;
-  auto meets = [&](unsigned s, unsigned a) {
-    return s == slice && a / machine.memory.rowsPerBank == bank;
-  };
-  for (const forms::Result &r : kernel.results)
-    for (const Copy &copy : layouts[r.access.tensor].copies) {
-      if (copy.pe != pe || copy.hemisphere != h)
-        continue;
-      for (const auto &tile : copy.tiles)
-        for (const Segment &segment : tile)
-          for (unsigned s : segment.slices)
-            if (meets(s, segment.address))
-              return true;
-      for (const Columns &columns : copy.columnTiles)
-        for (size_t place = 0; place < columns.slices.size(); ++place)
-          if (meets(columns.slices[place], columns.addresses[place]))
-            return true;
-    }
-  return false;
+  return std::any_of(kernel.results.begin(), kernel.results.end(), [&](const forms::Result &r) {
+    return liesWhere(layouts[r.access.tensor], pe, h, [&](unsigned s, unsigned a) {
+      return s == slice && a / machine.memory.rowsPerBank == bank;
+    });
+  });
+}
+
+bool Context::readsFrom(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice) const {
+  return std::any_of(kernel.operands.begin(), kernel.operands.end(), [&](const Access &o) {
+    return liesWhere(layouts[o.tensor], pe, h, [&](unsigned s, unsigned) { return s == slice; });
+  });
 }
 
 Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
@@ -164,25 +176,30 @@ Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, He
   const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
                           std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
   auto taken = [&](unsigned slice) { return reads(slice) || looksUpIn(kernel, pe, h, slice); };
-  const ConstantRow *crossed = nullptr; // in a bank that the kernel writes, perhaps meanwhile
+  // A bank that the kernel writes, or a slice that it reads, perhaps meanwhile.
+  auto meets = [&](unsigned slice, unsigned address) {
+    return writesIn(kernel, pe, h, slice, address) ||
+           (columnPlaces == ColumnPlaces::Apart && readsFrom(kernel, pe, h, slice));
+  };
+  const ConstantRow *crossed = nullptr; // where they meet
   for (const ConstantRow &row : constantRows[key]) {
     if (std::any_of(row.slices.begin(), row.slices.end(), taken))
       continue;
     bool apart = true;
     for (unsigned b = 0; b < width; ++b)
-      apart &= !writesIn(kernel, pe, h, row.slices[b], row.addresses[b]);
+      apart &= !meets(row.slices[b], row.addresses[b]);
     if (apart)
       return row;
     crossed = crossed ? crossed : &row;
   }
   const size_t allocator = size_t(pe) * kHemispheres + size_t(h);
   std::vector<Reserve> &rows = reserved[allocator];
-  // Banks that the kernel does not write, and slices of weights first, the emptiest ones:
-  // activations are read meanwhile.
-  std::vector<std::pair<bool, unsigned>> slices; ///< is the bank written, slice
+  // Those that it does not touch, and slices of weights first, the emptiest ones: activations are
+  // read meanwhile.
+  std::vector<std::pair<bool, unsigned>> slices; ///< do they meet, slice
   for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
     if (rows[slice].rows && !taken(slice))
-      slices.push_back({writesIn(kernel, pe, h, slice, rows[slice].address), slice});
+      slices.push_back({meets(slice, rows[slice].address), slice});
   std::stable_sort(slices.begin(), slices.end(), [&](const auto &x, const auto &y) {
     const bool a = x.second < weightSlices, b = y.second < weightSlices;
     return x.first != y.first ? y.first : a != b ? a : rows[x.second].rows > rows[y.second].rows;
@@ -192,7 +209,7 @@ Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, He
   ConstantRow row;
   if (slices.size() >= width) {
     slices.resize(width);
-    for (auto [written, slice] : slices) {
+    for (auto [met, slice] : slices) {
       row.slices.push_back(slice);
       row.addresses.push_back(rows[slice].address++);
       --rows[slice].rows;

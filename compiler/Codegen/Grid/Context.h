@@ -57,7 +57,8 @@ using RowRuns = std::vector<std::vector<RowRun>>;
 RowRuns allRows(const TensorLayout &layout);
 
 /// Where column copies go if every set of slices holds something that one piece touches together
-/// with them. Neither serves all machines: slices of a table may leave no set alone, and copies in
+/// with them; with Apart, constant rows avoid the slices of operands, too. Neither serves all
+/// machines: slices of a table may leave no set alone, and copies in
 /// all sets leave no slices to rows.
 enum class ColumnPlaces {
   Sets, ///< into the cheapest set
@@ -135,6 +136,8 @@ struct Context {
   /// Does a copy of one of the kernel's results share this row's bank?
   bool writesIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice,
                 unsigned address) const;
+  /// Does a copy of one of the kernel's operands lie in this slice?
+  bool readsFrom(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned slice) const;
 
   const Copy *rowCopy(unsigned tensor, unsigned pe, Hemisphere h, unsigned which = 0) const;
   const Copy *columnCopy(unsigned tensor, unsigned pe, Hemisphere h) const;
