@@ -128,6 +128,25 @@ forms::KernelGraph buildConvOfOneRow() {
 }
 TEST_P(Contract, ConvolutionOfImagesOfOneRow) { holds(buildConvOfOneRow()); }
 
+/// y[r, f] = the sum of x[r - 1, k] w[f, k], where rows of x outside are all 1.5: some PE of many
+/// sees nothing else.
+TEST_P(Contract, AProductOfPaddingAlone) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {2, 9}, fp16, 1, forms::TensorRole::Input);
+  const unsigned w =
+      forms::addConstant(graph, "w", {20, 9}, fp16, 1, forms::randomValues(size_t(20 * 9), 1));
+  const unsigned y = forms::addTensor(graph, "y", {40, 20}, fp16, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(40), f = build.loop(20),
+                 k = build.loop(9, forms::LoopKind::Contracted);
+  build.term({x, {at(r, 1, -1), at(k)}, forms::encode(fp16, 1.5f)}, {w, {at(f), at(k)}, 0},
+             40 * 20 * 9);
+  build.store(build.accumulator(), {y, {at(r), at(f)}, 0});
+  build.finish("product");
+  holds(graph);
+}
+
 /// y[r, g * filters + f] = the sum of x[r, g, k] w[g, f, k]: lanes that see rows of their own.
 forms::KernelGraph buildRowsThatBecomeLanes(int64_t groups, int64_t filters) {
   forms::KernelGraph graph;

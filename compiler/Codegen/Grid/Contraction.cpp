@@ -156,10 +156,14 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   const Flow flow = whole ? all
                           : Flow{unsigned(pass.box.n0), unsigned(pass.box.n1), all.c0,
                                  std::max<Cycle>(pass.box.n0, all.n0 == 1 ? all.c1 : 1)};
+  Copy none; // enough for an operand of which this share sees nothing but padding
+  none.pe = worker.pe, none.hemisphere = worker.hemisphere;
   const Copy *copy = nullptr;
   for (unsigned which = worker.plane / format->planes; !copy; --which) { // fewer copies are shared
     copy = c.rowCopy(a.tensor, worker.pe, worker.hemisphere, which);
-    if (!copy && which == 0)
+    if (!copy && which == 0 && pass.box.empty())
+      copy = &none;
+    else if (!copy && which == 0)
       return Error{"kernel '" + kernel.name + "': '" + c.tensor(a.tensor).name +
                    "' has no copy where it is needed"};
   }
