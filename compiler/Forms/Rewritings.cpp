@@ -6,6 +6,7 @@
 #include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackPixels.h"
 #include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/PadOperands.h"
 #include "compiler/Forms/SplitColumns.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
@@ -69,6 +70,12 @@ static const Rewriting table[] = {
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine) {
        splitEpilogues(graph, longestChain(machine), machine);
+       return Lines();
+     }},
+    {"pad-columns",
+     "copies what is installed together with the padding that a window of it reaches",
+     [](KernelGraph &graph, const Machine &) {
+       padOperands(graph);
        return Lines();
      }},
     {"split-columns", "copies what is installed with columns in more than one order",

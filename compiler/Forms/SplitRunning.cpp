@@ -57,33 +57,55 @@ bool keepsSums(const Kernel &kernel, unsigned reduction) {
   return false;
 }
 
+/// Does the loop need a sweep for each of its steps: along the lanes of what is swept, or through
+/// the columns of what is installed?
+bool choosesSweeps(const KernelGraph &graph, const Kernel &kernel, unsigned loop) {
+  return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
+    return coefficient(term.a.index[graph.tensors[term.a.tensor].laneDim], loop) != 0 ||
+           usesLoop(term.w, loop);
+  });
+}
+
+/// A reduction, the running loop to cut off it, and those that stay.
+struct Cut {
+  unsigned reduction = 0, loop = 0;
+  std::vector<unsigned> rest;
+};
+
 /// The one reduction over running loops that cannot be walked as one.
-std::optional<unsigned> unevenReduction(const KernelGraph &graph, const Kernel &kernel,
-                                        std::vector<unsigned> &running) {
-  for (unsigned l = 0; l < kernel.loops.size(); ++l)
-    if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
-      running.push_back(l);
-  if (running.size() < 2)
-    return std::nullopt;
-  bool even = running.size() == 2;
+std::optional<Cut> findCut(const KernelGraph &graph, const Kernel &kernel) {
+  std::vector<unsigned> running;
+  std::optional<unsigned> sweeps;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l) {
+    if (kernel.loops[l].kind != LoopKind::Running || kernel.loops[l].extent == 1)
+      continue;
+    running.push_back(l);
+    if (!sweeps && choosesSweeps(graph, kernel, l))
+      sweeps = l;
+  }
+  bool even = running.size() <= 2 && !sweeps;
   auto walk = [&](const Access &a) {
-    even = even &&
-           rowStep(graph, a, running[0]) ==
-               rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
-           staysInside(graph, kernel, a, running);
+    even = even && (running.size() < 2 ||
+                    (rowStep(graph, a, running[0]) ==
+                         rowStep(graph, a, running[1]) * kernel.loops[running[1]].extent &&
+                     staysInside(graph, kernel, a, running)));
   };
   for (const Access &a : kernel.operands)
     walk(a);
   for (const Term &term : kernel.terms)
     walk(term.a);
-  std::optional<unsigned> reduction;
+  std::optional<Cut> cut;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (kernel.nodes[n].kind == Node::Kind::Reduce) {
-      if (reduction)
+      if (cut)
         return std::nullopt;
-      reduction = n;
+      cut = Cut{n, 0, running};
     }
-  return even || (reduction && keepsSums(kernel, *reduction)) ? std::nullopt : reduction;
+  if (even || !cut || keepsSums(kernel, cut->reduction))
+    return std::nullopt;
+  cut->loop = sweeps.value_or(running.front());
+  std::erase(cut->rest, cut->loop);
+  return cut;
 }
 
 /// Where the partial results of the inner loop lie: [outer, parallel loops but the lanes, lanes].
@@ -130,34 +152,34 @@ Node node(Node::Kind kind) {
 
 } // namespace
 
-/// Cuts the outermost loop off each kernel that needs it.
-static unsigned splitOutermost(KernelGraph &graph) {
+/// Cuts one loop off each kernel that needs it.
+static unsigned splitOnce(KernelGraph &graph) {
   unsigned split = 0;
   const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [host, index] : oldOrder) {
-    std::vector<unsigned> running;
-    std::optional<unsigned> reduction =
-        host ? std::nullopt : unevenReduction(graph, graph.kernels[index], running);
-    if (!reduction) {
+    const std::optional<Cut> cut = host ? std::nullopt : findCut(graph, graph.kernels[index]);
+    if (!cut) {
       order.push_back({host, index});
       continue;
     }
     const Kernel kernel = graph.kernels[index];
-    const Partial partial = makePartial(graph, kernel, running[0]);
+    const Partial partial = makePartial(graph, kernel, cut->loop);
     Access access = partial.access();
     if (access.index.size() < graph.tensors[partial.tensor].shape.size())
       access.index.push_back(fixed(0));
 
     Kernel inner = kernel;
     inner.name += ".inner";
-    inner.loops[running[0]].kind = LoopKind::Parallel;
-    inner.results = {{*reduction, access}};
-    inner.nodes.resize(*reduction + 1);
+    inner.loops[cut->loop].kind = LoopKind::Parallel;
+    inner.nodes.resize(cut->reduction + 1);
+    inner.results = {{cut->rest.empty() ? inner.nodes.back().args[0] : cut->reduction, access}};
+    if (cut->rest.empty()) // nothing is left to reduce
+      inner.nodes.pop_back();
 
     Kernel outer = kernel;
-    for (size_t l = 1; l < running.size(); ++l)
-      outer.loops[running[l]] = {1, LoopKind::Parallel};
+    for (unsigned l : cut->rest)
+      outer.loops[l] = {1, LoopKind::Parallel};
     for (Loop &loop : outer.loops)
       if (loop.kind == LoopKind::Contracted)
         loop = {1, LoopKind::Parallel};
@@ -172,19 +194,19 @@ static unsigned splitOutermost(KernelGraph &graph) {
     outer.operands.push_back(access);
     Node operand = node(Node::Kind::Operand), reduce = node(Node::Kind::Reduce);
     outer.nodes.push_back(operand);
-    reduce.op = kernel.nodes[*reduction].op;
+    reduce.op = kernel.nodes[cut->reduction].op;
     reduce.args = {0};
-    place(*reduction, reduce);
+    place(cut->reduction, reduce);
     // What only the reduction needs stays in the inner kernel.
     std::vector<bool> after(kernel.nodes.size(), false);
     for (const Result &r : kernel.results)
       after[r.node] = true;
     for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
-      if (after[n] && n != *reduction)
+      if (after[n] && n != cut->reduction)
         for (unsigned a : kernel.nodes[n].args)
           after[a] = true;
     for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
-      if (!after[n] || n == *reduction)
+      if (!after[n] || n == cut->reduction)
         continue;
       Node copy = kernel.nodes[n];
       if (copy.kind == Node::Kind::Operand) {
@@ -210,7 +232,7 @@ static unsigned splitOutermost(KernelGraph &graph) {
 
 unsigned splitRunning(KernelGraph &graph) {
   unsigned total = 0;
-  while (const unsigned split = splitOutermost(graph))
+  while (const unsigned split = splitOnce(graph))
     total += split;
   return total;
 }

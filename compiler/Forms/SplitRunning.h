@@ -7,8 +7,9 @@ namespace millrace::forms {
 
 /// Splits reductions over running loops that do not step evenly through their tensors, so that one
 /// address walk cannot serve all: a kernel reduces the inner loops for every step of the outermost
-/// one (of a contraction's sums, too), a second kernel the outermost loop. Sums are kept in fp32 in
-/// between. Returns how many it split.
+/// one (of a contraction's sums, too), a second kernel the outermost loop. So with a loop that
+/// moves along the lanes or the columns of a contraction's operands, each step of which is a sweep.
+/// Sums are kept in fp32 in between. Returns how many it split.
 unsigned splitRunning(KernelGraph &graph);
 
 } // namespace millrace::forms

@@ -6,6 +6,8 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/PadOperands.h"
+#include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
 
 #include <gtest/gtest.h>
@@ -127,6 +129,65 @@ forms::KernelGraph buildConvOfOneRow() {
   return graph;
 }
 TEST_P(Contract, ConvolutionOfImagesOfOneRow) { holds(buildConvOfOneRow()); }
+
+/// y[t, m, n] = the sum over taps and k of x[m, tap, k] v[t + tap - 1, n, k], both made at run
+/// time.
+TEST_P(Contract, AWindowOfInstalledRowsThatReachesBeyondThem) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {5, 3, 9}, fp16, 2, forms::TensorRole::Input);
+  const unsigned v = forms::addTensor(graph, "v", {4, 20, 9}, fp16, 2, forms::TensorRole::Input);
+  const unsigned y = forms::addTensor(graph, "y", {4, 5, 20}, fp16, 2, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned t = build.loop(4), m = build.loop(5), n = build.loop(20),
+                 tap = build.loop(3, forms::LoopKind::Contracted),
+                 k = build.loop(9, forms::LoopKind::Contracted);
+  build.term({x, {at(m), at(tap), at(k)}, 0},
+             {v, {forms::window(t, 1, tap, 1, -1), at(n), at(k)}, 0}, 4 * 5 * 20 * 3 * 9);
+  build.store(build.accumulator(), {y, {at(t), at(m), at(n)}, 0});
+  build.finish("window");
+  EXPECT_EQ(forms::padOperands(graph), 1u);
+  EXPECT_EQ(graph.verify(), "");
+  holds(graph);
+}
+
+/// y[r, x, f] = the sum of v[r, 2 x + tap - 2] w[f, tap] of 11 columns along the lanes, beside
+/// which all values are `pad`.
+forms::KernelGraph buildWindowAlongLanes(float pad, bool sums) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned v = forms::addTensor(graph, "v", {3, 11}, fp16, 1, forms::TensorRole::Input);
+  const unsigned w =
+      forms::addConstant(graph, "w", {6, 4}, fp16, 1, forms::randomValues(size_t(6 * 4), 1));
+  const unsigned y = forms::addTensor(graph, "y", {3, sums ? 1 : 7, 6}, ElementType::Fp32, 2,
+                                      forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(3), f = build.loop(6),
+                 x = build.loop(7, sums ? forms::LoopKind::Running : forms::LoopKind::Parallel),
+                 tap = build.loop(4, forms::LoopKind::Contracted);
+  build.term({v, {at(r), forms::window(x, 2, tap, 1, -2)}, forms::encode(fp16, pad)},
+             {w, {at(f), at(tap)}, 0}, 3 * 7 * 6 * 4);
+  const unsigned sum = build.accumulator();
+  build.store(sums ? build.reduce(AluOp::AddF32, sum) : sum,
+              {y, {at(r), sums ? forms::fixed(0) : at(x), at(f)}, 0});
+  build.finish("window");
+  return graph;
+}
+TEST_P(Contract, AWindowAlongTheLanesThatReachesBeyondThem) {
+  for (float pad : {0.0f, 1.5f}) {
+    forms::KernelGraph graph = buildWindowAlongLanes(pad, false);
+    EXPECT_EQ(forms::padOperands(graph), 1u);
+    EXPECT_EQ(graph.verify(), "");
+    holds(graph);
+  }
+}
+TEST_P(Contract, ASumOverAWindowThatMovesAlongTheLanes) {
+  forms::KernelGraph graph = buildWindowAlongLanes(0, true);
+  EXPECT_EQ(forms::splitRunning(graph), 1u);
+  EXPECT_EQ(forms::padOperands(graph), 1u);
+  EXPECT_EQ(graph.verify(), "");
+  holds(graph);
+}
 
 /// y[r, f] = the sum of x[r - 1, k] w[f, k], where rows of x outside are all 1.5: some PE of many
 /// sees nothing else.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Work.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 
 namespace millrace::grid {
@@ -18,6 +20,17 @@ template <class F> void forEachAccess(const Kernel &kernel, F f) {
     f(r.access);
 }
 
+/// The least and the greatest value of an index over all loops.
+std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const forms::AffineIndex &index) {
+  int64_t low = index.offset, high = index.offset;
+  for (auto [l, step] : index.terms) {
+    const int64_t reach = step * (kernel.loops[l].extent - 1);
+    low += std::min<int64_t>(0, reach);
+    high += std::max<int64_t>(0, reach);
+  }
+  return {low, high};
+}
+
 /// Can (outer, inner) be walked as one loop at the inner one's steps, never leaving any tensor?
 bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inner) {
   bool even = true;
@@ -28,11 +41,7 @@ bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inne
     for (size_t d = 0; d < access.index.size(); ++d) {
       if (!coefficient(access.index[d], outer) && !coefficient(access.index[d], inner))
         continue;
-      int64_t low = access.index[d].offset, high = low;
-      for (auto [l, k] : access.index[d].terms) {
-        low += std::min<int64_t>(0, k * (kernel.loops[l].extent - 1));
-        high += std::max<int64_t>(0, k * (kernel.loops[l].extent - 1));
-      }
+      const auto [low, high] = rangeOf(kernel, access.index[d]);
       even &= low >= 0 && high < c.tensor(access.tensor).shape[d];
     }
   });
@@ -41,24 +50,35 @@ bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inne
 
 } // namespace
 
-/// Lanes stay where they are: a window that moves along them may not reach beyond them.
+/// Lanes stay where they are: a window that moves along them may not reach beyond them. Nor may one
+/// of what is installed, whose rows must all exist.
 static Status checkWindows(const Context &c, const Kernel &kernel) {
   for (const forms::Term &term : kernel.terms) {
-    const Tensor &a = c.tensor(term.a.tensor);
+    const Tensor &a = c.tensor(term.a.tensor), &w = c.tensor(term.w.tensor);
     const forms::AffineIndex &lane = term.a.index[a.laneDim];
-    int64_t low = lane.offset, high = lane.offset;
-    bool moves = false;
-    for (auto [l, step] : lane.terms) {
-      const int64_t reach = step * (kernel.loops[l].extent - 1);
-      low += std::min<int64_t>(0, reach);
-      high += std::max<int64_t>(0, reach);
-      moves |= reach != 0 && kernel.loops[l].kind == forms::LoopKind::Parallel;
-    }
+    const auto [low, high] = rangeOf(kernel, lane);
+    const bool moves = std::any_of(lane.terms.begin(), lane.terms.end(), [&](const auto &t) {
+      return kernel.loops[t.first].extent > 1 &&
+             kernel.loops[t.first].kind == forms::LoopKind::Parallel;
+    });
     if (moves && (low < 0 || high >= a.shape[a.laneDim]))
       return Error{"kernel '" + kernel.name + "' moves a window along the lanes of '" + a.name +
                    "' from " + std::to_string(low) + " to " + std::to_string(high) +
                    ", beyond its " + std::to_string(a.shape[a.laneDim]) +
                    "; pad the input in the model, or give it more channels"};
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      if (kernel.loops[l].kind == forms::LoopKind::Running && kernel.loops[l].extent > 1 &&
+          (coefficient(lane, l) || forms::usesLoop(term.w, l)))
+        return Error{"kernel '" + kernel.name + "' runs along the lanes of '" + a.name +
+                     "' or the columns of '" + w.name +
+                     "', each step of which is a sweep; split the reduction (split-running)"};
+    for (size_t d = 0; w.role != forms::TensorRole::Constant && d < w.shape.size(); ++d)
+      if (const auto [first, last] = rangeOf(kernel, term.w.index[d]);
+          d != w.laneDim && (first < 0 || last >= w.shape[d]))
+        return Error{"kernel '" + kernel.name + "' installs '" + w.name + "' from " +
+                     std::to_string(first) + " to " + std::to_string(last) + " of dimension " +
+                     std::to_string(d) + ", beyond its " + std::to_string(w.shape[d]) +
+                     "; pad it in a kernel of its own (pad-operands)"};
   }
   return Success{};
 }
