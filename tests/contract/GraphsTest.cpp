@@ -189,6 +189,20 @@ TEST_P(Contract, ASumOverAWindowThatMovesAlongTheLanes) {
   holds(graph);
 }
 
+/// y[b, r, l] = x[3 b + r - 2, l], and 1.5 outside: rows in blocks, the first and last in part.
+TEST_P(Contract, BlocksOfRowsThatReachBeyondATensor) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {10, 20}, fp16, 1, forms::TensorRole::Input);
+  const unsigned y = forms::addTensor(graph, "y", {5, 3, 20}, fp16, 2, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned b = build.loop(5), r = build.loop(3), l = build.loop(20);
+  build.store(build.load({x, {{-2, {{b, 3}, {r, 1}}}, at(l)}, forms::encode(fp16, 1.5f)}),
+              {y, {at(b), at(r), at(l)}, 0});
+  build.finish("blocks");
+  holds(graph);
+}
+
 /// y[r, f] = the sum of x[r - 1, k] w[f, k], where rows of x outside are all 1.5: some PE of many
 /// sees nothing else.
 TEST_P(Contract, AProductOfPaddingAlone) {

@@ -48,6 +48,23 @@ bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inne
   return even;
 }
 
+/// Do both loops move one dimension of an access that leaves its tensor? What lies inside is no box
+/// of their steps then.
+bool leaveTogether(const Context &c, const Kernel &kernel, unsigned outer, unsigned inner) {
+  bool leave = false;
+  forEachAccess(kernel, [&](const Access &access) {
+    const Tensor &t = c.tensor(access.tensor);
+    for (size_t d = 0; d < access.index.size(); ++d) {
+      if (d == t.laneDim || !coefficient(access.index[d], outer) ||
+          !coefficient(access.index[d], inner))
+        continue;
+      const auto [low, high] = rangeOf(kernel, access.index[d]);
+      leave |= low < 0 || high >= t.shape[d];
+    }
+  });
+  return leave;
+}
+
 } // namespace
 
 /// Lanes stay where they are: a window that moves along them may not reach beyond them. Nor may one
@@ -96,6 +113,11 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   inner.erase(std::remove_if(inner.begin(), inner.end(), isTrivial), inner.end());
   const bool tooMany = inner.size() > 2;
   while (inner.size() > 2) {
+    outer.push_back(inner.front());
+    inner.erase(inner.begin());
+  }
+  if (inner.size() == 2 && w.roles.running.empty() &&
+      leaveTogether(c, kernel, inner[0], inner[1])) {
     outer.push_back(inner.front());
     inner.erase(inner.begin());
   }
