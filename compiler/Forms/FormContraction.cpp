@@ -168,6 +168,7 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   Point dims(extents.size());
+  Operands operands;
   for (auto [expr, at] : llvm::zip(result.getResults(), index))
     dims[cast<AffineDimExpr>(expr).getPosition()] = at;
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
@@ -176,10 +177,11 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
       for (unsigned i = 0; i < 2 && cutsPadding && range.second == extents[dim]; ++i)
         range = insidePadding(attempt.space, op, i, dims, unsigned(dim));
       auto [from, count] = range;
+      operands.inside *= count;
+      operands.all *= extents[dim];
       dims[dim] = attempt.space.dimension({op, unsigned(dim)}, count, LoopKind::Contracted);
       dims[dim].offset += from;
     }
-  Operands operands;
   bool usesLane[2] = {false, false};
   for (unsigned i : {0u, 1u})
     for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
@@ -265,6 +267,7 @@ FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
   for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
     if (usesLoop(a, loop) || usesLoop(w, loop))
       macs *= attempt.space.loop(loop).extent;
+  macs = macs / operands.inside * operands.all; // as the model has them
   attempt.build.term(a, w, attempt.recomputes ? 0 : macs);
   attempt.contracts = true;
   return Misfit::None;

@@ -72,10 +72,12 @@ private:
     mlir::Attribute pad; ///< value outside the base
   };
 
-  // FormStore.cpp: values in memory.
+  // FormOutputs.cpp: results of the function.
   mlir::LogicalResult storeOutputs();
   void setOutput(Tensor &tensor, unsigned number);
   bool isMadeByHost(unsigned tensor) const;
+
+  // FormStore.cpp: values in memory.
   /// `isExact`: a lane dimension of extent 1 is taken as asked, not left to another layout.
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
                                 bool isExact = false);
@@ -164,6 +166,7 @@ private:
   struct Operands { ///< of a contraction, where it streams a and installs w
     Point at[2];
     unsigned w = 1;
+    int64_t inside = 1, all = 1; ///< points of reduced loops that were cut, and before
   };
   mlir::FailureOr<Operands> contractionPoints(Attempt &attempt, mlir::linalg::LinalgOp op,
                                               const Point &index, bool cutsPadding);

@@ -5,7 +5,7 @@ import pytest
 
 import random_models
 
-# Of the refusals that are left: see docs/operators.md.
+# What still is refused: docs/results/2026-11-21-random-models.md.
 MOST_REFUSED = 0.02
 
 
