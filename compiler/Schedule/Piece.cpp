@@ -359,6 +359,8 @@ Status Piece::checkHolds() const {
 }
 
 Expected<Cycle> Piece::place(Cycle from) {
+  if (!wrong.empty())
+    return Error{wrong};
   collectNeeds();
   if (Status s = checkHolds(); !s)
     return s.takeError();

@@ -50,6 +50,11 @@ public:
   /// `receive` delivers what `send` (on another PE) put on the link.
   void link(BurstId receive, BurstId send);
 
+  /// What is wrong with the piece whatever its start: place() gives the first such error.
+  void refuse(const std::string &error) {
+    if (wrong.empty())
+      wrong = error;
+  }
   void setOutWidth(BurstId burst, unsigned width) { bursts[burst].proto.outWidth = uint8_t(width); }
   /// Number of a placed burst in its PE's program.
   uint32_t idOf(BurstId burst) const { return bursts[burst].id; }
@@ -125,6 +130,7 @@ private:
   };
 
   Program &program;
+  std::string wrong;
   std::vector<Burst> bursts;
   std::vector<Stream> streams;
   std::vector<AluNeed> alus;

@@ -203,6 +203,31 @@ TEST_P(Contract, BlocksOfRowsThatReachBeyondATensor) {
   holds(graph);
 }
 
+/// y[r, f] = the sum of x[r, 70 - k] w[f, k]: lanes of more than one tile, read backwards.
+TEST_P(Contract, AProductOverLanesReadBackwards) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = forms::addTensor(graph, "x", {40, 80}, fp16, 1, forms::TensorRole::Input);
+  const unsigned z = forms::addTensor(graph, "z", {40, 80}, fp16, 1);
+  const unsigned w =
+      forms::addConstant(graph, "w", {20, 60}, fp16, 1, forms::randomValues(size_t(20 * 60), 1));
+  const unsigned y = forms::addTensor(graph, "y", {40, 20}, fp16, 1, forms::TensorRole::Output);
+  {
+    forms::KernelBuilder build(graph);
+    const unsigned r = build.loop(40), l = build.loop(80);
+    build.store(build.op(AluOp::AbsF32, {build.load({x, {at(r), at(l)}, 0})}),
+                {z, {at(r), at(l)}, 0});
+    build.finish("absolute");
+  }
+  forms::KernelBuilder build(graph);
+  const unsigned r = build.loop(40), f = build.loop(20),
+                 k = build.loop(60, forms::LoopKind::Contracted);
+  build.term({z, {at(r), at(k, -1, 70)}, 0}, {w, {at(f), at(k)}, 0}, 40 * 20 * 60);
+  build.store(build.accumulator(), {y, {at(r), at(f)}, 0});
+  build.finish("product");
+  holds(graph);
+}
+
 /// y[r, f] = the sum of x[r - 1, k] w[f, k], where rows of x outside are all 1.5: some PE of many
 /// sees nothing else.
 TEST_P(Contract, AProductOfPaddingAlone) {

@@ -2,7 +2,6 @@
 #include "compiler/Codegen/Grid/Bursts.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace millrace::grid {
 
@@ -24,24 +23,34 @@ struct Cut {
   const Segment *segment;
 };
 
-std::vector<Cut> cutAtSegments(const std::vector<Segment> &segments, const RowPattern &rows,
-                               const Flow &flow) {
-  auto find = [&](int64_t row) -> const Segment * {
+std::vector<Cut> cutAtSegments(Piece &piece, const Copy &copy, unsigned tile,
+                               const RowPattern &rows, const Flow &flow) {
+  const std::vector<Segment> none;
+  const std::vector<Segment> &segments = tile < copy.tiles.size() ? copy.tiles[tile] : none;
+  auto find = [&](unsigned i0, unsigned i1) -> const Segment * {
+    const int64_t row = rows.row + i1 * rows.step1 + i0 * rows.step0;
     for (const Segment &s : segments)
       if (row >= s.firstRow && row < s.firstRow + s.rows)
         return &s;
-    assert(false && "a row that this copy does not hold");
+    piece.refuse("row " + std::to_string(row) + " of lane tile " + std::to_string(tile) +
+                 " is touched on PE " + std::to_string(copy.pe) +
+                 ", where no copy holds it; please report it with the model and the machine");
     return nullptr;
   };
+  for (unsigned i1 : {0u, flow.n1 - 1}) // what a flow touches lies between its corners
+    for (unsigned i0 : {0u, flow.n0 - 1})
+      if (!find(i0, i1))
+        return {};
   if (segments.size() == 1)
     return {{0, flow.n0, 0, flow.n1, &segments[0]}};
   std::vector<Cut> cuts;
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
     for (unsigned i0 = 0; i0 < flow.n0;) {
-      const Segment *segment = find(rows.row + i1 * rows.step1 + i0 * rows.step0);
+      const Segment *segment = find(i0, i1);
+      if (!segment)
+        return {};
       unsigned n = 1;
-      while (i0 + n < flow.n0 &&
-             find(rows.row + i1 * rows.step1 + (i0 + n) * rows.step0) == segment)
+      while (i0 + n < flow.n0 && find(i0 + n, i1) == segment)
         ++n;
       bool joined = false;
       for (Cut &cut : cuts) // only whole rounds: parts of rounds would interleave with others in
@@ -133,7 +142,7 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
 void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows,
               const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
               uint32_t provenance, std::optional<unsigned> only) {
-  for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
+  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
       if (only && *only != b)
         continue;
@@ -173,7 +182,7 @@ void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy 
                  provenance, only);
     return;
   }
-  for (const Cut &cut : cutAtSegments(copy.tiles[tile], rows, flow))
+  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
       if (only && *only != b)
         continue;

@@ -51,11 +51,14 @@ void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, cons
       }
     points = std::move(next);
   };
-  int64_t lanes = 1;
+  int64_t below = 0, above = 0; // of the lanes that a single result multiplies
   for (unsigned l : w.roles.contracted) {
+    const int64_t reach = (kernel.loops[l].extent - 1) * coefficient(a.index[t.laneDim], l);
+    below += std::min<int64_t>(0, reach);
+    above += std::max<int64_t>(0, reach);
     if (coefficient(a.index[t.laneDim], l))
-      lanes += (kernel.loops[l].extent - 1) * coefficient(a.index[t.laneDim], l);
-    else if (forms::usesLoop(a, l)) // not another term's
+      continue;
+    if (forms::usesLoop(a, l)) // not another term's
       along(l, 0, kernel.loops[l].extent);
   }
   if (w.roles.heads) {
@@ -64,8 +67,8 @@ void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, cons
     const int64_t start = d.loops[group] * perHead + d.loops[*w.roles.lane];
     along(group, start / perHead, (start + d.lanes - 1) / perHead - start / perHead + 1);
   }
-  const int64_t from = evaluate(a.index[t.laneDim], d.loops);
-  const int64_t to = evaluate(a.index[t.laneDim], loopsAtLane(d, d.lanes - 1)) + lanes;
+  const int64_t from = evaluate(a.index[t.laneDim], d.loops) + below;
+  const int64_t to = evaluate(a.index[t.laneDim], loopsAtLane(d, d.lanes - 1)) + above + 1;
   for (const auto &point : points) {
     Domain tap = d;
     tap.loops = point;
