@@ -2,6 +2,7 @@
 #include "compiler/Forms/Build.h"
 
 #include "compiler/Forms/Former.h"
+#include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewrite.h"
 #include "compiler/Forms/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
@@ -66,6 +67,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
       remarks->push_back(std::move(line));
   if (failed(former.run()))
     return failure();
+  multiplyRepeatedSums(graph);
   simplify(graph, options.chain);
   if (std::string wrong = graph.verify(); !wrong.empty())
     return function.emitError("the kernel graph is wrong: ") << wrong;

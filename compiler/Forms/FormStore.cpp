@@ -232,7 +232,8 @@ bool Former::meetsMaximum(Value value) {
     if (!form || user->getNumResults() != 1)
       return false;
     if (!isMap(form))
-      return combinerOf(form) == Combiner::Max && reducesLanes(form) && reducedInput(form) == value;
+      return isFormable(user) && combinerOf(form) == Combiner::Max && reducesLanes(form) &&
+             reducedInput(form) == value;
     return form.getMatchingIndexingMap(form.getDpsInputOperand(0)).isIdentity() &&
            user->getOperand(0) == value && meetsMaximum(user->getResult(0));
   });

@@ -4,6 +4,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace millrace::grid {
 namespace {
@@ -137,6 +138,11 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   if (!w.roles.running.empty() && (w.loop1 || tooMany))
     return Error{"kernel '" + kernel.name +
                  "' runs over two loops that do not step evenly through a tensor"};
+  if (w.stripRows > std::numeric_limits<uint16_t>::max())
+    return Error{"kernel '" + kernel.name + "' walks " + std::to_string(w.stripRows) +
+                 " rows at once, more than the " +
+                 std::to_string(std::numeric_limits<uint16_t>::max()) +
+                 " that an instruction counts; use a smaller input"};
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
   for (unsigned l : outer) {
     std::vector<std::vector<int64_t>> next;

@@ -7,6 +7,7 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/MergeHeads.h"
 #include "compiler/Forms/PackWindows.h"
+#include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/SplitEpilogues.h"
 #include "compiler/Forms/SplitRunning.h"
 #include "compiler/Forms/SplitTables.h"
@@ -256,6 +257,19 @@ TEST(SplitRunning, SumsWhatAContractionGivesOneLoopAfterTheOther) {
   std::memcpy(y, after.at("y").data(), sizeof y);
   for (int i : {0, 1}) // another order of additions
     EXPECT_NEAR(x[i], y[i], 1e-4f * std::abs(x[i]) + 1e-4f);
+}
+
+TEST(RepeatedSums, CountsAContractedLoopThatNoTermUses) {
+  KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .bias = false});
+  const auto inputs = randomInputs(graph);
+  const auto once = outputsOf(graph, inputs);
+  graph.kernels[0].loops.push_back({4, LoopKind::Contracted});
+  EXPECT_EQ(multiplyRepeatedSums(graph), 1u);
+  const auto repeated = outputsOf(graph, inputs);
+  const TensorBytes &x = once.at("y"), &y = repeated.at("y");
+  for (size_t i = 0; i < x.size(); i += 2)
+    EXPECT_EQ(decode(ElementType::Fp16, y[i] | uint32_t(y[i + 1]) << 8),
+              4 * decode(ElementType::Fp16, x[i] | uint32_t(x[i + 1]) << 8));
 }
 
 /// x tanh(log(1 + e^x)): eleven operations, of which the last takes x itself.
