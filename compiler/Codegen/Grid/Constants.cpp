@@ -176,40 +176,45 @@ Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, He
   const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
                           std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
   auto taken = [&](unsigned slice) { return reads(slice) || looksUpIn(kernel, pe, h, slice); };
-  // A bank that the kernel writes, or a slice that it reads, perhaps meanwhile.
-  auto meets = [&](unsigned slice, unsigned address) {
-    return writesIn(kernel, pe, h, slice, address) ||
-           (columnPlaces == ColumnPlaces::Apart && readsFrom(kernel, pe, h, slice));
+  // Of a bank that the kernel writes, or a slice that it reads, perhaps meanwhile.
+  auto trouble = [&](unsigned slice, unsigned address) {
+    if (writesIn(kernel, pe, h, slice, address))
+      return 2u;
+    return columnPlaces == ColumnPlaces::Apart && readsFrom(kernel, pe, h, slice) ? 1u : 0u;
   };
-  const ConstantRow *crossed = nullptr; // where they meet
+  const ConstantRow *known = nullptr;
+  unsigned least = 3;
   for (const ConstantRow &row : constantRows[key]) {
     if (std::any_of(row.slices.begin(), row.slices.end(), taken))
       continue;
-    bool apart = true;
+    unsigned most = 0;
     for (unsigned b = 0; b < width; ++b)
-      apart &= !meets(row.slices[b], row.addresses[b]);
-    if (apart)
+      most = std::max(most, trouble(row.slices[b], row.addresses[b]));
+    if (most == 0)
       return row;
-    crossed = crossed ? crossed : &row;
+    if (most < least)
+      known = &row, least = most;
   }
   const size_t allocator = size_t(pe) * kHemispheres + size_t(h);
   std::vector<Reserve> &rows = reserved[allocator];
   // Those that it does not touch, and slices of weights first, the emptiest ones: activations are
   // read meanwhile.
-  std::vector<std::pair<bool, unsigned>> slices; ///< do they meet, slice
+  std::vector<std::pair<unsigned, unsigned>> slices; ///< trouble, slice
   for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
     if (rows[slice].rows && !taken(slice))
-      slices.push_back({meets(slice, rows[slice].address), slice});
+      slices.push_back({trouble(slice, rows[slice].address), slice});
   std::stable_sort(slices.begin(), slices.end(), [&](const auto &x, const auto &y) {
     const bool a = x.second < weightSlices, b = y.second < weightSlices;
-    return x.first != y.first ? y.first : a != b ? a : rows[x.second].rows > rows[y.second].rows;
+    return x.first != y.first ? x.first < y.first
+           : a != b           ? a
+                              : rows[x.second].rows > rows[y.second].rows;
   });
-  if (crossed && (slices.size() < width || slices[width - 1].first))
-    return *crossed;
+  if (known && (slices.size() < width || slices[width - 1].first >= least))
+    return *known;
   ConstantRow row;
   if (slices.size() >= width) {
     slices.resize(width);
-    for (auto [met, slice] : slices) {
+    for (auto [costs, slice] : slices) {
       row.slices.push_back(slice);
       row.addresses.push_back(rows[slice].address++);
       --rows[slice].rows;
