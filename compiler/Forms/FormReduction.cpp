@@ -274,18 +274,24 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     if (failed(centre))
       return failure();
     Linear lane = (*centre)[dim];
+    dims[tap] = Linear::constant(1);
+    FailureOr<Point> next = evaluateMap(attempt.space, map, dims);
+    if (failed(next))
+      return failure();
+    const int64_t dilation = (*next)[dim].offset - lane.offset;
     if (attempt.lane >= 0 && !lane.uses(unsigned(attempt.lane)))
       return failure();
     for (auto [i, low] : llvm::enumerate(pad.getStaticLow()))
       (*centre)[i].offset -= low;
     int64_t width = shapeOf(source)[dim], low = pad.getStaticLow()[dim], size = extents[tap];
     (*centre)[dim] = attempt.space.dimension({op, tap}, width, LoopKind::Contracted);
-    // band[n, k] = 1 where n - low <= k < n - low + size
+    // band[n, k] = 1 where k = n - low + tap * dilation
     int64_t lanes = attempt.space.range(lane).second + 1;
     std::vector<float> values(size_t(lanes * width), 0);
     for (int64_t n = 0; n < lanes; ++n)
-      for (int64_t k = std::max<int64_t>(0, n - low); k < std::min(width, n - low + size); ++k)
-        values[size_t(n * width + k)] = 1;
+      for (int64_t k = n - low; k < n - low + size * dilation; k += dilation)
+        if (k >= 0 && k < width)
+          values[size_t(n * width + k)] = 1;
     unsigned band = addConstant(graph, "band" + std::to_string(size), {lanes, width},
                                 ElementType::Bf16, 1, values);
     auto square = [&](Attempt &inner, const Point &point) { return compute(inner, source, point); };
