@@ -66,6 +66,8 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
     return coversRoot(attempt, index);
   if (reducesLanes(op))
     return combinerOf(op) == Combiner::Sum && !attempt.runs;
+  if (attempt.reduces && runsOverRows(op))
+    return false; // all running loops are of one reduction
   return !attempt.runs && coversRoot(attempt, index);
 }
 

@@ -107,6 +107,14 @@ FailureOr<unsigned> Former::pullBits(Attempt &attempt, Value value, const Point 
   return attempt.build.operand(*where);
 }
 
+bool Former::runsOverRows(linalg::LinalgOp op) {
+  int64_t points = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      points *= extent;
+  return points > kLargestTree || reducesLanes(op);
+}
+
 FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op,
                                            const Point &index) {
   Combiner combiner = combinerOf(op);
@@ -145,7 +153,7 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     }
     return bodyValue(attempt, combinedValue(op), known);
   };
-  if (points > kLargestTree || reducesLanes(op)) {
+  if (runsOverRows(op)) {
     if (attempt.runs)
       return failure();
     for (unsigned dim : reduced) {
@@ -155,7 +163,9 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     }
     bool recomputes = attempt.recomputes;
     attempt.recomputes = combiner == Combiner::Max && reducesLanes(op);
+    attempt.reduces = true;
     FailureOr<Scalar> value = pullPoint();
+    attempt.reduces = false;
     attempt.recomputes = recomputes;
     if (failed(value))
       return failure();

@@ -36,6 +36,7 @@ struct Attempt {
   LoopSpace space;
   int lane = -1; ///< the loop along the lanes of the result; none if they are all one
   bool contracts = false, runs = false;
+  bool reduces = false;    ///< what is pulled now goes into a running reduction
   bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
@@ -185,6 +186,7 @@ private:
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
   bool isNonNegative(mlir::Value value) const;
   bool reducesLanes(mlir::linalg::LinalgOp op);
+  bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
   bool meetsMaximum(mlir::Value value);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
 

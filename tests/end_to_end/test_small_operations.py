@@ -125,6 +125,7 @@ VIEWS = {  # claim: shape of x, the view and its constants, the operation on it 
     "a window over a scalar": ((1, 2, 5, 7), "ReduceMax", [], "Conv", [reals(8, 1, 2, 3)], {"pads": [0, 2, 1, 2]}),
     "a mean of repeated values": ((1, 30), "Tile", [[1, 2]], "ReduceMean", [[0, 1]], {"keepdims": 1}),
     "a product over a lane read backwards": ((3, 40), "Slice", [[35], [5], [1], [-1]], "MatMul", [reals(30, 7)], {}),
+    "a least of means": ((16, 12, 32), "ReduceMean", [[2]], "ReduceMin", [[1]], {}),
     "padding of padding": ((4, 16), "Pad", [[1, 0, 0, 0], np.float32(2)], "Pad", [[1, 0, 1, 0]], {}),
 }
 
