@@ -413,6 +413,10 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   Value base = baseOf(input);
   if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
     return failure();
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  if (op.getStaticLoopRanges()[reduced[0]] != shapeOf(input)[dims[0]]) // a window
+    return failure();
   unsigned dim = dims[0];
   FailureOr<Stored> value = store(base, dim);
   if (failed(value))

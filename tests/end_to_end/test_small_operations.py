@@ -76,6 +76,8 @@ CASES = {
     "an average along the lanes of every other element":
         ("AveragePool", {"x0": reals(2, 3, 7)}, {},
          {"kernel_shape": [2], "dilations": [2], "pads": [0, 1], "strides": [2], "count_include_pad": 1}),
+    "a maximum of one window that leaves lanes out":
+        ("MaxPool", {"x0": reals(16, 1, 5)}, {}, {"kernel_shape": [3], "strides": [3]}),
     "a maximum of one channel":
         ("MaxPool", {"x0": reals(1, 1, 4, 4)}, {}, {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 0]}),
     "padding along the lanes": ("Pad", {"x0": reals(2, 3)}, {"p": np.array([1, 0, 0, 2])}, {}),
