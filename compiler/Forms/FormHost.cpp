@@ -144,9 +144,10 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   HostCall call;
   call.name = nameOf(base);
   call.function = "host_" + std::to_string(hosted.size());
+  DenseSet<Operation *> repeated; ///< computed by the grid, too
   auto isInside = [&](Operation *source) {
     Value value = source->getResult(0);
-    return isView(source) || hosted.contains(value) ||
+    return isView(source) || hosted.contains(value) || repeated.contains(source) ||
            (staysOnHost(source, isFormable(source)) && !stored.count(value));
   };
   // Arguments in memory first. What turns out to be made by the host is made here, too: between
@@ -166,6 +167,11 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
             constantTensor(argument, isFloat ? ElementType::Fp32 : ElementType::Int32, 0);
       } else {
         FailureOr<Stored> found = store(argument, std::nullopt);
+        if (succeeded(found) && found->laneSplit && source) { // cut for the grid alone
+          repeated.insert(source);
+          isSettled = false;
+          continue;
+        }
         if (failed(found) || found->laneSplit)
           return function.emitError("value '")
                  << nameOf(argument) << "' cannot be stored for the host step '" << call.name
