@@ -27,6 +27,10 @@ Status checkAttribute(const onnx::NodeProto &node, const onnx::AttributeProto &a
   if (attribute.name() == "axis" && (attribute.i() < -mostDims || attribute.i() >= mostDims))
     return Error{node.op_type() + " '" + name + "': axis " + std::to_string(attribute.i()) +
                  " is beyond the rank of any tensor; correct it"};
+  if (attribute.name() == "num_outputs" && attribute.i() != node.output_size())
+    return Error{node.op_type() + " '" + name + "': num_outputs is " +
+                 std::to_string(attribute.i()) + ", but the node has " +
+                 std::to_string(node.output_size()) + "; correct it"};
   return Success{};
 }
 

@@ -14,16 +14,19 @@ Status importReshape(NodeImporter &node) {
   if (!target)
     return node.error("its shape is not constant");
   Shape shape = *target;
-  int64_t known = 1, open = -1;
+  int64_t open = -1;
+  Shape others; // than the open one
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && node.getInt("allowzero", 0) == 0 && static_cast<int64_t>(i) < node.rank(0))
       shape[i] = node.shape(0)[i];
     if (shape[i] == -1)
       open = static_cast<int64_t>(i);
+    else if (shape[i] < 0)
+      return node.error("its shape holds " + std::to_string(shape[i]));
     else
-      known *= shape[i];
+      others.push_back(shape[i]);
   }
-  int64_t count = productOf(node.shape(0));
+  int64_t count = productOf(node.shape(0)), known = productOf(others);
   if (open >= 0 && known != 0)
     shape[open] = count / known;
   if (llvm::any_of(shape, [](int64_t extent) { return extent < 0; }) || productOf(shape) != count)

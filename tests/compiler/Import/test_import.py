@@ -213,3 +213,15 @@ def test_scales_that_do_not_fit_a_vector_are_rejected(rejected):
                  "bz": np.int8(0), "ys": np.ones(2, np.float32), "yz": np.zeros(2, np.int8)}
     assert "its scales or zero points do not fit its tensor" in \
         rejected(model_of([node], [tensor("a", [4], TensorProto.INT8)], [tensor("y", [3], TensorProto.INT8)], constants))
+
+
+def test_a_split_into_more_parts_than_outputs_is_rejected(rejected):
+    node = helper.make_node("Split", ["x"], ["y", "z"], name="node", num_outputs=2**31 - 1)
+    assert f"num_outputs is {2**31 - 1}, but the node has 2" in \
+        rejected(model_of([node], [tensor("x", [6])], [tensor("y", None), tensor("z", None)], {}, opset=18))
+
+
+def test_a_shape_whose_product_no_number_holds_is_rejected(rejected):
+    node = helper.make_node("Reshape", ["x", "s"], ["y"], name="node")
+    message = rejected(model_of([node], [tensor("x", [6])], [tensor("y", None)], {"s": np.int64([2**62, 8, -1])}))
+    assert "cannot" in message or "hape" in message
