@@ -383,6 +383,13 @@ Value TensorBuilder::sliceAxis(Value input, int64_t axis, int64_t offset, int64_
 }
 
 Value TensorBuilder::concat(ArrayRef<Value> inputs, int64_t axis) {
+  ArrayRef<int64_t> first = shapeOf(inputs.front());
+  for (Value input : inputs)
+    if (shapeOf(input).size() != first.size() || axis < 0 ||
+        axis >= static_cast<int64_t>(first.size()))
+      return fail("cannot join " + textOf(first) + " and " + textOf(shapeOf(input)) +
+                      " along dimension " + std::to_string(axis),
+                  first, elementTypeOf(inputs.front()));
   SmallVector<Value> parts;
   for (Value input : inputs)
     if (shapeOf(input)[axis] != 0)

@@ -225,3 +225,10 @@ def test_a_shape_whose_product_no_number_holds_is_rejected(rejected):
     node = helper.make_node("Reshape", ["x", "s"], ["y"], name="node")
     message = rejected(model_of([node], [tensor("x", [6])], [tensor("y", None)], {"s": np.int64([2**62, 8, -1])}))
     assert "cannot" in message or "hape" in message
+
+
+def test_tensors_that_cannot_be_joined_are_rejected(rejected):
+    node = helper.make_node("CausalConvWithState", ["x", "w"], ["y", "state"], name="node")
+    model = model_of([node], [tensor("x", [2, 8]), tensor("w", [4, 1, 3])], [tensor("y", None)], {}, opset=27)
+    model.ir_version = 13
+    assert "node" in rejected(model)
