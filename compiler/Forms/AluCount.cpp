@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/AluCount.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -16,8 +18,7 @@ class Chain {
 public:
   Chain(const Kernel &kernel, const KernelGraph &graph, const Machine &machine)
       : kernel(kernel), graph(graph), machine(machine), nodes(kernel.nodes),
-        needed(nodes.size(), false), onSum(needed), late(needed), at(nodes.size(), 0) {
-    findNeeded();
+        needed(neededNodes(kernel)), onSum(nodes.size(), false), late(onSum), at(nodes.size(), 0) {
     dispatchEarly();
     dispatchLate();
   }
@@ -49,19 +50,9 @@ private:
       if (needed[u] && isOp(u) && std::count(nodes[u].args.begin(), nodes[u].args.end(), n))
         f(u);
   }
-  void findNeeded();
   void dispatchEarly();
   void dispatchLate();
 };
-
-void Chain::findNeeded() {
-  for (const Result &r : kernel.results)
-    needed[r.node] = true;
-  for (size_t n = nodes.size(); n-- > 0;)
-    if (needed[n])
-      for (unsigned a : nodes[n].args)
-        needed[a] = true;
-}
 
 void Chain::dispatchEarly() {
   for (unsigned n = 0; n < nodes.size(); ++n) {

@@ -82,14 +82,9 @@ void KernelBuilder::term(Access a, Access w, int64_t macs) {
   building.terms.push_back({std::move(a), std::move(w), macs});
 }
 
-static bool equal(const Node &x, const Node &y) {
-  return x.kind == y.kind && x.index == y.index && x.bits == y.bits && x.op == y.op &&
-         x.args == y.args;
-}
-
 unsigned KernelBuilder::add(Node node) {
   for (unsigned i = 0; i < building.nodes.size(); ++i)
-    if (equal(building.nodes[i], node))
+    if (building.nodes[i] == node)
       return i;
   building.nodes.push_back(std::move(node));
   return unsigned(building.nodes.size() - 1);
@@ -139,6 +134,25 @@ unsigned KernelBuilder::op(AluOp op, std::vector<unsigned> args) {
 
 unsigned KernelBuilder::reduce(AluOp op, unsigned node) {
   return add({Node::Kind::Reduce, 0, 0, op, {node}});
+}
+
+void KernelBuilder::continueFrom(const Kernel &kernel, unsigned given, unsigned value) {
+  const std::vector<bool> needed = neededNodes(kernel, given);
+  std::vector<unsigned> number(kernel.nodes.size(), 0);
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    if (n == given) {
+      number[n] = value;
+    } else if (needed[n] && kernel.nodes[n].kind == Node::Kind::Operand) {
+      number[n] = operand(kernel.operands[kernel.nodes[n].index]);
+    } else if (needed[n]) {
+      Node node = kernel.nodes[n];
+      for (unsigned &arg : node.args)
+        arg = number[arg];
+      number[n] = add(std::move(node));
+    }
+  }
+  for (const Result &result : kernel.results)
+    storeBits(number[result.node], result.access);
 }
 
 void KernelBuilder::store(unsigned node, Access access) {

@@ -21,6 +21,15 @@ bool usesLoop(const Access &access, unsigned loop);
 std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
                                   LoopKind kind);
 
+/// The least and the greatest value of the index over all steps of the loops.
+std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &index);
+
+/// The longest loop of `kind` that moves the index by 1 a step: of lanes, the loop along them.
+std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind);
+
+/// Per node: do the results need it? With node `given` known, what only that needs does not count.
+std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given = std::nullopt);
+
 /// Some operand's index is data.
 bool looksUp(const Kernel &kernel);
 
@@ -63,6 +72,12 @@ std::vector<uint8_t> encodeAll(ElementType type, const std::vector<float> &value
 class KernelBuilder {
 public:
   explicit KernelBuilder(KernelGraph &graph) : graph(graph) {}
+  /// Begins with the name, the provenance and the loops of another kernel.
+  KernelBuilder(KernelGraph &graph, const Kernel &like) : graph(graph) {
+    building.name = like.name;
+    building.provenance = like.provenance;
+    building.loops = like.loops;
+  }
 
   unsigned loop(int64_t extent, LoopKind kind = LoopKind::Parallel);
   void term(Access a, Access w, int64_t macs);
@@ -81,6 +96,9 @@ public:
   /// ALU of its own.
   unsigned op(AluOp op, std::vector<unsigned> args);
   unsigned reduce(AluOp op, unsigned node);
+  /// Computes the results of `kernel`, whose node `given` is node `value` here, and stores them as
+  /// it does.
+  void continueFrom(const Kernel &kernel, unsigned given, unsigned value);
   /// Stores an fp32 node, narrowed to the tensor's type.
   void store(unsigned node, Access access);
   /// Stores the low bytes of a node as they are.

@@ -368,6 +368,36 @@ std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index
   return is.extent == extent && is.kind == kind ? std::optional(loop) : std::nullopt;
 }
 
+std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &index) {
+  int64_t low = index.offset, high = index.offset;
+  for (auto [loop, step] : index.terms) {
+    const int64_t reach = step * (kernel.loops[loop].extent - 1);
+    low += std::min<int64_t>(0, reach);
+    high += std::max<int64_t>(0, reach);
+  }
+  return {low, high};
+}
+
+std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind) {
+  std::optional<unsigned> longest;
+  for (auto [loop, step] : index.terms)
+    if (step == 1 && kernel.loops[loop].kind == kind &&
+        (!longest || kernel.loops[loop].extent > kernel.loops[*longest].extent))
+      longest = loop;
+  return longest;
+}
+
+std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given) {
+  std::vector<bool> needed(kernel.nodes.size(), false);
+  for (const Result &result : kernel.results)
+    needed[result.node] = true;
+  for (size_t n = kernel.nodes.size(); n-- > 0;)
+    if (needed[n] && n != given)
+      for (unsigned arg : kernel.nodes[n].args)
+        needed[arg] = true;
+  return needed;
+}
+
 bool looksUp(const Kernel &kernel) {
   return std::any_of(kernel.operands.begin(), kernel.operands.end(),
                      [](const Access &access) { return access.lookup.has_value(); });

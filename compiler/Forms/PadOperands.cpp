@@ -19,11 +19,7 @@ struct Reach {
 
 /// All of the tensor, and in dimension `dim` what the access reaches beyond it.
 void extend(Reach &reach, const Kernel &kernel, const Access &access, size_t dim) {
-  int64_t low = access.index[dim].offset, high = low;
-  for (auto [loop, step] : access.index[dim].terms) {
-    low += std::min<int64_t>(0, step * (kernel.loops[loop].extent - 1));
-    high += std::max<int64_t>(0, step * (kernel.loops[loop].extent - 1));
-  }
+  const auto [low, high] = rangeOf(kernel, access.index[dim]);
   reach.first[dim] = std::min<int64_t>(0, low);
   reach.shape[dim] = std::max(reach.shape[dim], high + 1) - reach.first[dim];
 }

@@ -13,11 +13,8 @@ namespace {
 /// of the result move. Nothing for a result of one lane.
 std::optional<unsigned> columnDim(const KernelGraph &graph, const Kernel &kernel, const Access &w) {
   const Access &result = kernel.results.front().access;
-  const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
-  std::optional<unsigned> along;
-  for (auto [loop, step] : lanes.terms)
-    if (step == 1 && (!along || kernel.loops[loop].extent > kernel.loops[*along].extent))
-      along = loop;
+  const std::optional<unsigned> along =
+      unitLoop(kernel, result.index[graph.tensors[result.tensor].laneDim], LoopKind::Parallel);
   for (unsigned d = 0; along && d < w.index.size(); ++d)
     if (d != graph.tensors[w.tensor].laneDim && coefficient(w.index[d], *along) != 0)
       return d;

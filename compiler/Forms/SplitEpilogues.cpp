@@ -6,24 +6,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 
 namespace millrace::forms {
 namespace {
 
 bool isOperation(const Node &n) { return n.kind == Node::Kind::Op || n.kind == Node::Kind::Reduce; }
-
-std::vector<bool> neededNodes(const Kernel &kernel) {
-  std::vector<bool> needed(kernel.nodes.size(), false);
-  for (const Result &r : kernel.results)
-    needed[r.node] = true;
-  for (size_t n = kernel.nodes.size(); n-- > 0;)
-    if (needed[n])
-      for (unsigned a : kernel.nodes[n].args)
-        needed[a] = true;
-  return needed;
-}
 
 /// Operands, as they are or widened, and immediates can be had again.
 bool canBeHadAgain(const Kernel &kernel, unsigned n, bool widened) {
@@ -85,92 +73,70 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   });
 }
 
-} // namespace
+/// Is there a reduction after the cut?
+bool reducesAfter(const Kernel &kernel, unsigned cut) {
+  return std::any_of(kernel.nodes.begin() + cut + 1, kernel.nodes.end(),
+                     [](const Node &n) { return n.kind == Node::Kind::Reduce; });
+}
 
-static unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
+/// Where the value between lies: as the first result does, a dimension per parallel loop of its
+/// access; before a reduction there is a value for every step of the running loops. Nothing where
+/// the result's indices are more than a loop each.
+std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut) {
+  const Access &like = kernel.results.front().access;
+  std::vector<int64_t> shape;
+  Access between;
+  for (unsigned l = 0; reducesAfter(kernel, cut) && l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Running) {
+      shape.push_back(kernel.loops[l].extent);
+      between.index.push_back(at(l));
+    }
+  const unsigned lane = unsigned(shape.size()) + graph.tensors[like.tensor].laneDim;
+  for (const AffineIndex &i : like.index) {
+    if (i.terms.size() > 1 || (i.terms.size() == 1 && i.terms[0].second != 1))
+      return std::nullopt;
+    shape.push_back(i.terms.empty() ? 1 : kernel.loops[i.terms[0].first].extent);
+    between.index.push_back(i.terms.empty() ? fixed(0) : at(i.terms[0].first));
+  }
+  between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
+  return between;
+}
+
+/// The part of the kernel up to the cut.
+Kernel firstPart(const Kernel &kernel, unsigned cut, const Access &between) {
+  Kernel first = upTo(kernel, cut, between);
+  first.name += ".part";
+  for (Loop &l : first.loops)
+    if (l.kind == LoopKind::Running && reducesAfter(kernel, cut))
+      l.kind = LoopKind::Parallel;
+  return first;
+}
+
+/// A map of the value between, or its reduction.
+Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const Access &between) {
+  KernelBuilder build(graph, kernel);
+  build.continueFrom(kernel, cut, build.operand(between));
+  Kernel second = std::move(build.kernel());
+  for (Loop &l : second.loops)
+    if (l.kind == LoopKind::Contracted ||
+        (l.kind == LoopKind::Running && !reducesAfter(kernel, cut)))
+      l = {1, LoopKind::Parallel};
+  return second;
+}
+
+unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
   unsigned split = 0;
-  const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
   std::vector<std::pair<bool, unsigned>> order;
-  for (auto [host, index] : oldOrder) {
-    order.push_back({host, index});
-    while (!host) {
+  for (auto [isHost, index] : graph.order) {
+    order.push_back({isHost, index});
+    while (!isHost) {
       const Kernel kernel = graph.kernels[order.back().second];
       const std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
-      if (!cut)
+      const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
+      if (!between)
         break;
-      // The value between lies as the first result does: one dimension per parallel loop of its
-      // access.
-      const Access like = kernel.results.front().access;
-      const Tensor target = graph.tensors[like.tensor];
-      const bool plain =
-          std::all_of(like.index.begin(), like.index.end(), [](const AffineIndex &i) {
-            return i.terms.size() <= 1 && (i.terms.empty() || i.terms[0].second == 1);
-          });
-      if (!plain)
-        break;
-      std::vector<int64_t> shape;
-      Access between{0, {}, 0};
-      // Before a reduction there is a value for every step of the running loops.
-      const bool reducesLater =
-          std::any_of(kernel.nodes.begin() + *cut + 1, kernel.nodes.end(),
-                      [](const Node &n) { return n.kind == Node::Kind::Reduce; });
-      for (unsigned l = 0; reducesLater && l < kernel.loops.size(); ++l)
-        if (kernel.loops[l].kind == LoopKind::Running) {
-          shape.push_back(kernel.loops[l].extent);
-          between.index.push_back(at(l));
-        }
-      const unsigned lane = unsigned(shape.size()) + target.laneDim;
-      for (const AffineIndex &i : like.index) {
-        shape.push_back(i.terms.empty() ? 1 : kernel.loops[i.terms[0].first].extent);
-        between.index.push_back(i.terms.empty() ? fixed(0) : at(i.terms[0].first));
-      }
-      between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
-      Kernel first = upTo(kernel, *cut, between);
-      first.name += ".part";
-      for (Loop &l : first.loops)
-        if (reducesLater && l.kind == LoopKind::Running)
-          l.kind = LoopKind::Parallel;
-      Kernel rest = kernel;
-      rest.terms.clear();
-      rest.operands.clear();
-      rest.nodes.clear();
-      for (Loop &l : rest.loops)
-        if (l.kind == LoopKind::Contracted || (l.kind == LoopKind::Running && !reducesLater))
-          l = {1, LoopKind::Parallel};
-      std::map<unsigned, unsigned> placed;
-      auto operand = [&](const Access &access) {
-        rest.operands.push_back(access);
-        Node n;
-        n.kind = Node::Kind::Operand;
-        n.index = unsigned(rest.operands.size() - 1);
-        rest.nodes.push_back(n);
-        return unsigned(rest.nodes.size() - 1);
-      };
-      placed[*cut] = operand(between);
-      std::vector<bool> after(kernel.nodes.size(), false);
-      for (const Result &r : kernel.results)
-        after[r.node] = true;
-      for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
-        if (after[n] && n != *cut)
-          for (unsigned a : kernel.nodes[n].args)
-            after[a] = true;
-      for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
-        if (!after[n] || n == *cut)
-          continue;
-        Node copy = kernel.nodes[n];
-        if (copy.kind == Node::Kind::Operand) {
-          placed[n] = operand(kernel.operands[copy.index]);
-          continue;
-        }
-        for (unsigned &a : copy.args)
-          a = placed.at(a);
-        rest.nodes.push_back(copy);
-        placed[n] = unsigned(rest.nodes.size() - 1);
-      }
-      for (Result &r : rest.results)
-        r.node = placed.at(r.node);
-      graph.kernels[order.back().second] = std::move(first);
-      graph.kernels.push_back(std::move(rest));
+      graph.kernels[order.back().second] = firstPart(kernel, *cut, *between);
+      graph.kernels.push_back(secondPart(graph, kernel, *cut, *between));
       order.push_back({false, unsigned(graph.kernels.size() - 1)});
       ++split;
     }
@@ -178,6 +144,8 @@ static unsigned split(KernelGraph &graph, unsigned most, const Machine *machine)
   graph.order = std::move(order);
   return split;
 }
+
+} // namespace
 
 unsigned splitEpilogues(KernelGraph &graph, unsigned most) { return split(graph, most, nullptr); }
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine) {

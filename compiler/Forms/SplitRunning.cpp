@@ -4,7 +4,6 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 namespace millrace::forms {
@@ -31,11 +30,7 @@ bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &a
   for (size_t d = 0; d < access.index.size(); ++d) {
     if (!coefficient(access.index[d], running[0]) && !coefficient(access.index[d], running[1]))
       continue;
-    int64_t low = access.index[d].offset, high = low;
-    for (auto [l, c] : access.index[d].terms) {
-      low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
-      high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
-    }
+    const auto [low, high] = rangeOf(kernel, access.index[d]);
     if (low < 0 || high >= graph.tensors[access.tensor].shape[d])
       return false;
   }
@@ -44,15 +39,9 @@ bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &a
 
 /// Is there a value besides the reduction's that comes out of the contraction and is used after it?
 bool keepsSums(const Kernel &kernel, unsigned reduction) {
-  std::vector<bool> after(kernel.nodes.size(), false);
-  for (const Result &r : kernel.results)
-    after[r.node] = true;
-  for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
-    if (after[n] && n != reduction)
-      for (unsigned a : kernel.nodes[n].args)
-        after[a] = true;
+  const std::vector<bool> needed = neededNodes(kernel, reduction);
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
-    if (after[n] && kernel.nodes[n].kind == Node::Kind::Accumulator)
+    if (needed[n] && kernel.nodes[n].kind == Node::Kind::Accumulator)
       return true;
   return false;
 }
@@ -108,127 +97,77 @@ std::optional<Cut> findCut(const KernelGraph &graph, const Kernel &kernel) {
   return cut;
 }
 
-/// Where the partial results of the inner loop lie: [outer, parallel loops but the lanes, lanes].
-struct Partial {
-  unsigned tensor = 0;
-  std::vector<unsigned> loops; ///< of the kernel, one per dimension
-  Access access() const {
-    Access a{tensor, {}, 0};
-    for (unsigned l : loops)
-      a.index.push_back(at(l));
-    return a;
-  }
-};
-
-Partial makePartial(KernelGraph &graph, const Kernel &kernel, unsigned outer) {
+/// Where the partial results lie: [loop cut off, parallel loops but the lanes, lanes].
+Access addPartial(KernelGraph &graph, const Kernel &kernel, const Cut &cut) {
   const Access &result = kernel.results.front().access;
-  const Tensor &out = graph.tensors[result.tensor];
-  std::optional<unsigned> lane;
-  for (auto [l, c] : result.index[out.laneDim].terms)
-    if (c == 1 && (!lane || kernel.loops[l].extent > kernel.loops[*lane].extent))
-      lane = l;
-  Partial partial;
-  partial.loops.push_back(outer);
+  const std::optional<unsigned> lane =
+      unitLoop(kernel, result.index[graph.tensors[result.tensor].laneDim], LoopKind::Parallel);
+  std::vector<int64_t> shape;
+  Access access;
+  auto addDim = [&](unsigned loop) {
+    shape.push_back(kernel.loops[loop].extent);
+    access.index.push_back(at(loop));
+  };
+  addDim(cut.loop);
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Parallel && lane != l)
-      partial.loops.push_back(l);
-  if (lane)
-    partial.loops.push_back(*lane);
-  std::vector<int64_t> shape;
-  for (unsigned l : partial.loops)
-    shape.push_back(kernel.loops[l].extent);
-  if (!lane) // a single lane
+      addDim(l);
+  if (lane) {
+    addDim(*lane);
+  } else { // a single lane
     shape.push_back(1);
-  partial.tensor = addTensor(graph, kernel.name + ".inner", shape, ElementType::Fp32,
-                             unsigned(shape.size()) - 1);
-  return partial;
+    access.index.push_back(fixed(0));
+  }
+  access.tensor = addTensor(graph, kernel.name + ".inner", shape, ElementType::Fp32,
+                            unsigned(shape.size()) - 1);
+  return access;
 }
 
-Node node(Node::Kind kind) {
-  Node n;
-  n.kind = kind;
-  return n;
+/// Reduces what is left of the running loops for each step of the one cut off.
+Kernel innerReduction(const Kernel &kernel, const Cut &cut, const Access &partial) {
+  Kernel inner = kernel;
+  inner.name += ".inner";
+  inner.loops[cut.loop].kind = LoopKind::Parallel;
+  const unsigned last = cut.rest.empty() ? kernel.nodes[cut.reduction].args[0] : cut.reduction;
+  inner.nodes.resize(last + 1);
+  inner.results = {{last, partial}};
+  return inner;
 }
 
-} // namespace
+/// Reduces the partial results, and does what comes after.
+Kernel outerReduction(KernelGraph &graph, const Kernel &kernel, const Cut &cut,
+                      const Access &partial) {
+  KernelBuilder build(graph, kernel);
+  build.continueFrom(kernel, cut.reduction,
+                     build.reduce(kernel.nodes[cut.reduction].op, build.operand(partial)));
+  Kernel outer = std::move(build.kernel());
+  for (unsigned l = 0; l < outer.loops.size(); ++l)
+    if (l != cut.loop && outer.loops[l].kind != LoopKind::Parallel)
+      outer.loops[l] = {1, LoopKind::Parallel};
+  return outer;
+}
 
 /// Cuts one loop off each kernel that needs it.
-static unsigned splitOnce(KernelGraph &graph) {
+unsigned splitOnce(KernelGraph &graph) {
   unsigned split = 0;
-  const std::vector<std::pair<bool, unsigned>> oldOrder = graph.order;
   std::vector<std::pair<bool, unsigned>> order;
-  for (auto [host, index] : oldOrder) {
-    const std::optional<Cut> cut = host ? std::nullopt : findCut(graph, graph.kernels[index]);
-    if (!cut) {
-      order.push_back({host, index});
-      continue;
+  for (auto [isHost, index] : graph.order) {
+    const std::optional<Cut> cut = isHost ? std::nullopt : findCut(graph, graph.kernels[index]);
+    if (cut) {
+      const Kernel kernel = graph.kernels[index];
+      const Access partial = addPartial(graph, kernel, *cut);
+      graph.kernels[index] = outerReduction(graph, kernel, *cut, partial);
+      graph.kernels.push_back(innerReduction(kernel, *cut, partial));
+      order.push_back({false, unsigned(graph.kernels.size() - 1)});
+      ++split;
     }
-    const Kernel kernel = graph.kernels[index];
-    const Partial partial = makePartial(graph, kernel, cut->loop);
-    Access access = partial.access();
-    if (access.index.size() < graph.tensors[partial.tensor].shape.size())
-      access.index.push_back(fixed(0));
-
-    Kernel inner = kernel;
-    inner.name += ".inner";
-    inner.loops[cut->loop].kind = LoopKind::Parallel;
-    inner.nodes.resize(cut->reduction + 1);
-    inner.results = {{cut->rest.empty() ? inner.nodes.back().args[0] : cut->reduction, access}};
-    if (cut->rest.empty()) // nothing is left to reduce
-      inner.nodes.pop_back();
-
-    Kernel outer = kernel;
-    for (unsigned l : cut->rest)
-      outer.loops[l] = {1, LoopKind::Parallel};
-    for (Loop &loop : outer.loops)
-      if (loop.kind == LoopKind::Contracted)
-        loop = {1, LoopKind::Parallel};
-    outer.terms.clear();
-    outer.nodes.clear();
-    outer.operands.clear();
-    std::map<unsigned, unsigned> placed;
-    auto place = [&](unsigned old, Node n) {
-      outer.nodes.push_back(std::move(n));
-      placed[old] = unsigned(outer.nodes.size() - 1);
-    };
-    outer.operands.push_back(access);
-    Node operand = node(Node::Kind::Operand), reduce = node(Node::Kind::Reduce);
-    outer.nodes.push_back(operand);
-    reduce.op = kernel.nodes[cut->reduction].op;
-    reduce.args = {0};
-    place(cut->reduction, reduce);
-    // What only the reduction needs stays in the inner kernel.
-    std::vector<bool> after(kernel.nodes.size(), false);
-    for (const Result &r : kernel.results)
-      after[r.node] = true;
-    for (unsigned n = unsigned(kernel.nodes.size()); n-- > 0;)
-      if (after[n] && n != cut->reduction)
-        for (unsigned a : kernel.nodes[n].args)
-          after[a] = true;
-    for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
-      if (!after[n] || n == cut->reduction)
-        continue;
-      Node copy = kernel.nodes[n];
-      if (copy.kind == Node::Kind::Operand) {
-        outer.operands.push_back(kernel.operands[copy.index]);
-        copy.index = unsigned(outer.operands.size() - 1);
-      }
-      for (unsigned &a : copy.args)
-        a = placed.at(a);
-      place(n, copy);
-    }
-    for (Result &r : outer.results)
-      r.node = placed.at(r.node);
-
-    graph.kernels.push_back(std::move(inner));
-    order.push_back({false, unsigned(graph.kernels.size() - 1)});
-    graph.kernels[index] = std::move(outer);
-    order.push_back({false, index});
-    ++split;
+    order.push_back({isHost, index});
   }
   graph.order = std::move(order);
   return split;
 }
+
+} // namespace
 
 unsigned splitRunning(KernelGraph &graph) {
   unsigned total = 0;

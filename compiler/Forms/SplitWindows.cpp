@@ -4,7 +4,6 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -150,26 +149,12 @@ unsigned addInnerPass(KernelGraph &graph, const Kernel &kernel, const Window &w)
 }
 
 /// The kernel itself with the window's taps replaced by rows of the partial tensor.
-Kernel outerPass(const KernelGraph &graph, const Kernel &kernel, const Window &w,
-                 unsigned partial) {
-  Kernel out = kernel;
-  out.operands.clear();
-  out.nodes.clear();
-  std::map<unsigned, unsigned> placed; // old node -> new node
-  auto add = [&](Node node) {
-    out.nodes.push_back(std::move(node));
-    return unsigned(out.nodes.size() - 1);
-  };
-  auto addOperand = [&](const Access &access) {
-    out.operands.push_back(access);
-    Node node;
-    node.kind = Node::Kind::Operand;
-    node.index = unsigned(out.operands.size() - 1);
-    return add(node);
-  };
+Kernel outerPass(KernelGraph &graph, const Kernel &kernel, const Window &w, unsigned partial) {
+  KernelBuilder build(graph, kernel);
   const Access tap = kernel.operands[w.taps[0]];
   const unsigned column = tap.index[w.inner].terms[0].first;
-  std::vector<unsigned> level;
+  const bool widens = w.widen && graph.tensors[partial].type != ElementType::Fp32;
+  std::vector<unsigned> nodes;
   for (int64_t offset : w.outerOffsets) {
     Access access = tap;
     access.tensor = partial;
@@ -177,51 +162,11 @@ Kernel outerPass(const KernelGraph &graph, const Kernel &kernel, const Window &w
     access.index[w.outer].offset = offset;
     if (w.op == AluOp::AddF32)
       access.pad = 0;
-    unsigned node = addOperand(access);
-    if (w.widen && graph.tensors[partial].type != ElementType::Fp32) {
-      Node widen;
-      widen.op = *w.widen;
-      widen.args = {node};
-      node = add(widen);
-    }
-    level.push_back(node);
+    const unsigned raw = build.operand(access);
+    nodes.push_back(widens ? build.op(*w.widen, {raw}) : raw);
   }
-  while (level.size() > 1) {
-    std::vector<unsigned> next;
-    for (size_t i = 0; i + 1 < level.size(); i += 2) {
-      Node node;
-      node.op = w.op;
-      node.args = {level[i], level[i + 1]};
-      next.push_back(add(node));
-    }
-    if (level.size() % 2)
-      next.push_back(level.back());
-    level = std::move(next);
-  }
-  placed[w.root] = level.front();
-  // What the results still need besides the window, in the old order.
-  std::vector<bool> needed(kernel.nodes.size(), false);
-  for (const Result &r : kernel.results)
-    needed[r.node] = true;
-  for (size_t n = kernel.nodes.size(); n-- > 0;)
-    if (needed[n] && n != w.root)
-      for (unsigned a : kernel.nodes[n].args)
-        needed[a] = true;
-  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
-    if (!needed[n] || n == w.root)
-      continue;
-    Node node = kernel.nodes[n];
-    if (node.kind == Node::Kind::Operand) {
-      placed[n] = addOperand(kernel.operands[node.index]);
-      continue;
-    }
-    for (unsigned &a : node.args)
-      a = placed.at(a);
-    placed[n] = add(node);
-  }
-  for (Result &r : out.results)
-    r.node = placed.at(r.node);
-  return out;
+  build.continueFrom(kernel, w.root, tree(build, w.op, nodes));
+  return std::move(build.kernel());
 }
 
 } // namespace

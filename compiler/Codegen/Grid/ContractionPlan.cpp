@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/ContractionPlan.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 
 namespace millrace::grid {
@@ -29,12 +31,7 @@ namespace {
 
 /// The contracted loop along the lanes of a; none when a single lane is contracted.
 std::optional<unsigned> laneLoop(const Context &c, const Kernel &kernel, const Access &a) {
-  std::optional<unsigned> loop;
-  for (auto [l, k] : a.index[c.tensor(a.tensor).laneDim].terms)
-    if (k == 1 && kernel.loops[l].kind == forms::LoopKind::Contracted &&
-        (!loop || kernel.loops[l].extent > kernel.loops[*loop].extent))
-      loop = l;
-  return loop;
+  return unitLoop(kernel, a.index[c.tensor(a.tensor).laneDim], forms::LoopKind::Contracted);
 }
 
 /// Do columns, or shares, multiply lanes of their own (groups, depthwise filters, heads)? Then lane

@@ -102,17 +102,11 @@ bool Mesh::isLatched(unsigned n) const {
 /// users allow, and once if they all come after the running reduction.
 Status Mesh::plan() {
   const size_t count = kernel.nodes.size();
-  needed.assign(count, false);
+  needed = forms::neededNodes(kernel);
   late.assign(count, false);
   onAccumulator.assign(count, false);
   dispatch.assign(count, kUnset);
   bursts.assign(count, std::nullopt);
-  for (const forms::Result &r : kernel.results)
-    needed[r.node] = true;
-  for (size_t n = count; n-- > 0;)
-    if (needed[n])
-      for (unsigned a : kernel.nodes[n].args)
-        needed[a] = true;
   const Cycle base = accumulator.empty() ? start : accumulator.front().arrive;
   for (unsigned n = 0; n < count; ++n) {
     const Node &node = kernel.nodes[n];

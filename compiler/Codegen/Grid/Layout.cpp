@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Layout.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <set>
 
@@ -104,11 +106,7 @@ bool areHeads(const KernelGraph &graph, const Kernel &kernel, const Machine &mac
         coefficient(t.a.index[a.laneDim], loop))
       return false;
     for (size_t d = 0; d < a.shape.size(); ++d) {
-      int64_t low = t.a.index[d].offset, high = low;
-      for (auto [l, k] : t.a.index[d].terms) {
-        low += std::min<int64_t>(0, k * (kernel.loops[l].extent - 1));
-        high += std::max<int64_t>(0, k * (kernel.loops[l].extent - 1));
-      }
+      const auto [low, high] = rangeOf(kernel, t.a.index[d]);
       if (low < 0 || high >= a.shape[d])
         return false;
     }

@@ -21,17 +21,6 @@ template <class F> void forEachAccess(const Kernel &kernel, F f) {
     f(r.access);
 }
 
-/// The least and the greatest value of an index over all loops.
-std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const forms::AffineIndex &index) {
-  int64_t low = index.offset, high = index.offset;
-  for (auto [l, step] : index.terms) {
-    const int64_t reach = step * (kernel.loops[l].extent - 1);
-    low += std::min<int64_t>(0, reach);
-    high += std::max<int64_t>(0, reach);
-  }
-  return {low, high};
-}
-
 /// Can (outer, inner) be walked as one loop at the inner one's steps, never leaving any tensor?
 bool joins(const Context &c, const Kernel &kernel, unsigned outer, unsigned inner) {
   bool even = true;
