@@ -84,10 +84,7 @@ LogicalResult Former::storeOutputs() {
             Access to{tensor, {}, 0};
             for (const Linear &at : point)
               to.index.push_back(at.affine());
-            if (scalar.kind == Scalar::Kind::F32)
-              attempt.build.store(scalar.node, to);
-            else
-              attempt.build.storeBits(scalar.node, to);
+            storeScalar(attempt.build, scalar, to);
           });
     };
     if (failed(done))

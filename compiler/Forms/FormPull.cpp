@@ -243,15 +243,20 @@ FailureOr<Scalar> Former::load(Attempt &attempt, Stored value, const Resolved &a
   FailureOr<Access> where = access(attempt, value, at);
   if (failed(where) || !keepsLanes(attempt, *where))
     return failure();
-  ElementType type = graph.tensors[value.tensor].type;
-  Type element = cast<RankedTensorType>(at.base.getType()).getElementType();
+  return loadScalar(attempt.build, *where, at.base.getType());
+}
+
+/// What lies there, as what the model's tensor of that type holds.
+Scalar Former::loadScalar(KernelBuilder &build, const Access &from, Type tensor) {
+  const ElementType type = graph.tensors[from.tensor].type;
+  const Type element = cast<RankedTensorType>(tensor).getElementType();
   if (isa<FloatType>(element))
-    return Scalar{attempt.build.load(*where), Scalar::Kind::F32};
-  unsigned raw = attempt.build.operand(*where);
+    return Scalar{build.load(from), Scalar::Kind::F32};
+  unsigned raw = build.operand(from);
   if (type == ElementType::Int8)
     return Scalar{raw, Scalar::Kind::I8};
   if (type == ElementType::UInt8)
-    raw = attempt.build.op(AluOp::CvtU8I32, {raw});
+    raw = build.op(AluOp::CvtU8I32, {raw});
   return Scalar{raw, element.isInteger(1) ? Scalar::Kind::FlagI32 : Scalar::Kind::I32};
 }
 
@@ -264,7 +269,7 @@ FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, const Resolved &at) {
   if (failed(where))
     return failure();
   where->index.push_back(millrace::forms::at(unsigned(attempt.lane)));
-  return Scalar{attempt.build.load(*where), Scalar::Kind::F32};
+  return loadScalar(attempt.build, *where, at.base.getType());
 }
 
 FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &index) {

@@ -255,7 +255,8 @@ FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int
 /// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
 /// lanes, with a band.
 FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
-  if (attempt.contracts || attempt.runs)
+  const auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (attempt.contracts || attempt.runs || !isa<FloatType>(type.getElementType()))
     return failure();
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0)),
             map = op.getIndexingMapsArray()[0];
@@ -408,7 +409,6 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   if (attempt.contracts || attempt.runs)
     return failure();
   Value input = reducedInput(op), result = op->getResult(0);
-  const AluOp reduce = aluOf(combinerOf(op), /*isFloat=*/true);
   SmallVector<unsigned> dims = reducedDims(op);
   Value base = baseOf(input);
   if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
@@ -422,6 +422,10 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   if (failed(value))
     return failure();
   Stored row = *value;
+  const ElementType type = graph.tensors[row.tensor].type;
+  if (type == ElementType::Int32 || type == ElementType::UInt8) // neither an MXM format
+    return failure();
+  const bool isFloat = type != ElementType::Int8;
   std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
   if (row.laneSplit) { // running over the parts
     int64_t parts = shape[dim];
@@ -435,7 +439,8 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
           Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
           for (unsigned i = 0; i < shape.size(); ++i)
             from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
-          return Scalar{inner.build.reduce(reduce, inner.build.load(from)), Scalar::Kind::F32};
+          return Scalar{inner.build.reduce(aluOf(combinerOf(op), true), inner.build.load(from)),
+                        Scalar::Kind::F32}; // exact for int8, too
         },
         [&](Attempt &inner, const Point &point, Scalar greatest) {
           Access to{tensor, {}, 0};
@@ -467,11 +472,12 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   a.index.push_back(along.affine());
   if (a.index.size() != shape.size() + 1)
     return failure();
-  unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[row.tensor].type, 1);
+  unsigned ones = splat({attempt.laneExtent(), lanes}, type, 1);
   const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
   attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
   attempt.contracts = attempt.runs = true;
-  return Scalar{attempt.build.reduce(reduce, attempt.build.accumulator()), Scalar::Kind::F32};
+  return Scalar{attempt.build.reduce(aluOf(combinerOf(op), isFloat), attempt.build.accumulator()),
+                isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
 }
 
 } // namespace millrace::forms

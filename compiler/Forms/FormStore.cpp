@@ -93,8 +93,9 @@ unsigned Former::diagonal(unsigned tensor) {
   const Tensor source = graph.tensors[tensor];
   std::vector<int64_t> shape = source.shape;
   shape.push_back(source.shape[source.laneDim]);
+  const ElementType type = source.type == ElementType::UInt8 ? ElementType::Int8 : source.type;
   unsigned result =
-      addTensor(graph, source.name + ".diagonal", shape, source.type, unsigned(shape.size() - 1));
+      addTensor(graph, source.name + ".diagonal", shape, type, unsigned(shape.size() - 1));
   KernelBuilder build(graph);
   Access from{tensor, {}, 0}, to{result, {}, 0};
   for (int64_t extent : source.shape) {
@@ -173,6 +174,28 @@ static void joinLanesOnHost(Tensor &tensor) {
   tensor.hostStart.assign(tensor.shape.size() - 1, 0);
 }
 
+/// Stores a value of any kind as the tensor's type.
+void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to) {
+  switch (value.kind) {
+  case Scalar::Kind::F32:
+    build.store(value.node, to);
+    return;
+  case Scalar::Kind::I8:
+  case Scalar::Kind::Raw:
+    build.storeBits(value.node, to);
+    return;
+  case Scalar::Kind::FlagF32:
+    value.node = build.op(AluOp::CvtF32I32, {value.node});
+    break;
+  case Scalar::Kind::I32:
+  case Scalar::Kind::FlagI32:
+    break;
+  }
+  if (graph.tensors[to.tensor].type == ElementType::Int8)
+    value.node = build.op(AluOp::CvtI32I8, {value.node});
+  build.storeBits(value.node, to);
+}
+
 /// Writes the value into `tensor` at `offsets`.
 LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
                            int64_t &laneSplit) {
@@ -208,20 +231,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
           }
           to.index.push_back(index.affine());
         }
-        if (value.kind == Scalar::Kind::F32) {
-          attempt.build.store(value.node, to);
-          return;
-        }
-        if (value.kind == Scalar::Kind::I8 || value.kind == Scalar::Kind::Raw) {
-          attempt.build.storeBits(value.node, to);
-          return;
-        }
-        AluOp narrow =
-            graph.tensors[tensor].type == ElementType::Int8 ? AluOp::CvtI32I8 : AluOp::Pass;
-        if (value.kind == Scalar::Kind::FlagF32)
-          value.node = attempt.build.op(AluOp::CvtF32I32, {value.node});
-        attempt.build.storeBits(
-            narrow == AluOp::Pass ? value.node : attempt.build.op(narrow, {value.node}), to);
+        storeScalar(attempt.build, value, to);
       });
 }
 
@@ -375,13 +385,18 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   // The maximum of scores comes along lanes from their transposed copy.
   bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
                !isRunTimeScores(reducedInput(op));
-  unsigned tensor = newTensor(value, shape, lane, isSum ? ElementType::Fp32 : activation());
+  const Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  const bool isFloat = isa<FloatType>(element);
+  FailureOr<ElementType> type = storedType(element);
+  if (failed(type))
+    return failure();
+  unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);
   graph.tensors[tensor].name += ".rows";
   auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
     Access to{tensor, {}, 0};
     for (const Linear &at : point)
       to.index.push_back(at.affine());
-    attempt.build.store(result.node, to);
+    storeScalar(attempt.build, result, to);
   };
   auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
     Point index(point.begin(), point.end() - 1);
@@ -394,6 +409,8 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
     if (failed(source) || source->laneSplit)
       return failure();
     const Tensor from = graph.tensors[source->tensor];
+    if (from.type == ElementType::Int32) // of which the MXM makes no products
+      return failure();
     int64_t width = from.shape[from.laneDim];
     Linear k =
         attempt.space.dimension({nullptr, unsigned(shape.size())}, width, LoopKind::Contracted);
@@ -401,9 +418,10 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
     for (const Linear &at : ArrayRef(point).drop_back())
       a.index.push_back(at.affine());
     a.index.push_back(k.affine());
+    const ElementType factor = graph.tensors[a.tensor].type;
     attempt.build.term(
-        a, {splat({extent, width}, from.type, 1), {point.back().affine(), k.affine()}, 0}, 0);
-    return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+        a, {splat({extent, width}, factor, 1), {point.back().affine(), k.affine()}, 0}, 0);
+    return Scalar{attempt.build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
   };
   Compute how = isSum || isRowMap || isMax ? Compute(inRows) : Compute(spread);
   if (failed(emitKernel(value, shape, lane, {}, how, toResult)) &&

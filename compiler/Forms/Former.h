@@ -88,6 +88,7 @@ private:
   mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
+  void storeScalar(KernelBuilder &build, Scalar value, const Access &to);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
   mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
                            unsigned lane, int64_t &laneSplit);
@@ -136,6 +137,7 @@ private:
   mlir::FailureOr<Scalar> pullBase(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> pullConstant(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> load(Attempt &attempt, Stored stored, const Resolved &at);
+  Scalar loadScalar(KernelBuilder &build, const Access &from, mlir::Type tensor);
   mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> compute(Attempt &attempt, mlir::Value value, const Point &index);
   mlir::FailureOr<Scalar> computeMap(Attempt &attempt, mlir::linalg::LinalgOp op,

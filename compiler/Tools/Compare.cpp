@@ -82,7 +82,7 @@ private:
     Expected<HostTensor> value = tensorFor(*bindings.at(t));
     if (!value)
       return value;
-    if (Status s = fromGrid(graph.tensors[t].type, tensors[t].data(),
+    if (Status s = fromGrid(bindings.at(t)->gridType, tensors[t].data(),
                             *hostElementNamed(bindings.at(t)->hostType), value->data.data(),
                             size_t(value->elementCount()));
         !s)

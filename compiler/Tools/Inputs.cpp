@@ -59,8 +59,6 @@ Expected<HostTensor> readInput(const Binding &b, HostType type, const std::strin
   const auto describe = [](HostType t, const std::vector<int64_t> &shape) {
     return std::string(onnxName(t)) + " " + shapeText(shape);
   };
-  if (tensor->shape.empty() && b.shape == std::vector<int64_t>{1}) // scalars have one element here
-    tensor->shape = b.shape;
   if (tensor->type != type || tensor->shape != b.shape)
     return Error{"input '" + b.name + "' is " + describe(type, b.shape) + ", but '" + file +
                  "' holds " + describe(tensor->type, tensor->shape) + "; " +

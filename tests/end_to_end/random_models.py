@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Random ONNX models of one to five nodes, compared on a machine with ONNX Runtime.
 
-    python tests/end_to_end/random_models.py FIRST COUNT MACHINE [BINARY]
+    python tests/end_to_end/random_models.py FIRST COUNT MACHINE [BINARY [PRECISION]]
 
 Model number n is the same wherever it is made. Every node takes values that are there: inputs and
 results of earlier nodes, so that diamonds, several outputs and constants come about. Of a model
@@ -393,12 +393,16 @@ def evaluate(model: onnx.ModelProto, inputs) -> list[np.ndarray]:
     return session.run([output.name for output in model.graph.output], inputs)
 
 
-def rounded(draw: Draw, seed: int) -> Draw:
-    """The model with every real number off by up to one unit of fp16's last place."""
+# A unit of the last place, relative to values of 1 to 2.
+UNIT = {"fp16": 2.0**-10, "bf16": 2.0**-7}
+
+
+def rounded(draw: Draw, seed: int, unit: float) -> Draw:
+    """The model with every real number off by up to one unit of the last place."""
     random = np.random.default_rng(seed)
 
     def factor(shape):
-        return (1 + random.uniform(-1, 1, shape) * 2.0**-10).astype(np.float32)
+        return (1 + random.uniform(-1, 1, shape) * unit).astype(np.float32)
 
     def disturb(array):
         return array * factor(array.shape) if array.dtype == np.float32 else array
@@ -432,7 +436,7 @@ class Verdict:
 NOISES, SAFETY = 3, 4
 
 
-def judge(draw: Draw, machine: str, millrace: str, folder: Path) -> Verdict:
+def judge(draw: Draw, machine: str, millrace: str, folder: Path, precision: str = "fp16") -> Verdict:
     outputs = outputs_of(draw)
     model = draw.model(outputs)
     inputs = draw.taken_inputs()
@@ -442,14 +446,14 @@ def judge(draw: Draw, machine: str, millrace: str, folder: Path) -> Verdict:
         return Verdict("skipped", f"ONNX Runtime: {refusal}")
     if any(not np.all(np.isfinite(array)) or largest(array) > 1e4 for array in expected):
         return Verdict("skipped", "values beyond fp16")
-    bounds = [2e-3 * largest(array) for array in expected]
+    bounds = [2 * UNIT[precision] * largest(array) for array in expected]
     for seed in range(NOISES):
-        noisy = rounded(draw, seed)
+        noisy = rounded(draw, seed, UNIT[precision])
         for i, array in enumerate(evaluate(noisy.model(outputs), noisy.taken_inputs())):
             bounds[i] = max(bounds[i], SAFETY * largest(array - expected[i]))
     onnx.save(model, folder / "model.onnx")
     command = [millrace, "run", str(folder / "model.onnx"), "--machine", machine, "--check",
-               "--output-dir", str(folder / "outputs")]
+               "--precision", precision, "--output-dir", str(folder / "outputs")]
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
         command += ["--input", f"{name}={folder / name}.npy"]
@@ -459,7 +463,9 @@ def judge(draw: Draw, machine: str, millrace: str, folder: Path) -> Verdict:
     if done.returncode:
         return Verdict("fails", f"exit code {done.returncode}: {done.stderr.strip()[-400:]}")
     for name, array, bound in zip(outputs, expected, bounds):
-        got = np.load(folder / "outputs" / f"{name}.npy").reshape(array.shape)
+        got = np.load(folder / "outputs" / f"{name}.npy")
+        if got.shape != array.shape:
+            return Verdict("differs", f"{name} has shape {got.shape}, not {array.shape}")
         error = largest(got - array)
         if not error <= bound:
             return Verdict("differs", f"{name} by {error:.2e} (bound {bound:.2e}, values up to {largest(array):.2e})")
@@ -513,12 +519,12 @@ def text(draw: Draw) -> str:
     return "\n".join(lines)
 
 
-def campaign(first: int, count: int, machine: str, millrace: str, report=print) -> dict[str, int]:
+def campaign(first: int, count: int, machine: str, millrace: str, report=print, precision="fp16") -> dict[str, int]:
     """Judges `count` models from number `first` on; how many of each verdict."""
     counts = dict.fromkeys(("agrees", "refused", "skipped", "differs", "fails"), 0)
     with tempfile.TemporaryDirectory() as folder:
         def judged(draw):
-            return judge(draw, machine, millrace, Path(folder))
+            return judge(draw, machine, millrace, Path(folder), precision)
         for number in range(first, first + count):
             draw = draw_model(number)
             if not draw.nodes:
@@ -532,13 +538,13 @@ def campaign(first: int, count: int, machine: str, millrace: str, report=print) 
 
 
 def main() -> int:
-    if len(sys.argv) not in (4, 5):
+    if len(sys.argv) not in (4, 5, 6) or sys.argv[5:] not in ([], *([known] for known in UNIT)):
         print(__doc__, file=sys.stderr)
         return 2
     first, count, machine = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    binary = sys.argv[4] if len(sys.argv) == 5 else "build/bin/millrace"
-    counts = campaign(first, count, machine, binary, lambda line: print(line, flush=True))
-    print(f"{count} models on {machine}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()))
+    binary, precision = (sys.argv[4:] + ["build/bin/millrace", "fp16"][len(sys.argv) - 4:])
+    counts = campaign(first, count, machine, binary, lambda line: print(line, flush=True), precision)
+    print(f"{count} models on {machine} in {precision}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()))
     return 1 if counts["differs"] or counts["fails"] else 0
 
 

@@ -178,5 +178,20 @@ def test_scalars_that_the_host_makes_are_outputs_and_inputs_of_host_steps(millra
     inputs = {"x": reals(4, 8) + 1.5}
     scale, zero = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs
-    assert relative_l2(got["scale"], scale.reshape(1)) <= 2e-3
-    assert 0 < zero < 128 and abs(int(got["zero"][0]) - zero) <= 1
+    assert got["scale"].shape == got["zero"].shape == ()
+    assert relative_l2(got["scale"], scale) <= 2e-3
+    assert 0 < zero < 128 and abs(int(got["zero"]) - zero) <= 1
+
+
+def test_scalars_have_no_dimension(millrace, tmp_path):
+    nodes = [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0), helper.make_node("Mul", ["x", "s"], ["z"])]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [4, 33]), info("s", TensorProto.FLOAT, [])],
+                              [info("y", TensorProto.FLOAT, []), info("z", TensorProto.FLOAT, [4, 33])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    inputs = {"x": reals(4, 33), "s": np.asarray(np.float32(1.25))}
+    for machine in ("tsp-v1", "mesh-4x4"):
+        got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path).outputs
+        for name, value in zip(("y", "z"), onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)):
+            assert got[name].shape == value.shape
+            assert relative_l2(got[name], value) <= 2e-3

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Bindings.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <set>
 
@@ -198,6 +200,15 @@ static uint64_t addElements(Context &c, const Tensor &t) {
   return offset;
 }
 
+/// A scalar of the model has no dimension; the tensor that holds it has one, of extent 1.
+static void makeScalar(Binding &binding) {
+  binding.shape.clear();
+  for (Placement &p : binding.placements) {
+    p.start.clear();
+    std::erase_if(p.loops, [](const auto &loop) { return loop.dim != kNoDim; });
+  }
+}
+
 std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
   std::vector<Binding> bindings;
   for (unsigned id : boundTensors(c.graph)) {
@@ -211,7 +222,9 @@ std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
     binding.name = t.hostName.empty() ? t.name : t.hostName;
     binding.hostType = t.hostType.empty() ? "float32" : t.hostType;
     binding.shape = t.shape;
-    binding.gridType = t.type;
+    // Bytes have no sign on the grid: what the kernels do with them says it.
+    const bool isUnsigned = t.type == ElementType::Int8 && t.hostType == "uint8";
+    binding.gridType = isUnsigned ? ElementType::UInt8 : t.type;
     binding.scale = t.hostScale;
     binding.zero = t.hostZero;
     if (!t.hostLoops.empty() || t.hostExtent)
@@ -250,6 +263,9 @@ std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
                                     : hostPlacement(t, layout, copy, segment, box));
         }
     }
+    const bool isOfModel = role == Binding::Role::Input || role == Binding::Role::Output;
+    if (isOfModel && !t.hostName.empty() && t.hostShape.empty() && forms::elementCount(t) == 1)
+      makeScalar(binding);
     bindings.push_back(std::move(binding));
   }
   return bindings;

@@ -2,6 +2,8 @@
 //
 // Poolings over windows and over everything.
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Pooling.h"
+#include "compiler/Import/Onnx/Quantization.h"
 #include "compiler/Import/Onnx/Window.h"
 
 using namespace mlir;
@@ -54,15 +56,15 @@ Value genericPooling(NodeImporter &node, Value input, const Window &window, Valu
   return generic.getResult(0);
 }
 
-Value poolMax(NodeImporter &node, Value input, const Window &window, bool isUnsigned) {
-  Value initial = node.t.lowest(elementTypeOf(input), isUnsigned);
-  if (!isUnsigned && window.rank() == 1)
+Value poolMax(NodeImporter &node, Value input, const Window &window) {
+  Value initial = node.t.lowest(elementTypeOf(input), /*isUnsigned=*/false);
+  if (window.rank() == 1)
     return createPooling<linalg::PoolingNcwMaxOp>(node, input, window, initial);
-  if (!isUnsigned && window.rank() == 2)
+  if (window.rank() == 2)
     return createPooling<linalg::PoolingNchwMaxOp>(node, input, window, initial);
   return genericPooling(node, input, window, initial,
-                        [&](Scalars &s, Value element, Value greatest) {
-                          return Arithmetic(s, isUnsigned).max(greatest, element);
+                        [](Scalars &s, Value element, Value greatest) {
+                          return Arithmetic(s).max(greatest, element);
                         });
 }
 
@@ -90,10 +92,11 @@ Status importMaxPool(NodeImporter &node) {
   Expected<Window> window = readPooling(node);
   if (!window)
     return window.takeError();
-  bool unsignedInput = isUnsigned(node.inType(0));
-  Value lowest = node.t.lowest(elementTypeOf(node.in(0)), unsignedInput);
-  return node.done(
-      poolMax(node, padWindow(node, node.in(0), *window, lowest), *window, unsignedInput));
+  const bool isByte = node.inType(0) == HostType::UInt8;
+  Value input = isByte ? flipSign(node.t, node.in(0)) : node.in(0);
+  Value lowest = node.t.lowest(elementTypeOf(input), /*isUnsigned=*/false);
+  Value result = poolMax(node, padWindow(node, input, *window, lowest), *window);
+  return node.done(isByte ? flipSign(node.t, result) : result);
 }
 
 /// How many elements that count lie in each window along one dimension.
@@ -135,13 +138,8 @@ Value divide(NodeImporter &node, Value sum, Value counts) {
 }
 
 Status importAveragePool(NodeImporter &node) {
-  Expected<Window> window = readPooling(node);
-  if (!window)
-    return window.takeError();
-  Value padded = padWindow(node, node.in(0), *window, node.t.scalar(elementTypeOf(node.in(0)), 0));
-  bool includesPad = node.getInt("count_include_pad", 0) != 0;
-  return node.done(
-      divide(node, poolSum(node, padded, *window), windowCounts(node, *window, includesPad)));
+  Expected<Value> result = averagePool(node, node.in(0));
+  return result ? node.done(*result) : Status(result.takeError());
 }
 
 /// Reduces all spatial dimensions, which stay with extent 1.
@@ -163,6 +161,15 @@ Status importGlobalPool(NodeImporter &node, bool byMax) {
 }
 
 } // namespace
+
+Expected<Value> averagePool(NodeImporter &node, Value input) {
+  Expected<Window> window = readPooling(node);
+  if (!window)
+    return window.takeError();
+  Value padded = padWindow(node, input, *window, node.t.scalar(elementTypeOf(input), 0));
+  bool includesPad = node.getInt("count_include_pad", 0) != 0;
+  return divide(node, poolSum(node, padded, *window), windowCounts(node, *window, includesPad));
+}
 
 void addPoolingOps(HandlerTable &table) {
   table[":MaxPool"] = importMaxPool;

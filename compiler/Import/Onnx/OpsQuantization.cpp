@@ -5,6 +5,7 @@
 #include "compiler/Import/Onnx/Fold.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/MatMul.h"
+#include "compiler/Import/Onnx/Pooling.h"
 #include "compiler/Import/Onnx/Quantization.h"
 #include "compiler/Import/Onnx/Reduction.h"
 
@@ -166,16 +167,19 @@ Status importQGemm(NodeImporter &node) {
 }
 
 /// com.microsoft: x, x scale, x zero, y scale, y zero.
-Handler qlinearUnary(std::function<Value(NodeImporter &, Value)> body) {
-  return [body](NodeImporter &node) -> Status {
+Handler qlinearUnary(std::function<Expected<Value>(NodeImporter &, Value)> body) {
+  return needing({0, 1, 3}, [body](NodeImporter &node) -> Status {
     if (node.getInt("channels_last", 0) != 0)
       return node.error("channels_last is not supported");
     Value real = dequantize(node.t, node.in(0), readScheme(node, 1, node.inType(0)));
-    return node.done(quantize(node.t, body(node, real), readScheme(node, 3, node.inType(0))));
-  };
+    Expected<Value> result = body(node, real);
+    if (!result)
+      return result.takeError();
+    return node.done(quantize(node.t, *result, readScheme(node, 3, node.inType(0))));
+  });
 }
 
-Value globalAverage(NodeImporter &node, Value x) {
+Expected<Value> globalAverage(NodeImporter &node, Value x) {
   Shape axes;
   for (int64_t i = 2; i < node.rank(0); ++i)
     axes.push_back(i);
@@ -237,7 +241,8 @@ void addQuantizationOps(HandlerTable &table) {
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.add(x, y); });
   table["com.microsoft:QLinearMul"] =
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
-  table["com.microsoft:QLinearGlobalAveragePool"] = needing({0, 1, 3}, qlinearUnary(globalAverage));
+  table["com.microsoft:QLinearGlobalAveragePool"] = qlinearUnary(globalAverage);
+  table["com.microsoft:QLinearAveragePool"] = qlinearUnary(averagePool);
   table["com.microsoft:QLinearConcat"] = needing({0, 1, 2, 3}, importQLinearConcat);
 }
 

@@ -77,9 +77,45 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
   return generic.getResult(0);
 }
 
+constexpr StringLiteral kFlips = "millrace.flips";
+
+/// The scheme of the same reals over the bytes that flipSign makes of uint8.
+Scheme signedScheme(TensorBuilder &t, Scheme scheme) {
+  scheme.type = HostType::Int8;
+  scheme.zeroPoint = scheme.zeroPoint ? flipSign(t, scheme.zeroPoint)
+                                      : t.splat(shapeOf(scheme.scale), t.ops().getI8Type(), -128);
+  return scheme;
+}
+
 } // namespace
 
+Value flipSign(TensorBuilder &t, Value bytes) {
+  auto map = bytes.getDefiningOp<linalg::GenericOp>();
+  if (map && map->hasAttr(kFlips))
+    return map->getOperand(0);
+  if (Operation *view = bytes.getDefiningOp();
+      isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(view))
+    return t.reshape(flipSign(t, view->getOperand(0)), shapeOf(bytes));
+  if (std::optional<ConstantView> view = viewConstant(bytes)) {
+    std::vector<char> flipped(view->bytes.begin(), view->bytes.end());
+    for (char &byte : flipped)
+      byte = static_cast<char>(byte ^ 0x80);
+    auto constant = view->splat ? DenseElementsAttr::getFromRawBuffer(view->type, flipped)
+                                : makeConstant(view->type, flipped, "signed");
+    return arith::ConstantOp::create(t.ops(), cast<TypedAttr>(constant));
+  }
+  Value flipped = t.map({bytes}, t.ops().getI8Type(), [](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.add(x[0], a.like(x[0], -128)); // which wraps around
+  });
+  if (auto made = flipped.getDefiningOp<linalg::GenericOp>())
+    made->setAttr(kFlips, t.ops().getUnitAttr());
+  return flipped;
+}
+
 Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
+  if (scheme.type == HostType::UInt8)
+    return dequantize(t, flipSign(t, integers), signedScheme(t, scheme));
   Type f32 = t.ops().getF32Type();
   return quantMap(t, integers, scheme, f32, "dequantize",
                   [&](Scalars &s, Value x, Value scale, Value zeroPoint) {
@@ -94,6 +130,8 @@ Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
 }
 
 Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
+  if (scheme.type == HostType::UInt8)
+    return flipSign(t, quantize(t, reals, signedScheme(t, scheme)));
   auto integer = cast<IntegerType>(storageType(scheme.type, t.ops().getContext()));
   bool readsUnsigned = isUnsigned(scheme.type);
   unsigned width = integer.getWidth();

@@ -18,6 +18,11 @@ struct Scheme {
   int64_t block = 0; ///< elements per scale along `axis`; 0 where scales are not per block
 };
 
+/// Bytes with the top bit turned: what uint8 holds less 128, as int8, and back. Turned twice, they
+/// are what they were: so uint8 between quantising operations is int8 with another zero point, and
+/// only what others read is turned.
+mlir::Value flipSign(TensorBuilder &t, mlir::Value bytes);
+
 /// (x - zero point) * scale, in f32. int32 tensors (biases) have no zero point.
 mlir::Value dequantize(TensorBuilder &t, mlir::Value integers, const Scheme &scheme);
 /// saturate(round half to even(x / scale) + zero point)
