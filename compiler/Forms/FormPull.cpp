@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 
+#include <numeric>
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -87,8 +89,20 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
   std::optional<unsigned> lane;
   if (found != at.index.end())
     lane = unsigned(found - at.index.begin());
-  if (!at.padded && !stored.count(at.base) && canInline(attempt, at.base, at.index))
-    return compute(attempt, at.base, at.index);
+  if (!at.padded && !stored.count(at.base)) {
+    const bool isUnscaled = attempt.unscaled && at.base.getDefiningOp() == attempt.unscaled;
+    auto known = llvm::find_if(attempt.inlined, [&](const Inlined &other) {
+      return !isUnscaled && other.value == at.base && other.index == at.index;
+    });
+    if (known != attempt.inlined.end())
+      return known->scalar;
+    if (canInline(attempt, at.base, at.index)) {
+      FailureOr<Scalar> scalar = compute(attempt, at.base, at.index);
+      if (succeeded(scalar) && !isUnscaled)
+        attempt.inlined.push_back({at.base, at.index, *scalar});
+      return scalar;
+    }
+  }
   // A value that is the same in all lanes of a row.
   if (isRow)
     return loadBroadcast(attempt, at);
@@ -99,9 +113,11 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
         found == stored.end() || !found->second.front().laneSplit)
       if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
         return selected;
-  if (attempt.shifts && lane)
-    if (FailureOr<Scalar> shifted = loadShifted(attempt, at, *lane); succeeded(shifted))
+  if (attempt.shift && lane) {
+    FailureOr<Scalar> shifted = loadShifted(attempt, at, *lane);
+    if (succeeded(shifted) || attempt.shift % options.lanes != 0) // whole rows of lanes need none
       return shifted;
+  }
   // Of a result of one lane: a dimension in which the kernel does not move.
   const bool isSingle = attempt.lane < 0 && !at.index.empty();
   for (unsigned dim = 0; isSingle && dim < at.index.size() && !lane; ++dim)
@@ -166,7 +182,14 @@ FailureOr<Scalar> Former::pullConstant(Attempt &attempt, const Resolved &at) {
     access.index.push_back(index.affine());
   if (at.index.empty())
     access.index.push_back(fixed(0));
-  if (!hasLane) { // repeat along a last dimension of the lanes' extent
+  const bool isMoved =
+      attempt.lane < 0 ? at.index[laneDim] != Linear() : !keepsLanes(attempt, access);
+  if (at.padded || (hasLane && !at.index.empty() && isMoved)) {
+    FailureOr<Access> moved = layOutConstant(attempt, at, *type);
+    if (failed(moved))
+      return failure();
+    access = *moved;
+  } else if (!hasLane) { // repeat along a last dimension of the lanes' extent
     int64_t extent = attempt.laneExtent();
     auto [entry, isNew] = broadcasts.try_emplace({at.base.getAsOpaquePointer(), extent, tensor}, 0);
     if (isNew) {
@@ -192,6 +215,52 @@ FailureOr<Scalar> Former::pullConstant(Attempt &attempt, const Resolved &at) {
   return Scalar{
       attempt.build.op(*type == ElementType::Int8 ? AluOp::CvtI8I32 : AluOp::CvtU8I32, {raw}),
       kind};
+}
+
+/// A constant in the order in which the kernel takes its elements: a dimension per loop that moves
+/// its index, the lanes last; with its padding.
+FailureOr<Access> Former::layOutConstant(Attempt &attempt, const Resolved &at, ElementType type) {
+  constexpr int64_t kMostElements = int64_t(1) << 22;
+  const Tensor source = graph.tensors[constantTensor(at.base, type, 0)];
+  std::vector<unsigned> loops;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (int(loop) != attempt.lane &&
+        llvm::any_of(at.index, [&](const Linear &index) { return index.uses(loop); }))
+      loops.push_back(loop);
+  Access from{0, {}, 0}, access{0, {}, 0};
+  for (const Linear &index : at.index)
+    from.index.push_back(index.affine());
+  std::vector<int64_t> shape;
+  for (unsigned loop : loops) {
+    shape.push_back(attempt.space.loop(loop).extent);
+    access.index.push_back(millrace::forms::at(loop));
+  }
+  shape.push_back(attempt.laneExtent());
+  access.index.push_back(attempt.lane < 0 ? fixed(0) : millrace::forms::at(unsigned(attempt.lane)));
+  if (attempt.lane >= 0)
+    loops.push_back(unsigned(attempt.lane));
+  if (std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>()) > kMostElements)
+    return failure();
+  const unsigned width = byteWidth(type);
+  uint32_t pad = 0;
+  if (at.padded) {
+    if (auto real = dyn_cast<FloatAttr>(at.pad))
+      pad = bitsOf(float(real.getValueAsDouble()));
+    else
+      pad = uint32_t(cast<IntegerAttr>(at.pad).getValue().getSExtValue());
+  }
+  std::vector<uint8_t> data;
+  forEachPoint(attempt.build.kernel(), loops, [&](const std::vector<int64_t> &point) {
+    const int64_t element = linearOffset(source, from, point);
+    const uint8_t *bytes = element < 0 ? reinterpret_cast<const uint8_t *>(&pad)
+                                       : &source.data[source.splat ? 0 : size_t(element) * width];
+    data.insert(data.end(), bytes, bytes + width);
+    return true;
+  });
+  access.tensor = addTensor(graph, source.name + ".moved", shape, type, unsigned(shape.size() - 1),
+                            TensorRole::Constant);
+  graph.tensors[access.tensor].data = std::move(data);
+  return access;
 }
 
 /// The access to a stored value: its lane dimension may be cut in two.

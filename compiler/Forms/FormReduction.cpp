@@ -156,11 +156,15 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   if (runsOverRows(op)) {
     if (attempt.runs)
       return failure();
+    bool isOnePoint = true;
     for (unsigned dim : reduced) {
       auto [from, count] = insidePadding(attempt.space, op, 0, dims, dim);
       dims[dim] = attempt.space.dimension({op, dim}, count, LoopKind::Running);
       dims[dim].offset += from;
+      isOnePoint &= count == 1;
     }
+    if (isOnePoint)
+      return pullPoint();
     bool recomputes = attempt.recomputes;
     attempt.recomputes = combiner == Combiner::Max && reducesLanes(op);
     attempt.reduces = true;

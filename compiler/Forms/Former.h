@@ -28,6 +28,13 @@ struct Scalar {
   Kind kind = Kind::F32;
 };
 
+/// A value that a kernel computes: its other uses there take the same node.
+struct Inlined {
+  mlir::Value value;
+  Point index;
+  Scalar scalar;
+};
+
 /// One try to form a kernel.
 struct Attempt {
   Attempt(KernelGraph &graph, const Splits &splits)
@@ -42,9 +49,10 @@ struct Attempt {
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
   mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
   mlir::Value root;                    ///< what the kernel stores as it is computed
-  bool shifts = false;                 ///< the result's lanes do not begin at 0
+  int64_t shift = 0;                   ///< lane at which the result begins in what is stored
   Linear resultLane;                   ///< the index along the result's lane dimension
   llvm::SmallVector<std::string> names;
+  llvm::SmallVector<Inlined> inlined;
   int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
 };
 
@@ -136,6 +144,7 @@ private:
   mlir::FailureOr<Scalar> pull(Attempt &attempt, mlir::Value value, const Point &index);
   mlir::FailureOr<Scalar> pullBase(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> pullConstant(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Access> layOutConstant(Attempt &attempt, const Resolved &at, ElementType type);
   mlir::FailureOr<Scalar> load(Attempt &attempt, Stored stored, const Resolved &at);
   Scalar loadScalar(KernelBuilder &build, const Access &from, mlir::Type tensor);
   mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, const Resolved &at);

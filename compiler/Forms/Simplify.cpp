@@ -302,6 +302,9 @@ bool Merger::merge(size_t at) {
   for (const Loop &loop : map.loops)
     if (loop.kind != LoopKind::Parallel)
       return false;
+  for (const Node &node : map.nodes) // over no loop here, but over those of the writer there
+    if (node.kind == Node::Kind::Reduce)
+      return false;
   for (const Access &read : map.operands) {
     if (isConstant(graph, read.tensor))
       continue;

@@ -195,3 +195,16 @@ def test_scalars_have_no_dimension(millrace, tmp_path):
         for name, value in zip(("y", "z"), onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)):
             assert got[name].shape == value.shape
             assert relative_l2(got[name], value) <= 2e-3
+
+
+@pytest.mark.parametrize("op, constants, attributes", [
+    ("Resize", {"roi": np.float32([]), "scales": np.float32([1, 1, 2, 1.5])}, {"mode": "linear"}),
+    ("AveragePool", {}, {"kernel_shape": [3, 3], "pads": [1] * 4})])
+def test_doubles_are_computed_as_floats_are(millrace, tmp_path, op, constants, attributes):
+    """ONNX Runtime has these operations for floats alone."""
+    floats = {"x0": reals(1, 2, 6, 6)}
+    session = onnxruntime.InferenceSession(model_of(op, floats, constants, **attributes).SerializeToString())
+    doubles = {"x0": floats["x0"].astype(np.float64)}
+    model = save_model(model_of(op, doubles, constants, **attributes), tmp_path)
+    got = run_millrace(millrace, model, "tsp-v1", "fp16", doubles, tmp_path).outputs["y"]
+    assert got.dtype == np.float64 and relative_l2(got, session.run(None, floats)[0]) <= 2e-3

@@ -31,7 +31,8 @@ Status importConstant(NodeImporter &node) {
     return node.done(t.integers(node.getInts("value_ints")), HostType::Int64);
   if (const onnx::AttributeProto *reals = node.attribute("value_floats")) {
     SmallVector<float> values(reals->floats().begin(), reals->floats().end());
-    return node.done(t.reals({static_cast<int64_t>(values.size())}, values), HostType::Float32);
+    return node.done(t.reals({static_cast<int64_t>(values.size())}, values, t.ops().getF32Type()),
+                     HostType::Float32);
   }
   return node.error("sparse and string constants are not supported");
 }

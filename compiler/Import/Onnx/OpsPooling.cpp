@@ -116,7 +116,7 @@ SmallVector<float> countAlong(const Window &window, size_t i, int64_t extent, bo
 }
 
 /// The number of elements in each window, as a constant over the output positions.
-Value windowCounts(NodeImporter &node, const Window &window, bool includesPad) {
+Value windowCounts(NodeImporter &node, const Window &window, bool includesPad, Type type) {
   SmallVector<float> counts{1};
   for (size_t i = 0; i < window.rank(); ++i) {
     SmallVector<float> along = countAlong(window, i, node.shape(0)[2 + i], includesPad), next;
@@ -125,14 +125,10 @@ Value windowCounts(NodeImporter &node, const Window &window, bool includesPad) {
         next.push_back(outer * inner);
     counts = next;
   }
-  return node.t.reals(window.outputs, counts);
+  return node.t.reals(window.outputs, counts, type);
 }
 
 Value divide(NodeImporter &node, Value sum, Value counts) {
-  if (elementTypeOf(sum) != elementTypeOf(counts))
-    counts = node.t.map({counts}, elementTypeOf(sum), [&](Scalars &s, ValueRange x) {
-      return Arithmetic(s).cast(x[0], elementTypeOf(sum), false);
-    });
   return node.t.map({sum, counts}, elementTypeOf(sum),
                     [](Scalars &s, ValueRange x) { return Arithmetic(s).div(x[0], x[1]); });
 }
@@ -168,7 +164,8 @@ Expected<Value> averagePool(NodeImporter &node, Value input) {
     return window.takeError();
   Value padded = padWindow(node, input, *window, node.t.scalar(elementTypeOf(input), 0));
   bool includesPad = node.getInt("count_include_pad", 0) != 0;
-  return divide(node, poolSum(node, padded, *window), windowCounts(node, *window, includesPad));
+  return divide(node, poolSum(node, padded, *window),
+                windowCounts(node, *window, includesPad, elementTypeOf(input)));
 }
 
 void addPoolingOps(HandlerTable &table) {

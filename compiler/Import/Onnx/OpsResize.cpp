@@ -130,7 +130,8 @@ Status importResize(NodeImporter &node) {
       target.push_back(i);
     }
     AffineMap weights = t.select(rank + 1, {static_cast<unsigned>(axis.axis), rank});
-    result = t.contract(result, t.reals({axis.outputs, axis.inputs}, *matrix), shape,
+    result = t.contract(result,
+                        t.reals({axis.outputs, axis.inputs}, *matrix, elementTypeOf(result)), shape,
                         {t.select(rank + 1, source), weights, t.select(rank + 1, target)}, {rank});
   }
   return node.done(result);

@@ -153,9 +153,12 @@ Value TensorBuilder::integers(ArrayRef<int64_t> values) {
   return arith::ConstantOp::create(b, DenseElementsAttr::get(tensor, values));
 }
 
-Value TensorBuilder::reals(ArrayRef<int64_t> shape, ArrayRef<float> values) {
-  return arith::ConstantOp::create(
-      b, DenseElementsAttr::get(RankedTensorType::get(shape, b.getF32Type()), values));
+Value TensorBuilder::reals(ArrayRef<int64_t> shape, ArrayRef<float> values, Type type) {
+  auto tensor = RankedTensorType::get(shape, type);
+  if (type.isF32())
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(tensor, values));
+  const SmallVector<double> wide(values);
+  return arith::ConstantOp::create(b, DenseElementsAttr::get(tensor, ArrayRef(wide)));
 }
 
 Value TensorBuilder::empty(ArrayRef<int64_t> shape, Type type) {

@@ -49,7 +49,8 @@ public:
   /// A tensor constant with all elements equal to `value`.
   mlir::Value splat(llvm::ArrayRef<int64_t> shape, mlir::Type type, double value);
   mlir::Value integers(llvm::ArrayRef<int64_t> values);
-  mlir::Value reals(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<float> values);
+  /// `type`: f32 or f64, what tensors are computed in.
+  mlir::Value reals(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<float> values, mlir::Type type);
   mlir::Value empty(llvm::ArrayRef<int64_t> shape, mlir::Type type);
   mlir::Value filled(llvm::ArrayRef<int64_t> shape, mlir::Value scalar);
 
