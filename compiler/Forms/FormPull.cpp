@@ -113,9 +113,9 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
         found == stored.end() || !found->second.front().laneSplit)
       if (FailureOr<Scalar> selected = loadSelected(attempt, at, *lane); succeeded(selected))
         return selected;
-  if (attempt.shift && lane) {
+  if (attempt.shifts && lane) {
     FailureOr<Scalar> shifted = loadShifted(attempt, at, *lane);
-    if (succeeded(shifted) || attempt.shift % options.lanes != 0) // whole rows of lanes need none
+    if (succeeded(shifted) || attempt.isShifted) // all operands, or none
       return shifted;
   }
   // Of a result of one lane: a dimension in which the kernel does not move.

@@ -134,7 +134,7 @@ FailureOr<Scalar> Former::loadShifted(Attempt &attempt, const Resolved &at, unsi
                       {millrace::forms::at(unsigned(attempt.lane)), along.affine()},
                       0},
                      0);
-  attempt.contracts = true;
+  attempt.contracts = attempt.isShifted = true;
   return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
 }
 

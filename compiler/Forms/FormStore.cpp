@@ -210,7 +210,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
         // What is stored already is written once more with other lanes.
         attempt.recomputes = stored.count(root) && !stored[root].empty();
         attempt.root = root;
-        attempt.shift = offsets.empty() ? 0 : offsets[lane];
+        attempt.shifts = !offsets.empty() && offsets[lane] != 0;
         return compute(attempt, root, isScalar ? Point() : point);
       },
       [&](Attempt &attempt, const Point &point, Scalar value) {

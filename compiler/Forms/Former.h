@@ -49,7 +49,8 @@ struct Attempt {
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
   mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
   mlir::Value root;                    ///< what the kernel stores as it is computed
-  int64_t shift = 0;                   ///< lane at which the result begins in what is stored
+  bool shifts = false;                 ///< the result's lanes do not begin at 0
+  bool isShifted = false;              ///< and an operand was brought to where they begin
   Linear resultLane;                   ///< the index along the result's lane dimension
   llvm::SmallVector<std::string> names;
   llvm::SmallVector<Inlined> inlined;
