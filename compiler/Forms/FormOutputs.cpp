@@ -91,7 +91,8 @@ LogicalResult Former::storeOutputs() {
       done = copy();
     const Value base = baseOf(value);
     if (failed(done) && base.getDefiningOp() && !stored.count(base))
-      if (FailureOr<Stored> made = storeByHost(base, preferredLane(base)); succeeded(made)) {
+      if (FailureOr<Stored> made = storeByHost(base, base == value ? lane : preferredLane(base));
+          succeeded(made)) {
         stored[base].push_back(*made);
         done = copy();
       }

@@ -73,14 +73,14 @@ unsigned Former::splat(ArrayRef<int64_t> shape, ElementType type, float value) {
   return entry->second;
 }
 
-unsigned Former::eye(int64_t extent) {
-  auto [entry, isNew] = splats.try_emplace({-1, extent}, 0);
+unsigned Former::eye(int64_t extent, ElementType type) {
+  auto [entry, isNew] = splats.try_emplace({-1, extent, int64_t(type)}, 0);
   if (isNew) {
     std::vector<float> values(size_t(extent * extent), 0);
     for (int64_t i = 0; i < extent; ++i)
       values[size_t(i * extent + i)] = 1;
-    entry->second = addConstant(graph, "eye" + std::to_string(extent), {extent, extent},
-                                activation(), 1, values);
+    entry->second =
+        addConstant(graph, "eye" + std::to_string(extent), {extent, extent}, type, 1, values);
   }
   return entry->second;
 }
@@ -107,7 +107,8 @@ unsigned Former::diagonal(unsigned tensor) {
   unsigned row = from.index[source.laneDim].terms[0].first;
   from.index[source.laneDim] = at(lane);
   to.index.push_back(at(lane));
-  unsigned onDiagonal = build.load({eye(source.shape[source.laneDim]), {at(row), at(lane)}, 0});
+  unsigned onDiagonal =
+      build.load({eye(source.shape[source.laneDim], activation()), {at(row), at(lane)}, 0});
   build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
   build.finish(source.name + ".diagonal");
   return diagonals[tensor] = result;
@@ -267,9 +268,11 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
         constantTensor(base, *storedType(cast<RankedTensorType>(base.getType()).getElementType()),
                        wanted),
         0};
-  else if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+  else if (auto concat = dyn_cast<tensor::ConcatOp>(op); concat && !hosted.contains(base)) {
     result = storeConcat(concat, wanted);
-  else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
+    if (failed(result))
+      result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
+  } else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned
@@ -351,7 +354,8 @@ FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
 /// ..].
 FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
   const Tensor from = graph.tensors[source.tensor];
-  if (source.laneSplit || byteWidth(from.type) > 2)
+  const bool isByte = from.type == ElementType::Int8;
+  if (source.laneSplit || !(isByte || byteWidth(from.type) == 2))
     return failure();
   unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
   KernelBuilder build(graph);
@@ -363,8 +367,8 @@ FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned la
   }
   unsigned row = from.laneDim, k = build.loop(from.shape[row], LoopKind::Contracted);
   x.index[row] = at(k);
-  build.term({eye(from.shape[row]), {at(row), at(k)}, 0}, x, 0);
-  build.store(build.accumulator(), to);
+  build.term({eye(from.shape[row], from.type), {at(row), at(k)}, 0}, x, 0);
+  storeScalar(build, {build.accumulator(), isByte ? Scalar::Kind::I32 : Scalar::Kind::F32}, to);
   build.finish(from.name + ".transposed");
   return Stored{result, 0};
 }

@@ -108,7 +108,7 @@ private:
   unsigned newTensor(mlir::Value value, llvm::ArrayRef<int64_t> shape, unsigned lane,
                      std::optional<ElementType> type = {});
   unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
-  unsigned eye(int64_t extent);
+  unsigned eye(int64_t extent, ElementType type);
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
   unsigned diagonal(unsigned tensor);
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Random ONNX models of one to five nodes, compared on a machine with ONNX Runtime.
 
-    python tests/end_to_end/random_models.py FIRST COUNT MACHINE [BINARY [PRECISION]]
+    python tests/end_to_end/random_models.py FIRST COUNT MACHINE [BINARY [TYPE]]
 
+TYPE: fp16 (default) or bf16, in which real numbers are computed; or int8, uint8, int32, for models of
+such integers, which are compared exactly.
 Model number n is the same wherever it is made. Every node takes values that are there: inputs and
 results of earlier nodes, so that diamonds, several outputs and constants come about. Of a model
 that fails, nodes are taken away as long as it still fails in the same way, and what is left is
@@ -31,13 +33,16 @@ LARGEST = 4096  # elements of a value
 class Value:
     name: str
     shape: tuple[int, ...]
+    type: int = TensorProto.FLOAT
 
 
 class Draw:
-    """One random model under construction."""
+    """One random model under construction, of numbers of one `kind`."""
 
-    def __init__(self, number: int):
-        self.random = np.random.default_rng([20261121, number])
+    def __init__(self, number: int, kind: str = "float32"):
+        self.random = np.random.default_rng([20261121, number] if kind == "float32" else
+                                            [20261121, number, INTEGERS.index(kind)])
+        self.kind = np.dtype(kind)
         self.values: list[Value] = []
         self.inputs: dict[str, np.ndarray] = {}
         self.constants: dict[str, np.ndarray] = {}
@@ -50,8 +55,15 @@ class Draw:
         """low <= result <= high"""
         return int(self.random.integers(low, high + 1))
 
-    def reals(self, shape) -> np.ndarray:
-        return self.random.standard_normal(shape).astype(np.float32)
+    def numbers(self, shape) -> np.ndarray:
+        if self.kind == np.float32:
+            return self.random.standard_normal(shape).astype(np.float32)
+        limits = np.iinfo(self.kind)
+        low, high = max(limits.min, -1000), min(limits.max, 1000)
+        return np.asarray(self.random.integers(low, high, shape, endpoint=True), self.kind)
+
+    def number(self, value: float) -> np.ndarray:
+        return np.asarray(value if self.kind == np.float32 else int(value)).astype(self.kind)
 
     def shape(self, rank: int) -> tuple[int, ...]:
         while True:
@@ -60,8 +72,8 @@ class Draw:
                 return shape
 
     def input(self, shape) -> Value:
-        value = Value(f"x{len(self.inputs)}", tuple(shape))
-        self.inputs[value.name] = self.reals(shape)
+        value = Value(f"x{len(self.inputs)}", tuple(shape), helper.np_dtype_to_tensor_dtype(self.kind))
+        self.inputs[value.name] = self.numbers(shape)
         self.values.append(value)
         return value
 
@@ -72,19 +84,22 @@ class Draw:
 
     def value(self, ranks=(1, 2, 3, 4)) -> Value:
         """A value of one of these ranks; a new input where there is none, and sometimes anyway."""
-        known = [value for value in self.values if len(value.shape) in ranks]
+        known = [value for value in self.values if len(value.shape) in ranks and self.has_kind(value)]
         if known and self.random.random() < 0.85:
             return self.pick(known[-3:])
         return self.input(self.shape(self.pick(ranks)))
 
+    def has_kind(self, value: Value) -> bool:
+        return value.type == helper.np_dtype_to_tensor_dtype(self.kind)
+
     def operand(self, shape) -> str:
         """Something of exactly this shape: a value, an input or a constant."""
-        known = [value for value in self.values if value.shape == tuple(shape)]
+        known = [value for value in self.values if value.shape == tuple(shape) and self.has_kind(value)]
         if known and self.random.random() < 0.5:
             return self.pick(known).name
         if self.random.random() < 0.3:
             return self.input(shape).name
-        return self.constant(self.reals(shape))
+        return self.constant(self.numbers(shape))
 
     def node(self, op: str, inputs, **attributes) -> None:
         """Adds a node of one output; ONNX says its shape."""
@@ -93,7 +108,8 @@ class Draw:
         inferred = onnx.shape_inference.infer_shapes(self.model(), data_prop=True, strict_mode=True)
         for info in inferred.graph.value_info:
             if info.name == name:
-                self.values.append(Value(name, tuple(d.dim_value for d in info.type.tensor_type.shape.dim)))
+                type_ = info.type.tensor_type
+                self.values.append(Value(name, tuple(d.dim_value for d in type_.shape.dim), type_.elem_type))
 
     def taken_inputs(self) -> dict[str, np.ndarray]:
         taken = {name for node in self.nodes for name in node.input}
@@ -102,11 +118,12 @@ class Draw:
     def model(self, outputs=()) -> onnx.ModelProto:
         """Of the inputs, those that a node takes."""
         taken = {name for node in self.nodes for name in node.input}
+        types = {value.name: value.type for value in self.values}
         graph = helper.make_graph(
             self.nodes, "random",
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, array.shape)
+            [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
              for name, array in self.inputs.items() if name in taken],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+            [helper.make_tensor_value_info(name, types[name], None) for name in outputs],
             [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in taken])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
 
@@ -138,7 +155,7 @@ def binary(draw: Draw) -> None:
 
 def divide(draw: Draw) -> None:
     value = draw.value()
-    draw.node("Div", [value.name, draw.constant(1 + np.abs(draw.reals(value.shape[-1:])))])
+    draw.node("Div", [value.name, draw.constant(1 + np.abs(draw.numbers(value.shape[-1:])))])
 
 
 def matmul(draw: Draw) -> None:
@@ -179,15 +196,15 @@ def conv(draw: Draw) -> None:
     channels = value.shape[1]
     group = draw.pick([g for g in range(1, channels + 1) if channels % g == 0]) if draw.random.random() < 0.4 else 1
     filters = group * draw.pick([1, 2, 3, 8, 17])
-    w = draw.constant(draw.reals((filters, channels // group, *options["kernel_shape"])))
-    bias = [draw.constant(draw.reals((filters,)))] if draw.random.random() < 0.5 else []
+    w = draw.constant(draw.numbers((filters, channels // group, *options["kernel_shape"])))
+    bias = [draw.constant(draw.numbers((filters,)))] if draw.random.random() < 0.5 else []
     draw.node("Conv", [value.name, w, *bias], group=group, **options)
 
 
 def conv_transpose(draw: Draw) -> None:
     value = draw.value((4,))
     kernel = [draw.integer(1, 3), draw.integer(1, 3)]
-    w = draw.constant(draw.reals((value.shape[1], draw.pick([1, 2, 5]), *kernel)))
+    w = draw.constant(draw.numbers((value.shape[1], draw.pick([1, 2, 5]), *kernel)))
     draw.node("ConvTranspose", [value.name, w], strides=[draw.integer(1, 2), draw.integer(1, 2)])
 
 
@@ -225,7 +242,7 @@ def layer_norm(draw: Draw) -> None:
     value = draw.value((2, 3, 4))
     if value.shape[-1] < 4:
         return
-    scale, bias = (draw.constant(draw.reals(value.shape[-1:])) for _ in range(2))
+    scale, bias = (draw.constant(draw.numbers(value.shape[-1:])) for _ in range(2))
     draw.node("LayerNormalization", [value.name, scale, bias])
 
 
@@ -233,8 +250,8 @@ def batch_norm(draw: Draw) -> None:
     value = draw.value((2, 3, 4))
     each = (value.shape[1],)
     draw.node("BatchNormalization",
-              [value.name, draw.constant(draw.reals(each)), draw.constant(draw.reals(each)),
-               draw.constant(draw.reals(each)), draw.constant(0.5 + np.abs(draw.reals(each)))])
+              [value.name, draw.constant(draw.numbers(each)), draw.constant(draw.numbers(each)),
+               draw.constant(draw.numbers(each)), draw.constant(0.5 + np.abs(draw.numbers(each)))])
 
 
 def transpose(draw: Draw) -> None:
@@ -277,7 +294,7 @@ def pad(draw: Draw) -> None:
     value = draw.value()
     amounts = [draw.integer(0, 2) if draw.random.random() < 0.5 else 0 for _ in range(2 * len(value.shape))]
     draw.node("Pad", [value.name, draw.constant(np.int64(amounts)),
-                      draw.constant(np.float32(draw.pick([0, 0, 1.5, -2])))],
+                      draw.constant(draw.number(draw.pick([0, 0, 1.5, -2])))],
               mode=draw.pick(["constant", "constant", "edge"]))
 
 
@@ -347,8 +364,8 @@ def cumulate(draw: Draw) -> None:
 def instance_norm(draw: Draw) -> None:
     value = draw.value((3, 4))
     if np.prod(value.shape[2:]) >= 4:
-        draw.node("InstanceNormalization", [value.name, draw.constant(draw.reals(value.shape[1:2])),
-                                            draw.constant(draw.reals(value.shape[1:2]))])
+        draw.node("InstanceNormalization", [value.name, draw.constant(draw.numbers(value.shape[1:2])),
+                                            draw.constant(draw.numbers(value.shape[1:2]))])
 
 
 def shuffle(draw: Draw) -> None:
@@ -365,14 +382,58 @@ STEPS = [unary, unary, binary, binary, divide, matmul, matmul, gemm, conv, conv,
          pad, concat, split, gather, expand, tile, resize, select, cumulate, instance_norm, shuffle]
 
 
-def draw_model(number: int) -> Draw:
-    draw = Draw(number)
+def broadcast(draw: Draw, shape) -> str:
+    """An operand of this shape or one that is spread to it."""
+    return draw.operand(draw.pick([shape, shape, shape[-1:], (), (*shape[:-1], 1), tuple(1 for _ in shape)]))
+
+
+def integer_binary(draw: Draw) -> None:
+    value = draw.value()
+    op = draw.pick(["Add", "Sub", "Mul"] if draw.kind == np.int8 else ["Add", "Sub", "Mul", "Max", "Min"])
+    draw.node(op, draw.random.permutation([value.name, broadcast(draw, value.shape)]).tolist())
+
+
+def integer_compare(draw: Draw) -> None:
+    value = draw.value()
+    draw.node(draw.pick(["Equal", "Greater", "Less", "LessOrEqual"]), [value.name, broadcast(draw, value.shape)])
+    flags = draw.values[-1].name
+    if draw.random.random() < 0.5:
+        draw.node("Cast", [flags], to=helper.np_dtype_to_tensor_dtype(draw.kind))
+    else:
+        draw.node("Where", [flags, broadcast(draw, value.shape), value.name])
+
+
+def integer_reduce(draw: Draw) -> None:
+    value = draw.value()
+    op = draw.pick(["ReduceMax", "ReduceMin"] + (["ReduceSum"] if draw.kind == np.int32 else []))
+    axes = [axis for axis in range(len(value.shape)) if draw.random.random() < 0.5] or [0]
+    draw.node(op, [value.name, draw.constant(np.int64(axes))], keepdims=draw.integer(0, 1))
+
+
+def integer_cast(draw: Draw) -> None:
+    kinds = [TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT8, TensorProto.UINT8]
+    draw.node("Cast", [draw.value().name], to=draw.pick(kinds))
+
+
+def dequantise(draw: Draw) -> None:
+    value = draw.value()
+    if draw.kind != np.int32:
+        draw.node("DequantizeLinear", [value.name, draw.constant(np.float32(0.05)), draw.constant(draw.numbers(()))])
+
+
+INTEGERS = ["int8", "uint8", "int32"]
+INTEGER_STEPS = [integer_binary] * 4 + [integer_compare] * 2 + [integer_reduce] * 2 + [
+    integer_cast, dequantise, transpose, transpose, reshape, slice_, pad, concat, split, gather, expand, tile, select]
+
+
+def draw_model(number: int, kind: str = "float32") -> Draw:
+    draw = Draw(number, kind)
     wanted = draw.integer(1, 5)
     for _ in range(40):
         if len(draw.nodes) >= wanted:
             break
         nodes, values = len(draw.nodes), len(draw.values)
-        draw.pick(STEPS)(draw)
+        draw.pick(STEPS if kind == "float32" else INTEGER_STEPS)(draw)
         shapes = [value.shape for value in draw.values[values:]]
         if any(np.prod(shape) > LARGEST or 0 in shape or len(shape) > 5 for shape in shapes):
             del draw.nodes[nodes:], draw.values[values:]
@@ -442,12 +503,14 @@ def judge(draw: Draw, machine: str, millrace: str, folder: Path, precision: str 
     inputs = draw.taken_inputs()
     try:
         expected = evaluate(model, inputs)
-    except onnxruntime.capi.onnxruntime_pybind11_state.Fail as refusal:
+    except (onnxruntime.capi.onnxruntime_pybind11_state.Fail,
+            onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented) as refusal:
         return Verdict("skipped", f"ONNX Runtime: {refusal}")
-    if any(not np.all(np.isfinite(array)) or largest(array) > 1e4 for array in expected):
+    is_real = [array.dtype == np.float32 for array in expected]
+    if any(real and (not np.all(np.isfinite(array)) or largest(array) > 1e4) for real, array in zip(is_real, expected)):
         return Verdict("skipped", "values beyond fp16")
-    bounds = [2 * UNIT[precision] * largest(array) for array in expected]
-    for seed in range(NOISES):
+    bounds = [2 * UNIT[precision] * largest(array) if real else 0 for real, array in zip(is_real, expected)]
+    for seed in range(NOISES if draw.kind == np.float32 else 0):
         noisy = rounded(draw, seed, UNIT[precision])
         for i, array in enumerate(evaluate(noisy.model(outputs), noisy.taken_inputs())):
             bounds[i] = max(bounds[i], SAFETY * largest(array - expected[i]))
@@ -464,9 +527,9 @@ def judge(draw: Draw, machine: str, millrace: str, folder: Path, precision: str 
         return Verdict("fails", f"exit code {done.returncode}: {done.stderr.strip()[-400:]}")
     for name, array, bound in zip(outputs, expected, bounds):
         got = np.load(folder / "outputs" / f"{name}.npy")
-        if got.shape != array.shape:
-            return Verdict("differs", f"{name} has shape {got.shape}, not {array.shape}")
-        error = largest(got - array)
+        if (got.shape, got.dtype) != (array.shape, array.dtype):
+            return Verdict("differs", f"{name} is {got.dtype}{list(got.shape)}, not {array.dtype}{list(array.shape)}")
+        error = largest(got.astype(np.float64) - array)
         if not error <= bound:
             return Verdict("differs", f"{name} by {error:.2e} (bound {bound:.2e}, values up to {largest(array):.2e})")
     return Verdict("agrees")
@@ -474,15 +537,16 @@ def judge(draw: Draw, machine: str, millrace: str, folder: Path, precision: str 
 
 def without(draw: Draw, index: int) -> Draw:
     """The model without node `index`, whose result becomes an input."""
-    less = Draw(0)
+    less = Draw(0, draw.kind.name)
     less.values, less.constants = draw.values, draw.constants
     less.nodes = draw.nodes[:index] + draw.nodes[index + 1:]
     name = draw.nodes[index].output[0]
     used = {name for node in less.nodes for name in node.input}
-    shape = next(value.shape for value in draw.values if value.name == name)
+    value = next(value for value in draw.values if value.name == name)
     less.inputs = {n: a for n, a in draw.inputs.items() if n in used}
     if name in used:
-        less.inputs[name] = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        stand_in = Draw(0, "float32" if value.type == TensorProto.BOOL else helper.tensor_dtype_to_np_dtype(value.type).name)
+        less.inputs[name] = stand_in.numbers(value.shape).astype(helper.tensor_dtype_to_np_dtype(value.type))
     return less
 
 
@@ -519,14 +583,15 @@ def text(draw: Draw) -> str:
     return "\n".join(lines)
 
 
-def campaign(first: int, count: int, machine: str, millrace: str, report=print, precision="fp16") -> dict[str, int]:
+def campaign(first: int, count: int, machine: str, millrace: str, report=print, type_="fp16") -> dict[str, int]:
     """Judges `count` models from number `first` on; how many of each verdict."""
+    kind, precision = (type_, "fp16") if type_ in INTEGERS else ("float32", type_)
     counts = dict.fromkeys(("agrees", "refused", "skipped", "differs", "fails"), 0)
     with tempfile.TemporaryDirectory() as folder:
         def judged(draw):
             return judge(draw, machine, millrace, Path(folder), precision)
         for number in range(first, first + count):
-            draw = draw_model(number)
+            draw = draw_model(number, kind)
             if not draw.nodes:
                 continue
             verdict = judged(draw)
@@ -538,13 +603,13 @@ def campaign(first: int, count: int, machine: str, millrace: str, report=print, 
 
 
 def main() -> int:
-    if len(sys.argv) not in (4, 5, 6) or sys.argv[5:] not in ([], *([known] for known in UNIT)):
+    if len(sys.argv) not in (4, 5, 6) or sys.argv[5:] not in ([], *([known] for known in [*UNIT, *INTEGERS])):
         print(__doc__, file=sys.stderr)
         return 2
     first, count, machine = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    binary, precision = (sys.argv[4:] + ["build/bin/millrace", "fp16"][len(sys.argv) - 4:])
-    counts = campaign(first, count, machine, binary, lambda line: print(line, flush=True), precision)
-    print(f"{count} models on {machine} in {precision}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()))
+    binary, type_ = (sys.argv[4:] + ["build/bin/millrace", "fp16"][len(sys.argv) - 4:])
+    counts = campaign(first, count, machine, binary, lambda line: print(line, flush=True), type_)
+    print(f"{count} models on {machine} in {type_}: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()))
     return 1 if counts["differs"] or counts["fails"] else 0
 
 

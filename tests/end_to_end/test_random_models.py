@@ -9,15 +9,15 @@ import random_models
 MOST_REFUSED = 0.02
 
 
-@pytest.mark.parametrize("machine, first, count, precision", [
+@pytest.mark.parametrize("machine, first, count, type_", [
     ("tsp-v1", 0, 200, "fp16"), ("tsp-small", 10000, 60, "fp16"), ("mesh-4x4", 20000, 60, "fp16"),
-    ("lp30", 30000, 30, "bf16")])
-def test_models_agree_with_onnx_runtime(millrace, machine, first, count, precision):
+    ("lp30", 30000, 30, "bf16"), ("tsp-v1", 0, 40, "int8"), ("tsp-small", 0, 40, "uint8"), ("mesh-4x4", 0, 40, "int32")])
+def test_models_agree_with_onnx_runtime(millrace, machine, first, count, type_):
     lines = []
-    counts = random_models.campaign(first, count, machine, str(millrace), lines.append, precision)
+    counts = random_models.campaign(first, count, machine, str(millrace), lines.append, type_)
     assert not counts["differs"] and not counts["fails"], "\n".join(lines)
     assert counts["refused"] <= MOST_REFUSED * count, "\n".join(lines)
-    assert counts["agrees"] >= 0.9 * count
+    assert counts["agrees"] >= 0.9 * (count - counts["skipped"]) and counts["skipped"] <= 0.3 * count
 
 
 @pytest.mark.parametrize("number, machine", [
