@@ -115,8 +115,24 @@ SmallVector<float> countAlong(const Window &window, size_t i, int64_t extent, bo
   return counts;
 }
 
+/// Do all windows along the dimension hold all their elements?
+bool isFull(const Window &window, size_t i, int64_t extent, bool includesPad) {
+  const int64_t last = (window.outputs[i] - 1) * window.strides[i] - window.low[i] +
+                       (window.kernel[i] - 1) * window.dilations[i];
+  return last < extent + (includesPad ? window.high[i] : 0) && (includesPad || window.low[i] == 0);
+}
+
 /// The number of elements in each window, as a constant over the output positions.
-Value windowCounts(NodeImporter &node, const Window &window, bool includesPad, Type type) {
+Expected<Value> windowCounts(NodeImporter &node, const Window &window, bool includesPad,
+                             Type type) {
+  bool allFull = true;
+  for (size_t i = 0; i < window.rank(); ++i)
+    allFull &= isFull(window, i, node.shape(0)[2 + i], includesPad);
+  if (allFull)
+    return node.t.splat(window.outputs, type, double(productOf(window.kernel)));
+  if (productOf(window.outputs) > kMostMade)
+    return node.error("averages " + std::to_string(productOf(window.outputs)) +
+                      " windows over padding, more than 2^26; use smaller extents");
   SmallVector<float> counts{1};
   for (size_t i = 0; i < window.rank(); ++i) {
     SmallVector<float> along = countAlong(window, i, node.shape(0)[2 + i], includesPad), next;
@@ -164,8 +180,10 @@ Expected<Value> averagePool(NodeImporter &node, Value input) {
     return window.takeError();
   Value padded = padWindow(node, input, *window, node.t.scalar(elementTypeOf(input), 0));
   bool includesPad = node.getInt("count_include_pad", 0) != 0;
-  return divide(node, poolSum(node, padded, *window),
-                windowCounts(node, *window, includesPad, elementTypeOf(input)));
+  Expected<Value> counts = windowCounts(node, *window, includesPad, elementTypeOf(input));
+  if (!counts)
+    return counts.takeError();
+  return divide(node, poolSum(node, padded, *window), *counts);
 }
 
 void addPoolingOps(HandlerTable &table) {

@@ -88,6 +88,10 @@ Expected<SmallVector<float>> weightMatrix(NodeImporter &node, const Axis &axis) 
   if ((mode != "nearest" && mode != "linear") || node.getInt("antialias", 0) != 0)
     return node.error("mode '" + mode +
                       "' (or antialias) is not supported; nearest and linear are");
+  if (axis.inputs > kMostMade / std::max<int64_t>(axis.outputs, 1))
+    return node.error("resizes " + std::to_string(axis.inputs) + " elements to " +
+                      std::to_string(axis.outputs) +
+                      ", which takes more than 2^26 weights; use smaller extents");
   SmallVector<float> matrix(axis.outputs * axis.inputs, 0);
   auto add = [&](int64_t x, float input, float weight) {
     auto at = std::clamp<int64_t>(static_cast<int64_t>(input), 0, axis.inputs - 1);

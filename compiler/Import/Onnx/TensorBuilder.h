@@ -26,6 +26,8 @@ std::optional<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<i
 int64_t productOf(llvm::ArrayRef<int64_t> shape);
 /// Elements of the largest tensor: no memory holds more, and sizes in bits stay below 2^63.
 inline constexpr int64_t kMostElements = int64_t(1) << 36;
+/// The largest constant that an operation is given here: weights of a Resize, counts of windows.
+inline constexpr int64_t kMostMade = int64_t(1) << 26;
 
 /// Builds operations at one location. All tensors are static and ranked; all indices row major.
 /// Shapes that do not fit are remembered in `failure` and give a value of no meaning: a handler

@@ -232,3 +232,15 @@ def test_tensors_that_cannot_be_joined_are_rejected(rejected):
     model = model_of([node], [tensor("x", [2, 8]), tensor("w", [4, 1, 3])], [tensor("y", None)], {}, opset=27)
     model.ir_version = 13
     assert "node" in rejected(model)
+
+
+def test_constants_that_no_one_could_hold_are_not_made(rejected, imported):
+    """Weights of a Resize, counts of windows that reach into padding; without padding one count is enough."""
+    resize = helper.make_node("Resize", ["x", "", "", "s"], ["y"], name="node", mode="linear")
+    assert f"resizes {2**20} elements to {2**21}, which takes more than 2^26 weights" in \
+        rejected(model_of([resize], [tensor("x", [1, 1, 2**20])], [tensor("y", None)], {"s": np.int64([1, 1, 2**21])}))
+    pool = helper.make_node("AveragePool", ["x"], ["y"], name="node", kernel_shape=[3], pads=[1, 1])
+    assert f"averages {2**27} windows over padding, more than 2^26" in \
+        rejected(model_of([pool], [tensor("x", [1, 1, 2**27])], [tensor("y", None)], {}))
+    del pool.attribute[-1]
+    assert f"tensor<1x1x{2**27 - 2}xf32>" in imported(model_of([pool], [tensor("x", [1, 1, 2**27])], [tensor("y", None)], {}))
