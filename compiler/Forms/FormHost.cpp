@@ -143,7 +143,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   hosted.insert(base);
   HostCall call;
   call.name = nameOf(base);
-  call.function = "host_" + std::to_string(hosted.size());
+  call.function = "host_" + std::to_string(++hostFunctions);
   DenseSet<Operation *> repeated; ///< computed by the grid, too
   auto isInside = [&](Operation *source) {
     Value value = source->getResult(0);

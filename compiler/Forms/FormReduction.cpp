@@ -274,15 +274,16 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // A window along the lanes: index = parallel loop + reduced loop. The contraction then runs over
   // all lanes.
   if (auto pad = input.getDefiningOp<tensor::PadOp>(); isPlain && pad) {
-    unsigned dim = preferredLane(baseOf(input));
     Value source = pad.getSource();
+    if (baseOf(source) != source)
+      return failure();
+    const unsigned dim = preferredLane(source);
     unsigned tap = 0;
     for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
       if (iterator == utils::IteratorType::reduction)
         tap = unsigned(loop);
     auto expr = dyn_cast<AffineBinaryOpExpr>(map.getResult(dim));
-    if (!expr || expr.getKind() != AffineExprKind::Add || op.getNumReductionLoops() != 1 ||
-        baseOf(source) != source)
+    if (!expr || expr.getKind() != AffineExprKind::Add || op.getNumReductionLoops() != 1)
       return failure();
     dims[tap] = Linear::constant(0);
     FailureOr<Point> centre = evaluateMap(attempt.space, map, dims);

@@ -244,6 +244,7 @@ private:
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
+  unsigned hostFunctions = 0; ///< how many have a name
 };
 
 /// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input
