@@ -182,9 +182,10 @@ FailureOr<Scalar> Former::pullConstant(Attempt &attempt, const Resolved &at) {
     access.index.push_back(index.affine());
   if (at.index.empty())
     access.index.push_back(fixed(0));
-  const bool isMoved =
-      attempt.lane < 0 ? at.index[laneDim] != Linear() : !keepsLanes(attempt, access);
-  if (at.padded || (hasLane && !at.index.empty() && isMoved)) {
+  auto movesLanes = [&] {
+    return attempt.lane < 0 ? at.index[laneDim] != Linear() : !keepsLanes(attempt, access);
+  };
+  if (at.padded || (hasLane && !at.index.empty() && movesLanes())) {
     FailureOr<Access> moved = layOutConstant(attempt, at, *type);
     if (failed(moved))
       return failure();
