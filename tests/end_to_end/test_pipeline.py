@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The pipeline in one go, and left and entered at every level: the same bytes of image."""
+import json
 import subprocess
 from pathlib import Path
 
+import onnx
 import pytest
+
+from quantize import quantize
+from resnet50 import resnet50
 
 FIXTURES = Path(__file__).resolve().parents[2] / "models/fixtures"
 GPT2 = [f"--dim={dim}" for dim in ("batch_size=1", "seq_len=3", "past_seq_len=4", "total_seq_len=7")]
@@ -95,3 +100,14 @@ def test_what_cannot_be_entered_is_named_with_its_place(millrace, tmp_path):
         result = run(millrace, "compile", *arguments, "-o", output)
         assert result.returncode == code and message in result.stderr, (arguments, result.stderr)
         assert not output.exists()
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_host_writes_no_more_than_the_grid_reads(millrace, tmp_path, precision):
+    """Windows repeat elements, and up to four planes read at once, each from a copy; but each reads rows of its own."""
+    model = resnet50(width=64, size=112, classes=10, blocks=(1,))
+    onnx.save(quantize(model) if precision == "int8" else model, tmp_path / "model.onnx")
+    good(millrace, "compile", tmp_path / "model.onnx", "--precision", precision, "-o", tmp_path / "image.mrp")
+    good(millrace, "dump", tmp_path / "image.mrp", "--no-instructions", "--json", tmp_path / "dump.json")
+    data, = (b for b in json.loads((tmp_path / "dump.json").read_text())["bindings"] if b["role"] == "input")
+    assert data["elements"] < data["elements_written"] <= 2 * data["elements"]

@@ -4,6 +4,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace millrace::grid {
@@ -110,6 +111,44 @@ std::vector<std::pair<int64_t, int64_t>> writtenRuns(const RowSet &owned, unsign
   return runs;
 }
 
+/// Rows that bursts read of each region, from the first to behind the last.
+struct RowRange {
+  int64_t from = std::numeric_limits<int64_t>::max(), to = 0;
+  void add(int64_t row) {
+    from = std::min(from, row);
+    to = std::max(to, row + 1);
+  }
+};
+std::vector<RowRange> rowsRead(const schedule::Program &program) {
+  std::vector<RowRange> read(program.regions.size());
+  for (const schedule::PeProgram &pe : program.pes)
+    for (const Instruction &i : pe.instructions) {
+      if (i.opcode == Opcode::Gather) {
+        read[i.tensor].add(program.regions[i.tensor].row);
+        read[i.tensor].add(program.lastRowOf(i));
+      } else if (i.opcode == Opcode::Read) { // addresses are affine: the corners are the extremes
+        for (unsigned i1 : {0u, i.n1 - 1u})
+          for (unsigned i0 : {0u, i.n0 - 1u})
+            read[i.tensor].add(schedule::elementAddress(i, i0, i1));
+      }
+    }
+  return read;
+}
+
+/// The rows of a segment of this copy that something reads: all that the host need write.
+std::vector<std::pair<int64_t, int64_t>> readRuns(const std::vector<RowRange> &read,
+                                                  const Segment &segment) {
+  RowRange all;
+  for (uint32_t region : segment.regions) {
+    all.from = std::min(all.from, read[region].from);
+    all.to = std::max(all.to, read[region].to);
+  }
+  if (all.from >= all.to)
+    return {};
+  const int64_t shift = segment.firstRow - int64_t(segment.address);
+  return {{all.from + shift, all.to + shift}};
+}
+
 void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, const Copy &copy,
                 std::vector<Placement> &placements) {
   // Row by row: an input used as run-time weights (a key cache) is small.
@@ -211,6 +250,7 @@ static void makeScalar(Binding &binding) {
 
 std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
   std::vector<Binding> bindings;
+  const std::vector<RowRange> reads = rowsRead(c.program);
   for (unsigned id : boundTensors(c.graph)) {
     const Tensor &t = c.tensor(id);
     const Binding::Role role = *roleOf(c.graph, id);
@@ -253,8 +293,7 @@ std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
         for (const Segment &segment : copy.tiles[k]) {
           std::vector<RowBox> boxes;
           for (auto [from, to] :
-               input ? std::vector<std::pair<int64_t, int64_t>>{{segment.firstRow,
-                                                                 segment.firstRow + segment.rows}}
+               input ? readRuns(reads, segment)
                      : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)
