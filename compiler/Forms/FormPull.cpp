@@ -258,9 +258,16 @@ FailureOr<Access> Former::layOutConstant(Attempt &attempt, const Resolved &at, E
     data.insert(data.end(), bytes, bytes + width);
     return true;
   });
+  for (unsigned tensor : movedConstants) // the same for every use
+    if (graph.tensors[tensor].shape == shape && graph.tensors[tensor].type == type &&
+        graph.tensors[tensor].data == data) {
+      access.tensor = tensor;
+      return access;
+    }
   access.tensor = addTensor(graph, source.name + ".moved", shape, type, unsigned(shape.size() - 1),
                             TensorRole::Constant);
   graph.tensors[access.tensor].data = std::move(data);
+  movedConstants.push_back(access.tensor);
   return access;
 }
 

@@ -236,6 +236,7 @@ private:
   KernelGraph &graph;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
+  std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
   std::map<void *, std::array<unsigned, 2>> twoTerms;
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
   llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host

@@ -72,7 +72,7 @@ static const Rewriting table[] = {
        splitEpilogues(graph, longestChain(machine), machine);
        return Lines();
      }},
-    {"pad-columns",
+    {"pad-operands",
      "copies what is installed together with the padding that a window of it reaches",
      [](KernelGraph &graph, const Machine &) {
        padOperands(graph);
