@@ -5,8 +5,8 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
-#include "compiler/Forms/Build.h"
-#include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/Former/Build.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Checks.h"
 

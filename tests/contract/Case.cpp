@@ -3,7 +3,7 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
-#include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
 #include "tests/contract/GridRun.h"
 #include "tests/contract/RandomGraph.h"

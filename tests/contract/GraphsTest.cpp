@@ -6,9 +6,9 @@
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
-#include "compiler/Forms/PadOperands.h"
-#include "compiler/Forms/SplitRunning.h"
-#include "compiler/Forms/SplitTables.h"
+#include "compiler/Forms/Rewritings/PadOperands.h"
+#include "compiler/Forms/Rewritings/SplitRunning.h"
+#include "compiler/Forms/Rewritings/SplitTables.h"
 
 #include <gtest/gtest.h>
 

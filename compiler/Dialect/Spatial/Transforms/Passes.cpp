@@ -3,9 +3,9 @@
 
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
-#include "compiler/Forms/Build.h"
-#include "compiler/Forms/Rewrite.h"
-#include "compiler/Forms/Rewritings.h"
+#include "compiler/Forms/Former/Build.h"
+#include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
 
 #include "arch/spec/MachineFile.h"
 

@@ -2,11 +2,11 @@
 //
 // Kernel graph to text and back: the same graph, the same values.
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
-#include "compiler/Forms/Build.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
-#include "compiler/Forms/Rewritings.h"
-#include "compiler/Forms/SplitTables.h"
+#include "compiler/Forms/Former/Build.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
+#include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Import/Onnx/Import.h"
 
 #include "arch/spec/MachineFile.h"

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Scalar operations of linalg bodies as operations of the VXM.
+#include "compiler/Forms/Former/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringSwitch.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+using Kind = Scalar::Kind;
+
+namespace {
+
+struct Translation {
+  AluOp op;
+  Kind result;
+};
+
+std::optional<Translation> floatOp(Operation *op) {
+  return llvm::StringSwitch<std::optional<Translation>>(op->getName().getStringRef())
+      .Case("arith.addf", Translation{AluOp::AddF32, Kind::F32})
+      .Case("arith.subf", Translation{AluOp::SubF32, Kind::F32})
+      .Case("arith.mulf", Translation{AluOp::MulF32, Kind::F32})
+      .Case("arith.divf", Translation{AluOp::DivF32, Kind::F32})
+      .Case("arith.negf", Translation{AluOp::NegF32, Kind::F32})
+      .Cases({"arith.maximumf", "arith.maxnumf"}, Translation{AluOp::MaxF32, Kind::F32})
+      .Cases({"arith.minimumf", "arith.minnumf"}, Translation{AluOp::MinF32, Kind::F32})
+      .Case("math.exp", Translation{AluOp::ExpF32, Kind::F32})
+      .Case("math.exp2", Translation{AluOp::Exp2F32, Kind::F32})
+      .Case("math.log", Translation{AluOp::LogF32, Kind::F32})
+      .Case("math.sqrt", Translation{AluOp::SqrtF32, Kind::F32})
+      .Case("math.rsqrt", Translation{AluOp::RsqrtF32, Kind::F32})
+      .Case("math.tanh", Translation{AluOp::TanhF32, Kind::F32})
+      .Case("math.erf", Translation{AluOp::ErfF32, Kind::F32})
+      .Case("math.sin", Translation{AluOp::SinF32, Kind::F32})
+      .Case("math.cos", Translation{AluOp::CosF32, Kind::F32})
+      .Case("math.absf", Translation{AluOp::AbsF32, Kind::F32})
+      .Case("math.floor", Translation{AluOp::FloorF32, Kind::F32})
+      .Case("math.ceil", Translation{AluOp::CeilF32, Kind::F32})
+      .Case("math.roundeven", Translation{AluOp::RoundF32, Kind::F32})
+      .Case("math.trunc", Translation{AluOp::TruncF32, Kind::F32})
+      .Case("math.powf", Translation{AluOp::PowF32, Kind::F32})
+      .Case("arith.addi", Translation{AluOp::AddI32, Kind::I32})
+      .Case("arith.subi", Translation{AluOp::SubI32, Kind::I32})
+      .Case("arith.muli", Translation{AluOp::MulI32, Kind::I32})
+      .Case("arith.maxsi", Translation{AluOp::MaxI32, Kind::I32})
+      .Case("arith.minsi", Translation{AluOp::MinI32, Kind::I32})
+      .Case("arith.sitofp", Translation{AluOp::CvtI32F32, Kind::F32})
+      .Case("arith.fptosi", Translation{AluOp::CvtF32I32, Kind::I32})
+      .Cases({"arith.extsi", "arith.extui", "arith.uitofp", "arith.trunci", "arith.extf",
+              "arith.truncf"},
+             Translation{AluOp::Pass, Kind::I32})
+      .Cases({"arith.cmpf", "arith.cmpi", "arith.select", "arith.constant"},
+             Translation{AluOp::Pass, Kind::F32})
+      .Cases({"math.log1p", "math.expm1", "math.fma"}, Translation{AluOp::Pass, Kind::F32})
+      .Default(std::nullopt);
+}
+
+std::optional<AluOp> compareOp(arith::CmpFPredicate predicate) {
+  using P = arith::CmpFPredicate;
+  switch (predicate) {
+  case P::OEQ:
+  case P::UEQ:
+    return AluOp::EqF32;
+  case P::UNE:
+  case P::ONE:
+    return AluOp::NeF32;
+  case P::OLT:
+  case P::ULT:
+    return AluOp::LtF32;
+  case P::OLE:
+  case P::ULE:
+    return AluOp::LeF32;
+  case P::OGT:
+  case P::UGT:
+    return AluOp::GtF32;
+  case P::OGE:
+  case P::UGE:
+    return AluOp::GeF32;
+  default:
+    return std::nullopt;
+  }
+}
+
+std::optional<AluOp> compareOp(arith::CmpIPredicate predicate) {
+  using P = arith::CmpIPredicate;
+  switch (predicate) {
+  case P::eq:
+    return AluOp::EqI32;
+  case P::ne:
+    return AluOp::NeI32;
+  case P::slt:
+    return AluOp::LtI32;
+  case P::sle:
+    return AluOp::LeI32;
+  case P::sgt:
+    return AluOp::GtI32;
+  case P::sge:
+    return AluOp::GeI32;
+  default:
+    return std::nullopt;
+  }
+}
+
+bool isNarrow(Type type) {
+  return type.isF32() || type.isF16() || type.isBF16() || type.isInteger(1) || type.isInteger(8) ||
+         type.isInteger(32);
+}
+
+} // namespace
+
+/// Every operation has a counterpart and every value fits a lane.
+bool Former::isFormableBody(Block &body) {
+  for (BlockArgument argument : body.getArguments())
+    if (!isNarrow(argument.getType()))
+      return false;
+  for (Operation &op : body.without_terminator()) {
+    if (!floatOp(&op))
+      return false;
+    for (Type type : op.getResultTypes())
+      if (!isNarrow(type))
+        return false;
+    if (auto compare = dyn_cast<arith::CmpFOp>(op); compare && !compareOp(compare.getPredicate()))
+      return false;
+    if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && !compareOp(compare.getPredicate()))
+      return false;
+  }
+  return true;
+}
+
+FailureOr<Scalar> Former::bodyValue(Attempt &attempt, Value value, Values &known) {
+  if (auto found = known.find(value); found != known.end())
+    return found->second;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return failure();
+  Attribute constant;
+  if (matchPattern(value, m_Constant(&constant))) {
+    if (auto real = dyn_cast<FloatAttr>(constant))
+      return Scalar{attempt.build.constant(float(real.getValueAsDouble())), Kind::F32};
+    auto integer = cast<IntegerAttr>(constant);
+    bool isFlag = integer.getType().isInteger(1);
+    return Scalar{
+        attempt.build.immediate(uint32_t(isFlag ? integer.getValue().getZExtValue()
+                                                : uint64_t(integer.getValue().getSExtValue()))),
+        isFlag ? Kind::FlagI32 : Kind::I32};
+  }
+  SmallVector<Scalar> args;
+  for (Value operand : op->getOperands()) {
+    FailureOr<Scalar> arg = bodyValue(attempt, operand, known);
+    if (failed(arg))
+      return failure();
+    args.push_back(*arg);
+  }
+  FailureOr<Scalar> result = bodyOp(attempt, op, args);
+  if (succeeded(result))
+    known[value] = *result;
+  return result;
+}
+
+/// Whether the node is the immediate `value`.
+static bool isImmediate(KernelBuilder &build, unsigned node, float value) {
+  const Node &n = build.kernel().nodes[node];
+  return n.kind == Node::Kind::Immediate && n.bits == bitsOf(value);
+}
+
+static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
+  const Node divisor = build.kernel().nodes[y];
+  if (isImmediate(build, x, 1)) {
+    if (divisor.kind == Node::Kind::Op && divisor.op == AluOp::SqrtF32)
+      return build.op(AluOp::RsqrtF32, {divisor.args[0]});
+    return build.op(AluOp::RcpF32, {y});
+  }
+  if (divisor.kind == Node::Kind::Immediate) {
+    float value = decode(ElementType::Fp32, divisor.bits);
+    return build.op(AluOp::MulF32, {x, build.constant(1 / value)});
+  }
+  return build.op(AluOp::DivF32, {x, y});
+}
+
+FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scalar> given) {
+  KernelBuilder &build = attempt.build;
+  if (isa<arith::SIToFPOp>(op) && given[0].kind == Kind::I8)
+    return Scalar{build.op(AluOp::CvtI8F32, {given[0].node}), Kind::F32};
+  std::vector<unsigned> nodes;
+  SmallVector<Scalar> args(given);
+  for (Scalar &arg : args) {
+    if (arg.kind == Kind::I8)
+      arg = {build.op(AluOp::CvtI8I32, {arg.node}), Kind::I32};
+    nodes.push_back(arg.node);
+  }
+  if (auto compare = dyn_cast<arith::CmpFOp>(op))
+    return Scalar{build.op(*compareOp(compare.getPredicate()), nodes), Kind::FlagF32};
+  if (auto compare = dyn_cast<arith::CmpIOp>(op))
+    return Scalar{build.op(*compareOp(compare.getPredicate()), nodes), Kind::FlagI32};
+  if (isa<arith::SelectOp>(op)) {
+    AluOp select = args[0].kind == Kind::FlagF32 ? AluOp::SelectF32 : AluOp::SelectI32;
+    return Scalar{build.op(select, nodes), args[1].kind};
+  }
+  if (isa<arith::DivFOp>(op))
+    return Scalar{divide(build, nodes[0], nodes[1]), Kind::F32};
+  if (isa<arith::AddFOp, arith::SubFOp>(op) && isImmediate(build, nodes[1], 0))
+    return args[0];
+  if (isa<arith::MulFOp>(op) && isImmediate(build, nodes[1], 1))
+    return args[0];
+  if (isa<arith::ExtFOp>(op))
+    return args[0]; // narrow floats are held as fp32
+  if (auto narrow = dyn_cast<arith::TruncFOp>(op)) {
+    ElementType exact = narrow.getType().isF16() ? ElementType::Fp16 : ElementType::Bf16;
+    unsigned rounded = build.op(narrowFromF32(exact), {nodes[0]});
+    return Scalar{build.op(widenToF32(exact), {rounded}), Kind::F32};
+  }
+  if (isa<arith::ExtSIOp>(op))
+    return args[0];
+  if (isa<arith::ExtUIOp, arith::UIToFPOp>(op)) {
+    bool toFloat = isa<arith::UIToFPOp>(op);
+    if (args[0].kind == Kind::FlagF32 && toFloat)
+      return Scalar{nodes[0], Kind::F32};
+    unsigned value = nodes[0];
+    if (args[0].kind == Kind::FlagF32)
+      value = build.op(AluOp::CvtF32I32, {value});
+    else if (op->getOperand(0).getType().isInteger(8))
+      value = build.op(AluOp::And, {value, build.immediate(0xff)});
+    return toFloat ? Scalar{build.op(AluOp::CvtI32F32, {value}), Kind::F32}
+                   : Scalar{value, Kind::I32};
+  }
+  if (isa<arith::TruncIOp>(op)) { // sign-extended from the low byte
+    if (!op->getResult(0).getType().isInteger(8))
+      return failure();
+    return Scalar{build.op(AluOp::CvtI8I32, {nodes[0]}), Kind::I32};
+  }
+  if (isa<math::Log1pOp>(op))
+    return Scalar{build.op(AluOp::LogF32, {build.op(AluOp::AddF32, {nodes[0], build.constant(1)})}),
+                  Kind::F32};
+  if (isa<math::ExpM1Op>(op))
+    return Scalar{build.op(AluOp::SubF32, {build.op(AluOp::ExpF32, {nodes[0]}), build.constant(1)}),
+                  Kind::F32};
+  if (isa<math::FmaOp>(op))
+    return Scalar{
+        build.op(AluOp::AddF32, {build.op(AluOp::MulF32, {nodes[0], nodes[1]}), nodes[2]}),
+        Kind::F32};
+  std::optional<Translation> translation = floatOp(op);
+  if (!translation || translation->op == AluOp::Pass)
+    return failure();
+  unsigned value = build.op(translation->op, nodes);
+  // Bytes wrap around: the sign-extended low one. Storing would saturate.
+  if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op) &&
+      op->getResult(0).getType().isInteger(8))
+    value = build.op(AluOp::CvtI8I32, {value});
+  return Scalar{value, translation->result};
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums of products: matmuls and convolutions of every kind, by their iteration maps.
+#include "compiler/Forms/Former/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+linalg::LinalgOp formOf(Value value) {
+  auto op = value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || isa<linalg::FillOp>(op.getOperation()) || op->getNumResults() != 1 ||
+      op.getNumDpsInits() != 1 || !cast<RankedTensorType>(value.getType()).hasStaticShape())
+    return {};
+  return op;
+}
+
+bool isMap(linalg::LinalgOp op) {
+  return op.getNumReductionLoops() == 0 &&
+         op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity();
+}
+
+static bool skipsCasts(Value &value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<arith::ExtSIOp, arith::ExtUIOp, arith::ExtFOp, arith::SIToFPOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+/// The operation that yields, split into the accumulator and the rest.
+static Operation *combiningOp(linalg::LinalgOp op, Value &rest) {
+  Block *body = op.getBlock();
+  Operation *yielded = body->getTerminator()->getOperand(0).getDefiningOp();
+  if (!yielded || yielded->getNumOperands() != 2)
+    return nullptr;
+  Value accumulator = body->getArguments().back();
+  for (unsigned i : {0u, 1u})
+    if (yielded->getOperand(i) == accumulator) {
+      rest = yielded->getOperand(1 - i);
+      return yielded;
+    }
+  return nullptr;
+}
+
+Combiner combinerOf(linalg::LinalgOp op) {
+  Value rest;
+  Operation *combining = combiningOp(op, rest);
+  if (!combining)
+    return Combiner::None;
+  if (isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(combining))
+    return Combiner::Max;
+  if (isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(combining))
+    return Combiner::Min;
+  if (!isa<arith::AddFOp, arith::AddIOp>(combining))
+    return Combiner::None;
+  Operation *product = rest.getDefiningOp();
+  if (!product || !isa<arith::MulFOp, arith::MulIOp>(product) || op.getNumDpsInputs() != 2)
+    return Combiner::Sum;
+  Value x = product->getOperand(0), y = product->getOperand(1);
+  skipsCasts(x), skipsCasts(y);
+  Block *body = op.getBlock();
+  bool isProduct = (x == body->getArgument(0) && y == body->getArgument(1)) ||
+                   (x == body->getArgument(1) && y == body->getArgument(0));
+  return isProduct ? Combiner::SumOfProducts : Combiner::Sum;
+}
+
+Value combinedValue(linalg::LinalgOp op) {
+  Value rest;
+  combiningOp(op, rest);
+  return rest;
+}
+
+bool isConstantValue(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && op->hasTrait<OpTrait::ConstantLike>();
+}
+
+bool isContraction(linalg::LinalgOp op) {
+  return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
+}
+
+/// How well dimension index `at`, of `extent` values, suits as the lanes of an operand: 2
+/// contracted loops alone, 1 contracted loops in blocks of something larger, 0 not, a window, or
+/// nothing but padding around one lane or beyond blocks.
+static int laneScore(Attempt &attempt, const Linear &at, int64_t extent) {
+  int64_t inner = 0;
+  bool contracts = false, others = false;
+  for (auto [loop, coefficient] : at.terms)
+    if (attempt.space.loop(loop).kind == LoopKind::Contracted) {
+      contracts = true;
+      inner += coefficient * (attempt.space.loop(loop).extent - 1);
+    }
+  if (!contracts)
+    return 0;
+  for (auto [loop, coefficient] : at.terms)
+    if (attempt.space.loop(loop).kind != LoopKind::Contracted) {
+      others = true;
+      if (coefficient <= inner)
+        return 0;
+    }
+  auto [low, high] = attempt.space.range(at);
+  if (extent == 1 || (others && (low < 0 || high >= extent)))
+    return 0;
+  return others ? 1 : 2;
+}
+
+/// `laneLoops`: the contracted loops along the lanes of the other operand, perhaps none, if it is
+/// known; else set.
+FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
+                                             std::optional<SmallVector<unsigned>> &laneLoops) {
+  std::optional<unsigned> lane;
+  int best = 0;
+  ArrayRef<int64_t> shape = shapeOf(at.base);
+  unsigned preferred = preferredLane(at.base);
+  auto extentOf = [&](unsigned dim) {
+    return shape[dim] + (dim == preferred ? int64_t(1) << 40 : 0);
+  };
+  const bool sumsLanes = !laneLoops || !laneLoops->empty() || isConstantValue(at.base);
+  for (unsigned dim = 0; dim < at.index.size() && sumsLanes; ++dim) {
+    int score = laneScore(attempt, at.index[dim], shape[dim]);
+    // Lanes of both operands are one index of the contraction.
+    constexpr int kShared = 4;
+    if (score > 0 && laneLoops &&
+        llvm::any_of(*laneLoops, [&](unsigned loop) { return at.index[dim].uses(loop); }))
+      score += kShared;
+    if (score > best || (score == best && score > 0 && extentOf(dim) > extentOf(*lane)))
+      lane = dim, best = score;
+  }
+  if (!laneLoops) {
+    laneLoops.emplace();
+    for (unsigned loop = 0; lane && loop < attempt.space.size(); ++loop)
+      if (at.index[*lane].uses(loop) && attempt.space.loop(loop).kind == LoopKind::Contracted)
+        laneLoops->push_back(loop);
+  }
+  // One product and no sum: the lanes are a dimension of extent 1 that no loop moves along.
+  bool isSum = lane.has_value();
+  for (unsigned dim = 0; dim < at.index.size() && !lane; ++dim)
+    if (shape[dim] == 1 && at.index[dim].terms.empty())
+      lane = dim;
+  // Or each product takes a lane of its own: of a channel that is a group.
+  auto isParallel = [&](const Linear &index) {
+    return llvm::all_of(index.terms, [&](auto term) {
+      return attempt.space.loop(term.first).kind == LoopKind::Parallel;
+    });
+  };
+  for (unsigned dim = 0; dim < at.index.size() && !isSum; ++dim)
+    if (auto [low, high] = attempt.space.range(at.index[dim]);
+        isParallel(at.index[dim]) && low >= 0 && high < shape[dim] &&
+        (!lane || (dim == preferred && shape[*lane] > 1)))
+      lane = dim;
+  if (isConstantValue(at.base)) {
+    Stored value{constantTensor(at.base, type, lane.value_or(0)), 0};
+    return access(attempt, value, at);
+  }
+  FailureOr<Stored> value = store(at.base, lane, /*isExact=*/!isSum);
+  if (failed(value) || graph.tensors[value->tensor].type != type)
+    return failure();
+  return access(attempt, *value, at);
+}
+
+/// The indices of both operands at a point of the result, and which of them has the result's lanes.
+FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::LinalgOp op,
+                                                      const Point &index, bool cutsPadding) {
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  Operands operands;
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction) {
+      std::pair<int64_t, int64_t> range = {0, extents[dim]};
+      for (unsigned i = 0; i < 2 && cutsPadding && range.second == extents[dim]; ++i)
+        range = insidePadding(attempt.space, op, i, dims, unsigned(dim));
+      auto [from, count] = range;
+      operands.inside *= count;
+      operands.all *= extents[dim];
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, count, LoopKind::Contracted);
+      dims[dim].offset += from;
+    }
+  bool usesLane[2] = {false, false};
+  for (unsigned i : {0u, 1u})
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
+      if (!part)
+        return failure();
+      usesLane[i] |= attempt.lane >= 0 && part->uses(unsigned(attempt.lane));
+      operands.at[i].push_back(*part);
+    }
+  bool swaps =
+      isConstantValue(baseOf(op->getOperand(0))) && !isConstantValue(baseOf(op->getOperand(1)));
+  operands.w = usesLane[0] == usesLane[1] ? (swaps ? 0 : 1) : (usesLane[0] ? 0 : 1);
+  return operands;
+}
+
+/// The lanes of a stream meet those of what is installed one by one, and the result's lanes are the
+/// columns of the latter: constants are written as they are needed; of values made at run time,
+/// neighbours are columns.
+static Misfit misfitOf(const Attempt &attempt, const KernelGraph &graph, const Access &a,
+                       const Access &w) {
+  const Tensor &from = graph.tensors[a.tensor], &weights = graph.tensors[w.tensor];
+  const bool isConstant = weights.role == TensorRole::Constant;
+  unsigned columns = 0;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop) {
+    const LoopKind kind = attempt.space.loop(loop).kind;
+    const bool movesA = usesLoop(a, loop), movesW = usesLoop(w, loop);
+    if (kind == LoopKind::Contracted && movesA != movesW) // one of them repeats along the loop
+      return movesA ? Misfit::W : Misfit::A;
+    if (kind == LoopKind::Running && movesW)
+      return Misfit::Both; // the running maximum of products by other weights each
+    if (int64_t step = coefficient(a.index[from.laneDim], loop);
+        !isConstant && step != coefficient(w.index[weights.laneDim], loop) &&
+        int(loop) != attempt.lane)
+      return step > 1 || (kind == LoopKind::Parallel && step != 0) ? Misfit::A : Misfit::W;
+    if (int(loop) != attempt.lane)
+      continue;
+    for (unsigned d = 0; d < a.index.size(); ++d)
+      if (coefficient(a.index[d], loop) && (d != from.laneDim || !isConstant))
+        return Misfit::Both; // each lane of the result would stream other rows
+    for (unsigned d = 0; d < w.index.size() && !isConstant; ++d)
+      if (int64_t step = coefficient(w.index[d], loop)) {
+        if (d == weights.laneDim || step != 1 || ++columns > 1)
+          return Misfit::W;
+        auto [low, high] = attempt.space.range(w.index[d]);
+        if (low < 0 || high >= weights.shape[d])
+          return Misfit::W;
+      }
+  }
+  auto leaves = [&](const Access &access, const Tensor &tensor) {
+    auto [low, high] = attempt.space.range(access.index[tensor.laneDim]);
+    return low < 0 || high >= tensor.shape[tensor.laneDim];
+  };
+  if (leaves(w, weights))
+    return Misfit::W;
+  if (leaves(a, from) && (!isConstant || a.pad != 0))
+    return Misfit::A; // only constants can leave lanes out
+  return Misfit::None;
+}
+
+/// Adds the product of operands resolved to values of `type` in memory, if it fits.
+FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
+                                  const Resolved (&at)[2], ElementType type) {
+  // A constant can have any lanes, so the other operand chooses.
+  FailureOr<Access> accesses[2];
+  std::optional<SmallVector<unsigned>> laneLoops;
+  unsigned first = isConstantValue(at[0].base) ? 1 : 0;
+  for (unsigned i : {first, 1 - first}) {
+    accesses[i] = contractionOperand(attempt, at[i], type, laneLoops);
+    if (failed(accesses[i]))
+      return failure();
+  }
+  auto lanesOf = [&](const Access &access) {
+    return access.index[graph.tensors[access.tensor].laneDim].terms;
+  };
+  if (!isConstantValue(at[0].base) && !isConstantValue(at[1].base) &&
+      lanesOf(*accesses[0]) != lanesOf(*accesses[1]))
+    for (FailureOr<Access> &operand : accesses)
+      alignOperand(attempt, *operand);
+  const Access &a = *accesses[1 - operands.w], &w = *accesses[operands.w];
+  if (Misfit misfit = misfitOf(attempt, graph, a, w); misfit != Misfit::None)
+    return misfit;
+  int64_t macs = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (usesLoop(a, loop) || usesLoop(w, loop))
+      macs *= attempt.space.loop(loop).extent;
+  macs = macs / operands.inside * operands.all; // as the model has them
+  attempt.build.term(a, w, attempt.recomputes ? 0 : macs);
+  attempt.contracts = true;
+  return Misfit::None;
+}
+
+/// Adds the product of two values. A view that does not lie in memory as it is needed is copied.
+LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
+                                 std::array<Value, 2> values, ElementType type) {
+  constexpr int kTries = 3; // as they are, with a copy of one, with copies of both
+  for (int i = 0; i < kTries; ++i) {
+    Resolved at[2];
+    for (unsigned k : {0u, 1u}) {
+      FailureOr<Resolved> resolved = resolve(attempt, values[k], operands.at[k]);
+      if (failed(resolved))
+        return failure();
+      at[k] = *resolved;
+    }
+    FailureOr<Misfit> misfit = addTerm(attempt, operands, at, type);
+    if (failed(misfit) || *misfit == Misfit::None)
+      return misfit;
+    const unsigned which = *misfit == Misfit::W ? operands.w : 1 - operands.w;
+    if (*misfit == Misfit::Both || at[which].base == values[which] ||
+        isConstantValue(at[which].base))
+      return failure();
+    copies.insert(values[which].getDefiningOp());
+  }
+  return failure();
+}
+
+FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp op,
+                                             const Point &index) {
+  if (attempt.contracts)
+    return failure();
+  Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
+  bool isInteger = element.isInteger(8);
+  if (!isInteger && !isa<FloatType>(element))
+    return failure();
+  if (options.precision == Precision::Int8 && isQuantized(op))
+    return computeIntegerContraction(attempt, op, index, 1, {});
+  FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/true);
+  if (failed(operands) ||
+      failed(addProduct(attempt, *operands, {op->getOperand(0), op->getOperand(1)},
+                        isInteger ? ElementType::Int8 : activation())))
+    return failure();
+  return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Quantised graphs as integer kernels: int8 products, int32 sums, then one multiplication and
+// addition per channel in fp32 and a saturating conversion. The factor 1 / (scale of the result) is
+// pushed down through sums and clamps into those multiplications, so that nothing is multiplied
+// twice.
+#include "compiler/Forms/Former/Former.h"
+
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+#include <cmath>
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+StringRef quantKind(Operation *op) {
+  auto kind = op ? op->getAttrOfType<StringAttr>("millrace.quant") : StringAttr();
+  return kind ? kind.getValue() : StringRef();
+}
+
+namespace {
+
+/// Scale and zero point of a quantising or dequantising map; per channel where `axisMap` is not
+/// constant.
+struct Scheme {
+  std::vector<double> scale;
+  int64_t zero = 0;
+  AffineMap axisMap;
+  bool isPerTensor() const { return scale.size() == 1; }
+};
+
+/// Constant parameters only; one zero point for all channels.
+std::optional<Scheme> schemeOf(linalg::LinalgOp op) {
+  if (!op || quantKind(op).empty() || op.getNumDpsInputs() < 2)
+    return std::nullopt;
+  std::optional<ConstantView> scale = viewConstant(op->getOperand(1));
+  if (!scale)
+    return std::nullopt;
+  Scheme scheme;
+  scheme.axisMap = op.getIndexingMapsArray()[1];
+  int64_t count = scale->type.getNumElements();
+  for (int64_t i = 0; i < count; ++i)
+    scheme.scale.push_back(scale->real(scale->splat ? 0 : i));
+  if (op.getNumDpsInputs() > 2) {
+    std::optional<ConstantView> zero = viewConstant(op->getOperand(2));
+    if (!zero)
+      return std::nullopt;
+    scheme.zero = zero->integer(0);
+    for (int64_t i = 1; i < zero->type.getNumElements() && !zero->splat; ++i)
+      if (zero->integer(i) != scheme.zero)
+        return std::nullopt;
+  }
+  return scheme;
+}
+
+bool isSigned(linalg::LinalgOp op) {
+  for (Operation &inner : op.getBlock()->without_terminator())
+    if (isa<arith::FPToUIOp, arith::UIToFPOp, arith::ExtUIOp>(inner))
+      return false;
+  return true;
+}
+
+/// A constant, or a dequantised one, as reals.
+std::optional<std::vector<double>> constantReals(Value value) {
+  if (std::optional<ConstantView> view = viewConstant(value)) {
+    if (!isa<FloatType>(view->type.getElementType()))
+      return std::nullopt;
+    std::vector<double> values;
+    for (int64_t i = 0; i < view->type.getNumElements(); ++i)
+      values.push_back(view->real(view->splat ? 0 : i));
+    return values;
+  }
+  linalg::LinalgOp op = formOf(value);
+  std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
+  std::optional<ConstantView> integers = scheme ? viewConstant(op->getOperand(0)) : std::nullopt;
+  int64_t count = integers ? integers->type.getNumElements() : 0;
+  bool isVector = integers && integers->type.getRank() == 1;
+  if (!integers || !(scheme->isPerTensor() || (isVector && int64_t(scheme->scale.size()) == count)))
+    return std::nullopt;
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(double(integers->integer(integers->splat ? 0 : i) - scheme->zero) *
+                     scheme->scale[scheme->isPerTensor() ? 0 : size_t(i)]);
+  return values;
+}
+
+} // namespace
+
+/// Both operands are dequantised int8.
+bool Former::isQuantized(linalg::LinalgOp contraction) const {
+  for (unsigned i : {0u, 1u}) {
+    linalg::LinalgOp source = formOf(baseOf(contraction->getOperand(i)));
+    if (!source || quantKind(source) != "dequantize" || !isSigned(source) || !schemeOf(source) ||
+        !cast<RankedTensorType>(source->getOperand(0).getType()).getElementType().isInteger(8))
+      return false;
+  }
+  return true;
+}
+
+/// Whether a quantised value is dequantised at once for a single consumer.
+bool Former::isRoundedOnce(Value quantized) {
+  SetVector<Operation *> users;
+  collectUsers(quantized, users);
+  return users.size() == 1 && quantKind(users[0]) == "dequantize" &&
+         demand(users[0]->getResult(0)) == 1;
+}
+
+/// An input that is only quantised comes quantised from the host: a conversion like that to fp16.
+FailureOr<Stored> Former::storeQuantizedInput(Value base, unsigned lane) {
+  linalg::LinalgOp op = formOf(base);
+  if (options.precision != Precision::Int8 || !op || quantKind(op) != "quantize" || !isSigned(op))
+    return failure();
+  std::optional<Scheme> scheme = schemeOf(op);
+  auto argument = dyn_cast<BlockArgument>(op->getOperand(0));
+  if (!scheme || !scheme->isPerTensor() || !argument || demand(argument) != 1 ||
+      stored.count(argument))
+    return failure();
+  FailureOr<Stored> input = storeArgument(argument, lane);
+  if (failed(input))
+    return failure();
+  Tensor &tensor = graph.tensors[input->tensor];
+  tensor.type = ElementType::Int8;
+  tensor.hostScale = scheme->scale[0];
+  tensor.hostZero = scheme->zero;
+  return input;
+}
+
+FailureOr<Scalar> Former::computeQuantize(Attempt &attempt, linalg::LinalgOp op,
+                                          const Point &index) {
+  std::optional<Scheme> scheme = schemeOf(op);
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  if (!scheme || !scheme->isPerTensor() || !isSigned(op) || !element.isInteger(8))
+    return failure();
+  FailureOr<Scalar> value = pullScaled(attempt, op->getOperand(0), index, 1 / scheme->scale[0]);
+  if (failed(value))
+    return failure();
+  unsigned node = value->node;
+  if (scheme->zero != 0)
+    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(scheme->zero))});
+  return Scalar{attempt.build.op(AluOp::CvtF32I8, {node}), Scalar::Kind::I8};
+}
+
+/// factor * value, the factor folded into what makes the value where that is possible.
+FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point &index,
+                                     double factor) {
+  FailureOr<Resolved> at = resolve(attempt, value, index);
+  if (failed(at))
+    return failure();
+  linalg::LinalgOp op = formOf(at->base);
+  std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
+  KernelBuilder &build = attempt.build;
+  if (scheme && scheme->isPerTensor() && isSigned(op) && !at->padded &&
+      !isConstantValue(op->getOperand(0))) {
+    FailureOr<Scalar> integer = pull(attempt, op->getOperand(0), at->index);
+    if (failed(integer) || integer->kind != Scalar::Kind::I8)
+      return failure();
+    double scale = scheme->scale[0] * factor;
+    unsigned node = build.op(AluOp::CvtI8F32, {integer->node});
+    node = build.op(AluOp::MulF32, {node, build.constant(float(scale))});
+    if (scheme->zero != 0)
+      node = build.op(AluOp::AddF32, {node, build.constant(float(-scale * double(scheme->zero)))});
+    return Scalar{node, Scalar::Kind::F32};
+  }
+  if (op && !at->padded && !stored.count(at->base) && canInline(attempt, at->base, at->index)) {
+    if (isContraction(op) && isQuantized(op)) {
+      attempt.names.push_back(nameOf(at->base));
+      return computeIntegerContraction(attempt, op, at->index, factor, {});
+    }
+    // A sum of dequantised values is scaled once, the zero points of its terms taken off then;
+    // padding holds zeros, no zero points.
+    linalg::LinalgOp terms = formOf(baseOf(op->getOperand(0)));
+    std::optional<Scheme> inner =
+        terms && quantKind(terms) == "dequantize" ? schemeOf(terms) : std::nullopt;
+    if (!isMap(op) && !isContraction(op) && combinerOf(op) == Combiner::Sum && !reducesLanes(op) &&
+        combinedValue(op) == op.getBlock()->getArgument(0) && inner && inner->isPerTensor() &&
+        (inner->zero == 0 || shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0))) &&
+        isSigned(terms) && !stored.count(terms->getResult(0)) && !attempt.unscaled) {
+      attempt.names.push_back(nameOf(at->base));
+      attempt.unscaled = terms;
+      FailureOr<Scalar> sum = computeReduction(attempt, op, at->index);
+      attempt.unscaled = nullptr;
+      if (failed(sum))
+        return failure();
+      double scale = inner->scale[0] * factor, zeros = double(inner->zero);
+      for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+        if (op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction)
+          zeros *= double(op.getStaticLoopRanges()[loop]);
+      unsigned node = build.op(AluOp::MulF32, {sum->node, build.constant(float(scale))});
+      if (zeros != 0)
+        node = build.op(AluOp::AddF32, {node, build.constant(float(-scale * zeros))});
+      return Scalar{node, Scalar::Kind::F32};
+    }
+    if (isMap(op)) {
+      attempt.names.push_back(nameOf(at->base));
+      return bodyScaled(attempt, op, op.getBlock()->getTerminator()->getOperand(0), at->index,
+                        factor);
+    }
+  }
+  FailureOr<Scalar> plain = pullBase(attempt, *at);
+  if (failed(plain) || plain->kind != Scalar::Kind::F32)
+    return failure();
+  return Scalar{build.op(AluOp::MulF32, {plain->node, build.constant(float(factor))}),
+                Scalar::Kind::F32};
+}
+
+/// Index of operand `number` of a map at `index` of its result.
+static FailureOr<Point> operandPoint(LoopSpace &space, linalg::LinalgOp op, unsigned number,
+                                     const Point &index) {
+  Point point;
+  for (AffineExpr expr : op.getIndexingMapsArray()[number].getResults()) {
+    std::optional<Linear> at = space.evaluate(expr, index);
+    if (!at)
+      return failure();
+    point.push_back(*at);
+  }
+  return point;
+}
+
+FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Value value,
+                                     const Point &index, double factor) {
+  KernelBuilder &build = attempt.build;
+  FloatAttr constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return Scalar{build.constant(float(constant.getValueAsDouble() * factor)), Scalar::Kind::F32};
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    FailureOr<Point> at = operandPoint(attempt.space, op, argument.getArgNumber(), index);
+    if (failed(at))
+      return failure();
+    return pullScaled(attempt, op->getOperand(argument.getArgNumber()), *at, factor);
+  }
+  Operation *inner = value.getDefiningOp();
+  if (isa<arith::AddFOp, arith::SubFOp>(inner))
+    return sumScaled(attempt, op, inner, index, factor);
+  bool isClamp = isa<arith::MaximumFOp, arith::MinimumFOp>(inner) && factor > 0;
+  if (isClamp) {
+    FailureOr<Scalar> x = bodyScaled(attempt, op, inner->getOperand(0), index, factor);
+    FailureOr<Scalar> y =
+        failed(x) ? x : bodyScaled(attempt, op, inner->getOperand(1), index, factor);
+    if (failed(y))
+      return failure();
+    AluOp clamp = isa<arith::MaximumFOp>(inner) ? AluOp::MaxF32 : AluOp::MinF32;
+    return Scalar{build.op(clamp, {x->node, y->node}), Scalar::Kind::F32};
+  }
+  if (isa<arith::MulFOp, arith::DivFOp>(inner) &&
+      matchPattern(inner->getOperand(1), m_Constant(&constant))) {
+    double by = constant.getValueAsDouble();
+    return bodyScaled(attempt, op, inner->getOperand(0), index,
+                      isa<arith::MulFOp>(inner) ? factor * by : factor / by);
+  }
+  // Anything else is computed as it stands.
+  Values known;
+  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+    if (op.getBlock()->getArgument(unsigned(i)).use_empty())
+      continue;
+    FailureOr<Point> at = operandPoint(attempt.space, op, unsigned(i), index);
+    FailureOr<Scalar> pulled =
+        failed(at) ? FailureOr<Scalar>(failure()) : pull(attempt, operand, *at);
+    if (failed(pulled))
+      return failure();
+    known[op.getBlock()->getArgument(unsigned(i))] = *pulled;
+  }
+  FailureOr<Scalar> plain = bodyValue(attempt, value, known);
+  if (failed(plain))
+    return failure();
+  return Scalar{build.op(AluOp::MulF32, {plain->node, build.constant(float(factor))}),
+                Scalar::Kind::F32};
+}
+
+/// A sum of a contraction and a constant per channel is one kernel constant; other sums add both
+/// sides.
+FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Operation *sum,
+                                    const Point &index, double factor) {
+  for (unsigned side : {0u, 1u}) {
+    auto left = dyn_cast<BlockArgument>(sum->getOperand(side)),
+         right = dyn_cast<BlockArgument>(sum->getOperand(1 - side));
+    if (!left || !right || !isa<arith::AddFOp>(sum))
+      continue;
+    std::optional<std::vector<double>> bias =
+        constantReals(baseOf(op->getOperand(right.getArgNumber())));
+    FailureOr<Point> at = operandPoint(attempt.space, op, left.getArgNumber(), index);
+    if (!bias || failed(at))
+      continue;
+    FailureOr<Resolved> source = resolve(attempt, op->getOperand(left.getArgNumber()), *at);
+    if (failed(source) || source->padded || stored.count(source->base))
+      continue;
+    linalg::LinalgOp contraction = formOf(source->base);
+    if (contraction && isContraction(contraction) && isQuantized(contraction) &&
+        canInline(attempt, source->base, source->index))
+      return computeIntegerContraction(attempt, contraction, source->index, factor, *bias);
+  }
+  FailureOr<Scalar> x = bodyScaled(attempt, op, sum->getOperand(0), index, factor);
+  FailureOr<Scalar> y = failed(x) ? x : bodyScaled(attempt, op, sum->getOperand(1), index, factor);
+  if (failed(y))
+    return failure();
+  AluOp add = isa<arith::AddFOp>(sum) ? AluOp::AddF32 : AluOp::SubF32;
+  return Scalar{attempt.build.op(add, {x->node, y->node}), Scalar::Kind::F32};
+}
+
+/// An fp32 constant per channel, read at `channel`.
+unsigned Former::channelOperand(Attempt &attempt, ArrayRef<double> values, const Linear &channel,
+                                StringRef name) {
+  if (llvm::all_equal(values))
+    return attempt.build.constant(float(values[0]));
+  std::vector<float> rounded(values.begin(), values.end());
+  // A second try of the kernel writes the same constant again; what no kernel reads goes at the
+  // end.
+  unsigned tensor =
+      addConstant(graph, name.str(), {int64_t(values.size())}, ElementType::Fp32, 0, rounded);
+  return attempt.build.operand({tensor, {channel.affine()}, 0});
+}
+
+/// factor * (sum of (a - za) * w * scales + bias), za from a row of constants: sum of w per
+/// channel.
+FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::LinalgOp op,
+                                                    const Point &index, double factor,
+                                                    ArrayRef<double> bias) {
+  if (attempt.contracts)
+    return failure();
+  // The sum of w per channel counts padding, too.
+  FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/false);
+  if (failed(operands))
+    return failure();
+  Resolved at[2];
+  std::optional<Scheme> schemes[2];
+  for (unsigned i : {0u, 1u}) {
+    FailureOr<Resolved> outer = resolve(attempt, op->getOperand(i), operands->at[i]);
+    if (failed(outer))
+      return failure();
+    linalg::LinalgOp source = formOf(outer->base);
+    schemes[i] = schemeOf(source);
+    FailureOr<Resolved> inner = resolve(attempt, source->getOperand(0), outer->index);
+    if (failed(inner) || (outer->padded && inner->padded))
+      return failure();
+    at[i] = *inner;
+    if (outer->padded) { // real zeros are zero points
+      at[i].padded = true;
+      at[i].pad = IntegerAttr::get(IntegerType::get(op.getContext(), 8), schemes[i]->zero);
+    }
+  }
+  // The weights: constant, symmetric, with one dimension that is the channel.
+  unsigned weights = isConstantValue(at[1].base) ? 1 : 0, data = 1 - weights;
+  bool hasConstant = isConstantValue(at[weights].base);
+  if (schemes[weights]->zero != 0 || !schemes[data]->isPerTensor() ||
+      (!hasConstant && schemes[data]->zero != 0))
+    return failure();
+  std::optional<unsigned> channelDim;
+  for (auto [dim, linear] : llvm::enumerate(at[weights].index))
+    for (auto [loop, coefficient] : linear.terms)
+      if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
+          (!channelDim || *channelDim == dim))
+        channelDim = unsigned(dim);
+      else if (attempt.space.loop(loop).kind != LoopKind::Contracted)
+        return failure();
+  size_t channels = channelDim && hasConstant ? size_t(shapeOf(at[weights].base)[*channelDim]) : 1;
+  const std::vector<double> &scales = schemes[weights]->scale;
+  if ((scales.size() != 1 && scales.size() != channels) ||
+      (bias.size() > 1 && bias.size() != channels))
+    return failure();
+  std::vector<double> multiplier(channels), shift(channels, 0);
+  for (size_t n = 0; n < channels; ++n) {
+    multiplier[n] = schemes[data]->scale[0] * scales[scales.size() == 1 ? 0 : n] * factor;
+    if (!bias.empty())
+      shift[n] = bias[bias.size() == 1 ? 0 : n] * factor;
+  }
+  if (schemes[data]->zero != 0) {
+    std::optional<ConstantView> view = viewConstant(at[weights].base);
+    int64_t inner = 1;
+    for (unsigned dim = channelDim.value_or(0) + 1;
+         dim < shapeOf(at[weights].base).size() && channelDim; ++dim)
+      inner *= shapeOf(at[weights].base)[dim];
+    for (int64_t i = 0; i < view->type.getNumElements(); ++i) {
+      size_t n = channelDim ? size_t(i / inner) % channels : 0;
+      shift[n] -= double(schemes[data]->zero * view->integer(view->splat ? 0 : i)) * multiplier[n];
+    }
+  }
+  FailureOr<Misfit> misfit = addTerm(attempt, *operands, at, ElementType::Int8);
+  if (failed(misfit) || *misfit != Misfit::None)
+    return failure();
+  KernelBuilder &build = attempt.build;
+  Linear channel = channelDim ? at[weights].index[*channelDim] : Linear();
+  unsigned node = build.op(AluOp::CvtI32F32, {build.accumulator()});
+  node = build.op(AluOp::MulF32, {node, channelOperand(attempt, multiplier, channel,
+                                                       nameOf(op->getResult(0)) + ".scale")});
+  if (llvm::any_of(shift, [](double value) { return value != 0; }))
+    node = build.op(AluOp::AddF32, {node, channelOperand(attempt, shift, channel,
+                                                         nameOf(op->getResult(0)) + ".shift")});
+  return Scalar{node, Scalar::Kind::F32};
+}
+
+} // namespace millrace::forms

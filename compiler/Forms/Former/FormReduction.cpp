@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions: small windows as trees, rows as running operations, lanes as contractions with ones.
+#include "compiler/Forms/Former/Former.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+/// Windows up to this many points become one operand per point (3 x 3 pooling), larger ones run.
+constexpr int64_t kLargestTree = 4;
+
+static AluOp aluOf(Combiner combiner, bool isFloat) {
+  switch (combiner) {
+  case Combiner::Max:
+    return isFloat ? AluOp::MaxF32 : AluOp::MaxI32;
+  case Combiner::Min:
+    return isFloat ? AluOp::MinF32 : AluOp::MinI32;
+  default:
+    return isFloat ? AluOp::AddF32 : AluOp::AddI32;
+  }
+}
+
+Value Former::reducedInput(linalg::LinalgOp op) const { return op->getOperand(0); }
+
+/// The dimension of the input that a reduced loop walks along.
+static SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
+  SmallVector<unsigned> dims;
+  AffineMap map = op.getIndexingMapsArray()[0];
+  for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+        if (expr.isFunctionOfDim(unsigned(loop)))
+          dims.push_back(unsigned(dim));
+  return dims;
+}
+
+bool Former::reducesLanes(linalg::LinalgOp op) {
+  Value input = reducedInput(op), base = baseOf(input);
+  ArrayRef<int64_t> shape = shapeOf(input);
+  unsigned lane = base == input || shapeOf(base).size() == shape.size()
+                      ? preferredLane(base)
+                      : unsigned(shape.size()) - 1;
+  if (Value shown = inputBehind(base);
+      shown && !stored.count(shown)) { // an input lies as its first reader wants it
+    AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+    LaneChoice wanted = chooseLane(op->getResult(0));
+    for (auto [dim, expr] : llvm::enumerate(op.getIndexingMapsArray()[0].getResults()))
+      if (wanted.dim < result.getNumResults() && expr == result.getResult(wanted.dim) &&
+          (shape[dim] > 1 || wanted.hasReason))
+        lane = unsigned(dim);
+  }
+  return llvm::any_of(reducedDims(op), [&](unsigned dim) { return dim == lane && shape[dim] > 1; });
+}
+
+/// The value of one point of the reduction, `dims` being the loops of `op`.
+static FailureOr<Point> evaluateMap(LoopSpace &space, AffineMap map, const Point &dims) {
+  Point result;
+  for (AffineExpr expr : map.getResults()) {
+    std::optional<Linear> at = space.evaluate(expr, dims);
+    if (!at)
+      return failure();
+    result.push_back(*at);
+  }
+  return result;
+}
+
+/// A rectified value, or what keeps it so: quantisation around zero, maxima, concatenation.
+bool Former::isNonNegative(Value value) const {
+  Value base = baseOf(value);
+  if (auto concat = base.getDefiningOp<tensor::ConcatOp>())
+    return llvm::all_of(concat.getInputs(), [&](Value part) { return isNonNegative(part); });
+  linalg::LinalgOp op = formOf(base);
+  if (!op || op.getNumDpsInputs() == 0)
+    return false;
+  if (!isMap(op))
+    return combinerOf(op) == Combiner::Max && isNonNegative(reducedInput(op));
+  if (quantKind(op) == "quantize") // inputs: value, scale; a zero point would be a third
+    return op.getNumDpsInputs() == 2 && isNonNegative(op->getOperand(0));
+  Operation *yielded = op.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  FloatAttr bound;
+  return yielded && isa<arith::MaximumFOp>(yielded) &&
+         matchPattern(yielded->getOperand(1), m_Constant(&bound)) && !bound.getValue().isNegative();
+}
+
+/// The stored bits of a value that is not negative; zero outside of it.
+FailureOr<unsigned> Former::pullBits(Attempt &attempt, Value value, const Point &index) {
+  FailureOr<Resolved> at = resolve(attempt, value, index);
+  if (failed(at))
+    return failure();
+  std::optional<unsigned> lane;
+  for (auto [dim, linear] : llvm::enumerate(at->index))
+    if (attempt.lane >= 0 && linear.uses(unsigned(attempt.lane)))
+      lane = unsigned(dim);
+  if (!lane || at->index[*lane].terms != attempt.resultLane.terms || at->index[*lane].offset != 0)
+    return failure();
+  FailureOr<Stored> source = store(at->base, lane);
+  if (failed(source) || byteWidth(graph.tensors[source->tensor].type) > 2)
+    return failure();
+  FailureOr<Access> where = access(attempt, *source, *at);
+  if (failed(where))
+    return failure();
+  where->pad = 0;
+  return attempt.build.operand(*where);
+}
+
+bool Former::runsOverRows(linalg::LinalgOp op) {
+  int64_t points = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      points *= extent;
+  return points > kLargestTree || reducesLanes(op);
+}
+
+FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op,
+                                           const Point &index) {
+  Combiner combiner = combinerOf(op);
+  if (combiner == Combiner::None)
+    return failure();
+  bool isRow =
+      attempt.lane < 0 ||
+      llvm::none_of(index, [&](const Linear &at) { return at.uses(unsigned(attempt.lane)); });
+  if (reducesLanes(op) && combiner == Combiner::Sum)
+    return sumOverLanes(attempt, op, index);
+  if (reducesLanes(op) && isRow)
+    return extremeOverLanes(attempt, op, index);
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  SmallVector<unsigned> reduced;
+  int64_t points = 1;
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      reduced.push_back(unsigned(dim)), points *= extents[dim];
+  Block &body = *op.getBlock();
+  auto pullPoint = [&]() -> FailureOr<Scalar> {
+    Values known;
+    for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+      if (body.getArgument(unsigned(i)).use_empty())
+        continue;
+      FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[i], dims);
+      if (failed(at))
+        return failure();
+      FailureOr<Scalar> value = pull(attempt, operand, *at);
+      if (failed(value))
+        return failure();
+      known[body.getArgument(unsigned(i))] = *value;
+    }
+    return bodyValue(attempt, combinedValue(op), known);
+  };
+  if (runsOverRows(op)) {
+    if (attempt.runs)
+      return failure();
+    bool isOnePoint = true;
+    for (unsigned dim : reduced) {
+      auto [from, count] = insidePadding(attempt.space, op, 0, dims, dim);
+      dims[dim] = attempt.space.dimension({op, dim}, count, LoopKind::Running);
+      dims[dim].offset += from;
+      isOnePoint &= count == 1;
+    }
+    if (isOnePoint)
+      return pullPoint();
+    bool recomputes = attempt.recomputes;
+    attempt.recomputes = combiner == Combiner::Max && reducesLanes(op);
+    attempt.reduces = true;
+    FailureOr<Scalar> value = pullPoint();
+    attempt.reduces = false;
+    attempt.recomputes = recomputes;
+    if (failed(value))
+      return failure();
+    attempt.runs = true;
+    if (value->kind == Scalar::Kind::I8)
+      value = Scalar{attempt.build.op(AluOp::CvtI8I32, {value->node}), Scalar::Kind::I32};
+    return Scalar{
+        attempt.build.reduce(aluOf(combiner, value->kind == Scalar::Kind::F32), value->node),
+        value->kind};
+  }
+  SmallVector<Scalar> taps;
+  // Numbers that are not negative compare like their bits.
+  bool comparesBits = combiner == Combiner::Max && attempt.root == op->getResult(0) &&
+                      combinedValue(op) == body.getArgument(0) && isNonNegative(reducedInput(op));
+  bool loads = attempt.loads;
+  attempt.loads |= points > 1;
+  for (int64_t point = 0; point < points; ++point) {
+    int64_t rest = point;
+    for (unsigned dim : llvm::reverse(reduced)) {
+      dims[dim] = Linear::constant(rest % extents[dim]);
+      rest /= extents[dim];
+    }
+    if (comparesBits) {
+      FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[0], dims);
+      FailureOr<unsigned> bits =
+          failed(at) ? FailureOr<unsigned>(failure()) : pullBits(attempt, reducedInput(op), *at);
+      if (failed(bits) && (attempt.space.wanted || point > 0))
+        return failure();
+      comparesBits = succeeded(bits);
+      if (comparesBits) {
+        taps.push_back({*bits, Scalar::Kind::Raw});
+        continue;
+      }
+    }
+    FailureOr<Scalar> value = pullPoint();
+    if (failed(value))
+      return failure();
+    if (value->kind == Scalar::Kind::I8)
+      value = Scalar{attempt.build.op(AluOp::CvtI8I32, {value->node}), Scalar::Kind::I32};
+    taps.push_back(*value);
+  }
+  attempt.loads = loads;
+  while (taps.size() > 1) { // a balanced tree
+    SmallVector<Scalar> next;
+    for (size_t i = 0; i + 1 < taps.size(); i += 2) {
+      // One stream group may not enter an ALU from both sides: of two operands, one goes through an
+      // ALU first.
+      if (taps[i].kind == Scalar::Kind::Raw && taps.size() == size_t(points))
+        taps[i].node = attempt.build.op(AluOp::Pass, {taps[i].node});
+      next.push_back({attempt.build.op(aluOf(combiner, taps[i].kind == Scalar::Kind::F32),
+                                       {taps[i].node, taps[i + 1].node}),
+                      taps[i].kind});
+    }
+    if (taps.size() % 2)
+      next.push_back(taps.back());
+    taps = next;
+  }
+  return taps[0];
+}
+
+/// Stores a value computed in fp32 as the sum of two bf16 tensors.
+FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int64_t> shape,
+                                                         unsigned lane, Compute compute) {
+  if (auto found = twoTerms.find(key.getAsOpaquePointer()); found != twoTerms.end())
+    return found->second;
+  unsigned high = newTensor(key, shape, lane, ElementType::Bf16);
+  graph.tensors[high].name += ".hi";
+  unsigned low = newTensor(key, shape, lane, ElementType::Bf16);
+  graph.tensors[low].name += ".lo";
+  LogicalResult done = emitKernel(
+      key, shape, lane, {}, compute, [&](Attempt &attempt, const Point &point, Scalar value) {
+        KernelBuilder &build = attempt.build;
+        unsigned top = build.op(AluOp::CvtF32Bf16, {value.node});
+        unsigned rest = build.op(AluOp::SubF32, {value.node, build.op(AluOp::CvtBf16F32, {top})});
+        Access to{high, {}, 0};
+        for (const Linear &at : point)
+          to.index.push_back(at.affine());
+        build.storeBits(top, to);
+        to.tensor = low;
+        build.store(rest, to);
+      });
+  if (failed(done))
+    return failure();
+  return twoTerms[key.getAsOpaquePointer()] = {high, low};
+}
+
+/// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
+/// lanes, with a band.
+FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
+  const auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (attempt.contracts || attempt.runs || !isa<FloatType>(type.getElementType()))
+    return failure();
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0)),
+            map = op.getIndexingMapsArray()[0];
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  Point dims(extents.size());
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  Value input = reducedInput(op);
+  bool isPlain = combinedValue(op) == op.getBlock()->getArgument(0);
+
+  // A window along the lanes: index = parallel loop + reduced loop. The contraction then runs over
+  // all lanes.
+  if (auto pad = input.getDefiningOp<tensor::PadOp>(); isPlain && pad) {
+    Value source = pad.getSource();
+    if (baseOf(source) != source)
+      return failure();
+    const unsigned dim = preferredLane(source);
+    unsigned tap = 0;
+    for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+      if (iterator == utils::IteratorType::reduction)
+        tap = unsigned(loop);
+    auto expr = dyn_cast<AffineBinaryOpExpr>(map.getResult(dim));
+    if (!expr || expr.getKind() != AffineExprKind::Add || op.getNumReductionLoops() != 1)
+      return failure();
+    dims[tap] = Linear::constant(0);
+    FailureOr<Point> centre = evaluateMap(attempt.space, map, dims);
+    if (failed(centre))
+      return failure();
+    Linear lane = (*centre)[dim];
+    dims[tap] = Linear::constant(1);
+    FailureOr<Point> next = evaluateMap(attempt.space, map, dims);
+    if (failed(next))
+      return failure();
+    const int64_t dilation = (*next)[dim].offset - lane.offset;
+    if (attempt.lane >= 0 && !lane.uses(unsigned(attempt.lane)))
+      return failure();
+    for (auto [i, low] : llvm::enumerate(pad.getStaticLow()))
+      (*centre)[i].offset -= low;
+    int64_t width = shapeOf(source)[dim], low = pad.getStaticLow()[dim], size = extents[tap];
+    (*centre)[dim] = attempt.space.dimension({op, tap}, width, LoopKind::Contracted);
+    // band[n, k] = 1 where k = n - low + tap * dilation
+    int64_t lanes = attempt.space.range(lane).second + 1;
+    std::vector<float> values(size_t(lanes * width), 0);
+    for (int64_t n = 0; n < lanes; ++n)
+      for (int64_t k = n - low; k < n - low + size * dilation; k += dilation)
+        if (k >= 0 && k < width)
+          values[size_t(n * width + k)] = 1;
+    unsigned band = addConstant(graph, "band" + std::to_string(size), {lanes, width},
+                                ElementType::Bf16, 1, values);
+    auto square = [&](Attempt &inner, const Point &point) { return compute(inner, source, point); };
+    auto terms = storeTwoTerms(source, shapeOf(source), dim, square);
+    if (failed(terms))
+      return failure();
+    for (unsigned term : *terms) {
+      Access a{term, {}, 0};
+      for (const Linear &at : *centre)
+        a.index.push_back(at.affine());
+      attempt.build.term(a, {band, {lane.affine(), (*centre)[dim].affine()}, 0}, 0);
+    }
+    attempt.contracts = true;
+    return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+  }
+
+  for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+  auto addTerm = [&](Access a) {
+    unsigned laneDim = graph.tensors[a.tensor].laneDim;
+    AffineIndex contracted;
+    for (auto [loop, coefficient] : a.index[laneDim].terms)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+        contracted.terms.push_back({loop, coefficient});
+    std::vector<AffineIndex> w;
+    if (attempt.lane >= 0)
+      w.push_back(at(unsigned(attempt.lane)));
+    else
+      w.push_back(fixed(0));
+    w.push_back(contracted);
+    std::vector<int64_t> shape = {attempt.laneExtent(), graph.tensors[a.tensor].shape[laneDim]};
+    for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted && usesLoop(a, loop) &&
+          llvm::none_of(contracted.terms, [&](auto term) { return term.first == loop; })) {
+        w.push_back(at(loop));
+        shape.push_back(attempt.space.loop(loop).extent);
+      }
+    unsigned ones = splat(shape, graph.tensors[a.tensor].type, 1);
+    attempt.build.term(a, {ones, w, 0}, 0);
+  };
+  FailureOr<Point> where = evaluateMap(attempt.space, map, dims);
+  if (failed(where))
+    return failure();
+  // The MXM multiplies a row by a matrix: all lanes of the result sum the same row.
+  for (const Linear &at : *where)
+    if (attempt.lane >= 0 && at.uses(unsigned(attempt.lane)))
+      return failure();
+  FailureOr<Resolved> source = resolve(attempt, input, *where);
+  if (failed(source) || source->padded)
+    return failure();
+  // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
+  bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
+  if (isPlain && (isStored || !isMap(formOf(source->base)))) {
+    std::optional<unsigned> lane;
+    for (auto [dim, at] : llvm::enumerate(source->index))
+      for (auto [loop, coefficient] : at.terms)
+        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted)
+          lane = unsigned(dim);
+    FailureOr<Stored> value = store(source->base, lane);
+    if (failed(value))
+      return failure();
+    FailureOr<Access> a = access(attempt, *value, *source);
+    ElementType type = graph.tensors[value->tensor].type;
+    if (failed(a) || type == ElementType::Fp32 || type == ElementType::Int32)
+      return failure();
+    addTerm(*a);
+  } else {
+    if (!map.isProjectedPermutation() || op.getNumDpsInputs() != 1)
+      return failure();
+    // The points of the reduction as a tensor of the input's shape.
+    Linear unused;
+    auto each = [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
+      FailureOr<Scalar> value = pull(inner, input, point);
+      if (failed(value))
+        return failure();
+      Values known;
+      known[op.getBlock()->getArgument(0)] = *value;
+      return bodyValue(inner, combinedValue(op), known);
+    };
+    SmallVector<unsigned> reduced = reducedDims(op);
+    unsigned lane = preferredLane(baseOf(input));
+    if (!llvm::is_contained(reduced, lane) || lane >= shapeOf(input).size())
+      lane = reduced.back();
+    auto terms = storeTwoTerms(op->getResult(0), shapeOf(input), lane, each);
+    if (failed(terms))
+      return failure();
+    for (unsigned term : *terms) {
+      Access a{term, {}, 0};
+      for (const Linear &at : *where)
+        a.index.push_back(at.affine());
+      addTerm(a);
+    }
+  }
+  attempt.contracts = true;
+  return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+}
+
+/// The greatest or the least lane of a row, in all lanes. First the parts of the row against each
+/// other, then the lanes of one part: each to a row of its own (a diagonal), spread by ones, and
+/// running over those rows.
+FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op,
+                                           const Point &index) {
+  if (attempt.contracts || attempt.runs)
+    return failure();
+  Value input = reducedInput(op), result = op->getResult(0);
+  SmallVector<unsigned> dims = reducedDims(op);
+  Value base = baseOf(input);
+  if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
+    return failure();
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  if (op.getStaticLoopRanges()[reduced[0]] != shapeOf(input)[dims[0]]) // a window
+    return failure();
+  unsigned dim = dims[0];
+  FailureOr<Stored> value = store(base, dim);
+  if (failed(value))
+    return failure();
+  Stored row = *value;
+  const ElementType type = graph.tensors[row.tensor].type;
+  if (type == ElementType::Int32 || type == ElementType::UInt8) // neither an MXM format
+    return failure();
+  const bool isFloat = type != ElementType::Int8;
+  std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
+  if (row.laneSplit) { // running over the parts
+    int64_t parts = shape[dim];
+    std::vector<int64_t> reduced = shape;
+    reduced.erase(reduced.begin() + dim);
+    unsigned tensor = newTensor(result, reduced, dim);
+    LogicalResult done = emitKernel(
+        result, reduced, dim, {},
+        [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
+          Access from{row.tensor, {}, 0};
+          Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
+          for (unsigned i = 0; i < shape.size(); ++i)
+            from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
+          return Scalar{inner.build.reduce(aluOf(combinerOf(op), true), inner.build.load(from)),
+                        Scalar::Kind::F32}; // exact for int8, too
+        },
+        [&](Attempt &inner, const Point &point, Scalar greatest) {
+          Access to{tensor, {}, 0};
+          for (const Linear &at : point)
+            to.index.push_back(at.affine());
+          inner.build.store(greatest.node, to);
+        });
+    if (failed(done))
+      return failure();
+    row = {tensor, 0};
+    shape = reduced;
+  }
+  unsigned spread = diagonal(row.tensor); // [..., lane][lane']
+  int64_t lanes = shape[dim];
+  Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
+  Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
+  Access a{spread, {}, 0};
+  AffineMap map = op.getIndexingMapsArray()[0];
+  AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  for (unsigned i = 0; i < shape.size(); ++i) {
+    if (i == dim) {
+      a.index.push_back(from.affine());
+      continue;
+    }
+    for (auto [position, expr] : llvm::enumerate(to.getResults()))
+      if (expr == map.getResult(i))
+        a.index.push_back(index[position].affine());
+  }
+  a.index.push_back(along.affine());
+  if (a.index.size() != shape.size() + 1)
+    return failure();
+  unsigned ones = splat({attempt.laneExtent(), lanes}, type, 1);
+  const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
+  attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
+  attempt.contracts = attempt.runs = true;
+  return Scalar{attempt.build.reduce(aluOf(combinerOf(op), isFloat), attempt.build.accumulator()),
+                isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
+}
+
+} // namespace millrace::forms

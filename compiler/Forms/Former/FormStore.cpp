@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Values in memory: each is written by a kernel of its own, formed when the first consumer asks for
+// it.
+#include "compiler/Forms/Former/Former.h"
+
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+std::string Former::nameOf(Value value) {
+  Location location = value.getLoc();
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    location = fused.getLocations().front();
+  if (auto name = dyn_cast<NameLoc>(location))
+    return name.getName().str();
+  return "value";
+}
+
+FailureOr<ElementType> Former::storedType(Type type) const {
+  if (isa<FloatType>(type))
+    return activation();
+  if (type.isInteger(8))
+    return ElementType::Int8;
+  if (type.isInteger(1))
+    return ElementType::UInt8;
+  if (type.isInteger(32) || type.isInteger(64))
+    return ElementType::Int32;
+  return failure();
+}
+
+unsigned Former::newTensor(Value value, ArrayRef<int64_t> shape, unsigned lane,
+                           std::optional<ElementType> type) {
+  if (!type)
+    type = *storedType(cast<RankedTensorType>(value.getType()).getElementType());
+  return addTensor(graph, nameOf(value), shape.empty() ? std::vector<int64_t>{1} : shape.vec(),
+                   *type, lane);
+}
+
+unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane) {
+  auto [entry, isNew] =
+      constants.try_emplace({constant.getAsOpaquePointer(), int64_t(type), lane}, 0);
+  if (!isNew)
+    return entry->second;
+  std::optional<ConstantView> view = viewConstant(constant);
+  std::vector<int64_t> shape = tensorShape(constant);
+  bool isFloat = isa<FloatType>(view->type.getElementType());
+  int64_t count = view->splat ? 1 : view->type.getNumElements();
+  std::vector<float> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    values[size_t(i)] = isFloat ? float(view->real(i)) : float(view->integer(i));
+  unsigned tensor = addConstant(graph, nameOf(constant), shape, type, lane, values);
+  if (type == ElementType::Int32) { // integers do not survive fp32
+    for (int64_t i = 0; i < count; ++i) {
+      auto bits = int32_t(view->integer(i));
+      std::memcpy(&graph.tensors[tensor].data[size_t(4 * i)], &bits, 4);
+    }
+  }
+  graph.tensors[tensor].splat = view->splat;
+  return entry->second = tensor;
+}
+
+unsigned Former::splat(ArrayRef<int64_t> shape, ElementType type, float value) {
+  std::vector<int64_t> key = {int64_t(type), int64_t(bitsOf(value))};
+  key.insert(key.end(), shape.begin(), shape.end());
+  auto [entry, isNew] = splats.try_emplace(key, 0);
+  if (isNew)
+    entry->second = addSplat(graph, "ones", shape.vec(), type, 1, value);
+  return entry->second;
+}
+
+unsigned Former::eye(int64_t extent, ElementType type) {
+  auto [entry, isNew] = splats.try_emplace({-1, extent, int64_t(type)}, 0);
+  if (isNew) {
+    std::vector<float> values(size_t(extent * extent), 0);
+    for (int64_t i = 0; i < extent; ++i)
+      values[size_t(i * extent + i)] = 1;
+    entry->second =
+        addConstant(graph, "eye" + std::to_string(extent), {extent, extent}, type, 1, values);
+  }
+  return entry->second;
+}
+
+/// result[..., i, ..., k] = i == k ? tensor[..., k, ...] : 0, i in place of the lane dimension and
+/// k along the lanes.
+unsigned Former::diagonal(unsigned tensor) {
+  if (auto found = diagonals.find(tensor); found != diagonals.end())
+    return found->second;
+  const Tensor source = graph.tensors[tensor];
+  std::vector<int64_t> shape = source.shape;
+  shape.push_back(source.shape[source.laneDim]);
+  const ElementType type = source.type == ElementType::UInt8 ? ElementType::Int8 : source.type;
+  unsigned result =
+      addTensor(graph, source.name + ".diagonal", shape, type, unsigned(shape.size() - 1));
+  KernelBuilder build(graph);
+  Access from{tensor, {}, 0}, to{result, {}, 0};
+  for (int64_t extent : source.shape) {
+    unsigned loop = build.loop(extent);
+    from.index.push_back(at(loop));
+    to.index.push_back(at(loop));
+  }
+  unsigned lane = build.loop(source.shape[source.laneDim]);
+  unsigned row = from.index[source.laneDim].terms[0].first;
+  from.index[source.laneDim] = at(lane);
+  to.index.push_back(at(lane));
+  unsigned onDiagonal =
+      build.load({eye(source.shape[source.laneDim], activation()), {at(row), at(lane)}, 0});
+  build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
+  build.finish(source.name + ".diagonal");
+  return diagonals[tensor] = result;
+}
+
+/// Forms one kernel over `shape`, cutting loops until every index is affine.
+LogicalResult
+Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Splits splits,
+                   Compute compute,
+                   llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
+  bool frugal = false;
+  constexpr int kTries = 12;
+  for (int i = 0; i < kTries; ++i) {
+    Attempt attempt(graph, splits);
+    attempt.loads = frugal;
+    Point point;
+    for (unsigned dim = 0; dim < shape.size(); ++dim) {
+      point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
+      if (dim == laneDim && !point.back().terms.empty())
+        attempt.lane = int(point.back().terms.rbegin()->first); // the innermost part
+      if (dim == laneDim)
+        attempt.resultLane = point.back();
+    }
+    FailureOr<Scalar> value = compute(attempt, point);
+    bool isTooLong = succeeded(value) && opCount(attempt) >= options.chain && !frugal;
+    if (isTooLong) { // what the kernel computes on its way is stored instead
+      frugal = true;
+      continue;
+    }
+    if (succeeded(value)) {
+      finish(attempt, point, *value);
+      std::string provenance;
+      for (const std::string &name : attempt.names)
+        if (provenance.find(name) == std::string::npos)
+          provenance += (provenance.empty() ? "" : " ") + name;
+      if (attempt.build.kernel().loops.empty())
+        attempt.build.loop(1);
+      attempt.build.finish(nameOf(named), provenance);
+      return success();
+    }
+    if (attempt.space.wanted)
+      splits = *attempt.space.wanted;
+    else if (frugal)
+      return failure();
+    else
+      frugal = true; // each on its own, what is asked for together may be possible
+  }
+  return failure();
+}
+
+/// Cuts the lane dimension into parts of `size` lanes.
+static void splitLanes(Tensor &tensor, int64_t size) {
+  tensor.shape.insert(tensor.shape.begin() + tensor.laneDim, tensor.shape[tensor.laneDim] / size);
+  tensor.shape[++tensor.laneDim] = size;
+}
+
+/// The host sees the parts of a cut lane dimension as one dimension again.
+static void joinLanesOnHost(Tensor &tensor) {
+  for (unsigned dim = 0; dim < tensor.shape.size(); ++dim) {
+    unsigned hostDim = dim < tensor.laneDim ? dim : dim - 1;
+    int64_t step = dim + 1 == tensor.laneDim ? tensor.shape[tensor.laneDim] : 1;
+    tensor.hostLoops.push_back({tensor.shape[dim], dim, 1, hostDim, step});
+  }
+  tensor.hostStart.assign(tensor.shape.size() - 1, 0);
+}
+
+/// Stores a value of any kind as the tensor's type.
+void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to) {
+  switch (value.kind) {
+  case Scalar::Kind::F32:
+    build.store(value.node, to);
+    return;
+  case Scalar::Kind::I8:
+  case Scalar::Kind::Raw:
+    build.storeBits(value.node, to);
+    return;
+  case Scalar::Kind::FlagF32:
+    value.node = build.op(AluOp::CvtF32I32, {value.node});
+    break;
+  case Scalar::Kind::I32:
+  case Scalar::Kind::FlagI32:
+    break;
+  }
+  if (graph.tensors[to.tensor].type == ElementType::Int8)
+    value.node = build.op(AluOp::CvtI32I8, {value.node});
+  build.storeBits(value.node, to);
+}
+
+/// Writes the value into `tensor` at `offsets`.
+LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
+                           int64_t &laneSplit) {
+  Splits splits;
+  std::vector<int64_t> shape = tensorShape(root);
+  if (laneSplit)
+    splits[{nullptr, lane}] = {shape[lane] / laneSplit, laneSplit};
+  bool isScalar = shapeOf(root).empty();
+  return emitKernel(
+      root, shape, lane, splits,
+      [&](Attempt &attempt, const Point &point) {
+        // What is stored already is written once more with other lanes.
+        attempt.recomputes = stored.count(root) && !stored[root].empty();
+        attempt.root = root;
+        attempt.shifts = !offsets.empty() && offsets[lane] != 0;
+        return compute(attempt, root, isScalar ? Point() : point);
+      },
+      [&](Attempt &attempt, const Point &point, Scalar value) {
+        Access to{tensor, {}, 0};
+        if (attempt.laneSplit && !laneSplit && offsets.empty()) {
+          laneSplit = attempt.laneSplit;
+          splitLanes(graph.tensors[tensor], laneSplit);
+          if (graph.tensors[tensor].role == TensorRole::Output)
+            joinLanesOnHost(graph.tensors[tensor]);
+        }
+        for (auto [dim, at] : llvm::enumerate(point)) {
+          Linear index = at;
+          index.offset += offsets.empty() ? 0 : offsets[dim];
+          if (laneSplit && dim == lane) {
+            Linear part = *attempt.space.divide(index, laneSplit);
+            to.index.push_back(part.affine());
+            index.add(part, -laneSplit);
+          }
+          to.index.push_back(index.affine());
+        }
+        storeScalar(attempt.build, value, to);
+      });
+}
+
+/// Whether the value, perhaps through maps, meets a maximum over its lanes.
+bool Former::meetsMaximum(Value value) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    auto form = dyn_cast<linalg::LinalgOp>(user);
+    if (!form || user->getNumResults() != 1)
+      return false;
+    if (!isMap(form))
+      return isFormable(user) && combinerOf(form) == Combiner::Max && reducesLanes(form) &&
+             reducedInput(form) == value;
+    return form.getMatchingIndexingMap(form.getDpsInputOperand(0)).isIdentity() &&
+           user->getOperand(0) == value && meetsMaximum(user->getResult(0));
+  });
+}
+
+FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool isExact) {
+  const SmallVector<Stored> known = stored.lookup(base);
+  for (Stored value : known) {
+    const Tensor &tensor = graph.tensors[value.tensor];
+    unsigned dim = value.laneSplit ? tensor.laneDim - 1 : tensor.laneDim;
+    if (!lane || dim == *lane || (shapeOf(base)[*lane] == 1 && !isExact))
+      return value;
+  }
+  unsigned wanted = lane.value_or(preferredLane(base));
+  Operation *op = base.getDefiningOp();
+  FailureOr<Stored> result = failure();
+  if (!op)
+    result = known.empty() ? storeArgument(base, wanted) : storeTransposed(base, known[0], wanted);
+  else if (op->hasTrait<OpTrait::ConstantLike>())
+    result = Stored{
+        constantTensor(base, *storedType(cast<RankedTensorType>(base.getType()).getElementType()),
+                       wanted),
+        0};
+  else if (auto concat = dyn_cast<tensor::ConcatOp>(op); concat && !hosted.contains(base)) {
+    result = storeConcat(concat, wanted);
+    if (failed(result))
+      result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
+  } else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
+    result = input;
+  else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
+    result = storePreferred(base, wanted); // gathered by rows, then turned
+  } else if (isFormable(op) && !hosted.contains(base)) {
+    ArrayRef<int64_t> shape = shapeOf(base);
+    int64_t split = 0;
+    if (meetsMaximum(base) && shape[wanted] > options.lanes) {
+      int64_t parts = (shape[wanted] + options.lanes - 1) / options.lanes;
+      while (shape[wanted] % parts != 0)
+        ++parts;
+      split = shape[wanted] / parts;
+    }
+    unsigned tensor = newTensor(base, tensorShape(base), wanted);
+    if (split)
+      splitLanes(graph.tensors[tensor], split);
+    if (succeeded(emit(base, tensor, {}, wanted, split)))
+      result = Stored{tensor, split};
+    else if (!known.empty())
+      result = storeTransposed(base, known[0], wanted);
+    else if (FailureOr<Stored> made = storePreferred(base, wanted); succeeded(made))
+      result = made;
+    else
+      result = storeByHost(base, wanted);
+  } else {
+    result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
+  }
+  if (failed(result))
+    return failure();
+  stored[base].push_back(*result);
+  return *result;
+}
+
+FailureOr<Stored> Former::storeArgument(Value base, unsigned lane) {
+  auto argument = cast<BlockArgument>(base);
+  FailureOr<ElementType> type = storedType(cast<RankedTensorType>(base.getType()).getElementType());
+  if (failed(type))
+    return failure();
+  unsigned tensor = addTensor(graph, "input", tensorShape(base), *type, lane, TensorRole::Input);
+  nameArgument(graph.tensors[tensor], argument);
+  return Stored{tensor, 0};
+}
+
+/// The host's side of an input.
+void Former::nameArgument(Tensor &tensor, BlockArgument argument) {
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
+    tensor.name = tensor.hostName = name.str();
+  if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.type"))
+    tensor.hostType = name.str();
+  tensor.hostShape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
+}
+
+/// Parts write one tensor; what has other consumers, or no kernel, is copied into it.
+FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
+  unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
+  SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
+  int64_t split = 0; // parts keep whole lanes
+  for (Value part : op.getInputs()) {
+    if (failed(emit(part, tensor, offsets, lane, split))) {
+      Value base = baseOf(part);
+      if (stored.count(base) || failed(store(base, std::nullopt)) ||
+          failed(emit(part, tensor, offsets, lane, split)))
+        return failure();
+    }
+    offsets[op.getDim()] += shapeOf(part)[op.getDim()];
+  }
+  return Stored{tensor, 0};
+}
+
+/// Written as it is best computed, then turned.
+FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
+  unsigned preferred = preferredLane(base);
+  FailureOr<Stored> made = failure();
+  if (preferred != lane && succeeded(made = store(base, preferred)))
+    made = storeTransposed(base, *made, lane);
+  return made;
+}
+
+/// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,
+/// ..].
+FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
+  const Tensor from = graph.tensors[source.tensor];
+  const bool isByte = from.type == ElementType::Int8;
+  if (source.laneSplit || !(isByte || byteWidth(from.type) == 2))
+    return failure();
+  unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
+  KernelBuilder build(graph);
+  Access x{source.tensor, {}, 0}, to{result, {}, 0};
+  for (int64_t extent : from.shape) {
+    unsigned loop = build.loop(extent);
+    x.index.push_back(at(loop));
+    to.index.push_back(at(loop));
+  }
+  unsigned row = from.laneDim, k = build.loop(from.shape[row], LoopKind::Contracted);
+  x.index[row] = at(k);
+  build.term({eye(from.shape[row], from.type), {at(row), at(k)}, 0}, x, 0);
+  storeScalar(build, {build.accumulator(), isByte ? Scalar::Kind::I32 : Scalar::Kind::F32}, to);
+  build.finish(from.name + ".transposed");
+  return Stored{result, 0};
+}
+
+/// A value per row, in `extent` lanes: the value's shape with one more dimension.
+FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
+  auto key = std::make_tuple(value.getAsOpaquePointer(), extent, ~0u);
+  if (auto found = broadcasts.find(key); found != broadcasts.end())
+    return found->second;
+  std::vector<int64_t> shape = tensorShape(value);
+  shape.push_back(extent);
+  unsigned lane = unsigned(shape.size() - 1);
+  bool isScalar = shapeOf(value).empty();
+  linalg::LinalgOp op = formOf(value);
+  bool isSum =
+      op && !isMap(op) && !isContraction(op) && reducesLanes(op) && combinerOf(op) == Combiner::Sum;
+  bool isRowMap = op && isMap(op) && isFormable(op) && !stored.count(value);
+  // The maximum of scores comes along lanes from their transposed copy.
+  bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
+               !isRunTimeScores(reducedInput(op));
+  const Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  const bool isFloat = isa<FloatType>(element);
+  FailureOr<ElementType> type = storedType(element);
+  if (failed(type))
+    return failure();
+  unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);
+  graph.tensors[tensor].name += ".rows";
+  auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
+    Access to{tensor, {}, 0};
+    for (const Linear &at : point)
+      to.index.push_back(at.affine());
+    storeScalar(attempt.build, result, to);
+  };
+  auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
+    Point index(point.begin(), point.end() - 1);
+    if (isScalar)
+      index.clear();
+    return compute(attempt, value, index);
+  };
+  auto spread = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
+    FailureOr<Stored> source = store(value, std::nullopt);
+    if (failed(source) || source->laneSplit)
+      return failure();
+    const Tensor from = graph.tensors[source->tensor];
+    if (from.type == ElementType::Int32) // of which the MXM makes no products
+      return failure();
+    int64_t width = from.shape[from.laneDim];
+    Linear k =
+        attempt.space.dimension({nullptr, unsigned(shape.size())}, width, LoopKind::Contracted);
+    Access a{diagonal(source->tensor), {}, 0};
+    for (const Linear &at : ArrayRef(point).drop_back())
+      a.index.push_back(at.affine());
+    a.index.push_back(k.affine());
+    const ElementType factor = graph.tensors[a.tensor].type;
+    attempt.build.term(
+        a, {splat({extent, width}, factor, 1), {point.back().affine(), k.affine()}, 0}, 0);
+    return Scalar{attempt.build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
+  };
+  Compute how = isSum || isRowMap || isMax ? Compute(inRows) : Compute(spread);
+  if (failed(emitKernel(value, shape, lane, {}, how, toResult)) &&
+      failed(emitKernel(value, shape, lane, {}, spread, toResult)))
+    return failure();
+  broadcasts[key] = tensor;
+  return tensor;
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Forms kernels by demand: a stored value asks for the scalar at a point of its index space, and
+// the request walks through views, maps, one contraction and one reduction until it meets values in
+// memory. Only this folder's Form*.cpp include this header.
+#pragma once
+
+#include "compiler/Forms/Former/Build.h"
+#include "compiler/Forms/Former/Index.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace millrace::forms {
+
+using Point = llvm::SmallVector<Linear>;
+
+/// A node of the epilogue and how its 32 bits are read.
+struct Scalar {
+  /// Raw: the bits of the stored type, of a value that is not negative.
+  enum class Kind { F32, I32, I8, FlagF32, FlagI32, Raw };
+  unsigned node = 0;
+  Kind kind = Kind::F32;
+};
+
+/// A value that a kernel computes: its other uses there take the same node.
+struct Inlined {
+  mlir::Value value;
+  Point index;
+  Scalar scalar;
+};
+
+/// One try to form a kernel.
+struct Attempt {
+  Attempt(KernelGraph &graph, const Splits &splits)
+      : build(graph), space(build.kernel().loops, splits) {}
+  KernelBuilder build;
+  LoopSpace space;
+  int lane = -1; ///< the loop along the lanes of the result; none if they are all one
+  bool contracts = false, runs = false;
+  bool reduces = false;    ///< what is pulled now goes into a running reduction
+  bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
+  bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
+  int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
+  mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
+  mlir::Value root;                    ///< what the kernel stores as it is computed
+  bool shifts = false;                 ///< the result's lanes do not begin at 0
+  bool isShifted = false;              ///< and an operand was brought to where they begin
+  Linear resultLane;                   ///< the index along the result's lane dimension
+  llvm::SmallVector<std::string> names;
+  llvm::SmallVector<Inlined> inlined;
+  int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
+};
+
+/// A value in memory. With `laneSplit`, its lane dimension is cut in two: parts, lanes of a part.
+struct Stored {
+  unsigned tensor = 0;
+  int64_t laneSplit = 0;
+};
+
+/// Which operand of a product cannot be multiplied as it lies in memory.
+enum class Misfit { None, A, W, Both };
+
+class Former {
+public:
+  Former(mlir::func::FuncOp function, const PrecisionOptions &options, KernelGraph &graph)
+      : function(function), options(options), graph(graph) {}
+  mlir::LogicalResult run();
+  /// Decides which tables look-ups find in MEM: before run(). A line for each that the host keeps.
+  std::vector<std::string> keepTablesWithHost();
+
+private:
+  struct Resolved {
+    mlir::Value base;
+    Point index;
+    bool padded = false;
+    mlir::Attribute pad; ///< value outside the base
+  };
+
+  // FormOutputs.cpp: results of the function.
+  mlir::LogicalResult storeOutputs();
+  void setOutput(Tensor &tensor, unsigned number);
+  bool isMadeByHost(unsigned tensor) const;
+
+  // FormStore.cpp: values in memory.
+  /// `isExact`: a lane dimension of extent 1 is taken as asked, not left to another layout.
+  mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
+                                bool isExact = false);
+  mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
+  void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
+  mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
+  mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
+  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
+  void storeScalar(KernelBuilder &build, Scalar value, const Access &to);
+  /// `laneSplit`: how the result's lanes are cut; may come from an operand.
+  mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
+                           unsigned lane, int64_t &laneSplit);
+  using Compute = llvm::function_ref<mlir::FailureOr<Scalar>(Attempt &, const Point &)>;
+  mlir::LogicalResult emitKernel(mlir::Value named, llvm::ArrayRef<int64_t> shape, unsigned laneDim,
+                                 Splits splits, Compute compute,
+                                 llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish);
+  unsigned newTensor(mlir::Value value, llvm::ArrayRef<int64_t> shape, unsigned lane,
+                     std::optional<ElementType> type = {});
+  unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
+  unsigned eye(int64_t extent, ElementType type);
+  unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
+  unsigned diagonal(unsigned tensor);
+
+  // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
+  /// `copied`: stepped through although it is stored by itself.
+  mlir::FailureOr<Resolved> resolve(Attempt &attempt, mlir::Value value, Point index,
+                                    mlir::Operation *copied = nullptr);
+  bool stepView(Attempt &attempt, mlir::Operation *op, Point &index, mlir::Value &source);
+  bool isView(mlir::Operation *op) const;
+  mlir::Value baseOf(mlir::Value value) const;
+  void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
+  /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
+  bool isRunTimeScores(mlir::Value value) const;
+  unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
+  mlir::Value inputBehind(mlir::Value value) const;
+  struct LaneChoice {
+    unsigned dim;
+    bool hasReason; ///< an operation below wants it, it is not just the innermost one
+  };
+  unsigned preferredLane(mlir::Value base);
+  LaneChoice chooseLane(mlir::Value base);
+  void findSlicePoints();
+  void findStoredViews();
+
+  // FormSelect.cpp: lanes brought into place.
+  std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
+                                      int64_t extent, const Linear &rest, std::optional<float> pad);
+  unsigned selection(int64_t extent, int64_t span, int64_t stride, int64_t first, ElementType type);
+  mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
+  mlir::FailureOr<Scalar> loadShifted(Attempt &attempt, const Resolved &at, unsigned lane);
+  void alignOperand(Attempt &attempt, Access &access);
+
+  // FormPull.cpp: scalars of values.
+  mlir::FailureOr<Scalar> pull(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> pullBase(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Scalar> pullConstant(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Access> layOutConstant(Attempt &attempt, const Resolved &at, ElementType type);
+  mlir::FailureOr<Scalar> load(Attempt &attempt, Stored stored, const Resolved &at);
+  Scalar loadScalar(KernelBuilder &build, const Access &from, mlir::Type tensor);
+  mlir::FailureOr<Scalar> loadBroadcast(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Scalar> compute(Attempt &attempt, mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> computeMap(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                     const Point &index);
+  mlir::FailureOr<Access> access(Attempt &attempt, Stored stored, const Resolved &at);
+  bool leaves(const Attempt &attempt, const Resolved &at, unsigned lane) const;
+  bool keepsLanes(const Attempt &attempt, const Access &access) const;
+  bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
+  bool coversRoot(Attempt &attempt, const Point &index) const;
+
+  // FormLookup.cpp: rows of constant tables at indices that are data.
+  bool isLookup(mlir::Operation *op);
+  unsigned indexTensor(mlir::BlockArgument argument, int64_t extent);
+  mlir::FailureOr<Scalar> computeLookup(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                        const Point &index);
+
+  // FormBody.cpp: scalar operations.
+  using Values = llvm::DenseMap<mlir::Value, Scalar>;
+  mlir::FailureOr<Scalar> bodyValue(Attempt &attempt, mlir::Value value, Values &known);
+  mlir::FailureOr<Scalar> bodyOp(Attempt &attempt, mlir::Operation *op,
+                                 llvm::ArrayRef<Scalar> args);
+  static bool isFormableBody(mlir::Block &body);
+
+  // FormContraction.cpp, FormReduction.cpp
+  mlir::FailureOr<Scalar> computeContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                             const Point &index);
+  mlir::FailureOr<Access> contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
+                                             std::optional<llvm::SmallVector<unsigned>> &laneLoops);
+  struct Operands { ///< of a contraction, where it streams a and installs w
+    Point at[2];
+    unsigned w = 1;
+    int64_t inside = 1, all = 1; ///< points of reduced loops that were cut, and before
+  };
+  mlir::FailureOr<Operands> contractionPoints(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                              const Point &index, bool cutsPadding);
+  mlir::FailureOr<Misfit> addTerm(Attempt &attempt, const Operands &operands,
+                                  const Resolved (&at)[2], ElementType type);
+  mlir::LogicalResult addProduct(Attempt &attempt, const Operands &operands,
+                                 std::array<mlir::Value, 2> values, ElementType type);
+  mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                           const Point &index);
+  mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                       const Point &index);
+  mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                           const Point &index);
+  mlir::FailureOr<std::array<unsigned, 2>>
+  storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
+  mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
+  bool isNonNegative(mlir::Value value) const;
+  bool reducesLanes(mlir::linalg::LinalgOp op);
+  bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
+  bool meetsMaximum(mlir::Value value);
+  mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
+
+  // FormQuantized.cpp: integer kernels of quantised graphs (--precision int8).
+  bool isQuantized(mlir::linalg::LinalgOp contraction) const;
+  bool isRoundedOnce(mlir::Value quantized);
+  mlir::FailureOr<Stored> storeQuantizedInput(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                          const Point &index);
+  mlir::FailureOr<Scalar> pullScaled(Attempt &attempt, mlir::Value value, const Point &index,
+                                     double factor);
+  mlir::FailureOr<Scalar> bodyScaled(Attempt &attempt, mlir::linalg::LinalgOp op, mlir::Value value,
+                                     const Point &index, double factor);
+  mlir::FailureOr<Scalar> sumScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                    mlir::Operation *sum, const Point &index, double factor);
+  mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                                    const Point &index, double factor,
+                                                    llvm::ArrayRef<double> bias);
+  unsigned channelOperand(Attempt &attempt, llvm::ArrayRef<double> values, const Linear &channel,
+                          llvm::StringRef name);
+
+  // FormHost.cpp
+  mlir::FailureOr<Stored> storeByHost(mlir::Value base, unsigned lane);
+  bool isFormable(mlir::Operation *op);
+
+  mlir::FailureOr<ElementType> storedType(mlir::Type type) const;
+  ElementType activation() const {
+    return options.precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
+  }
+  unsigned opCount(const Attempt &attempt) const;
+  static std::string nameOf(mlir::Value value);
+
+  mlir::func::FuncOp function;
+  PrecisionOptions options;
+  KernelGraph &graph;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
+  std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
+  std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
+  std::map<void *, std::array<unsigned, 2>> twoTerms;
+  std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
+  llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
+  std::map<std::vector<int64_t>, unsigned> splats, selections;
+  std::map<unsigned, unsigned> diagonals;
+  llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
+  llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
+  llvm::DenseSet<mlir::Value> hosted;
+  unsigned hostFunctions = 0; ///< how many have a name
+};
+
+/// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input
+/// says.
+struct LookupForm {
+  mlir::Value table, indices;
+  unsigned dim = 0, lane = 0;        ///< of the table: looked up; along the lanes
+  llvm::SmallVector<unsigned> loops; ///< per dimension of the table, but `dim`: the map's loop
+};
+/// Nothing where rows are not of one dimension, or the body does something else.
+std::optional<LookupForm> lookupOf(mlir::Operation *op);
+
+/// What a reduction's body does.
+enum class Combiner { None, Sum, SumOfProducts, Max, Min };
+Combiner combinerOf(mlir::linalg::LinalgOp op);
+/// The value that is combined with the accumulator (for products: null).
+mlir::Value combinedValue(mlir::linalg::LinalgOp op);
+/// Maps, reductions and contractions; everything with one result of static shape.
+mlir::linalg::LinalgOp formOf(mlir::Value value);
+bool isMap(mlir::linalg::LinalgOp op);
+/// "quantize" or "dequantize" for the maps that import tags so, else empty.
+llvm::StringRef quantKind(mlir::Operation *op);
+bool isContraction(mlir::linalg::LinalgOp op);
+bool isConstantValue(mlir::Value value);
+/// First value and count of those of a reduced loop that meet the operand and not only its padding:
+/// where a sum is padded with zeros, a maximum with the lowest, and the window does not move, the
+/// loop is cut down to them. `dims`: the loops of `op`.
+std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, mlir::linalg::LinalgOp op,
+                                          unsigned operand, const Point &dims, unsigned loop);
+llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
+/// The shape of a tensor for the value: rank 0 becomes {1}.
+std::vector<int64_t> tensorShape(mlir::Value value);
+
+} // namespace millrace::forms

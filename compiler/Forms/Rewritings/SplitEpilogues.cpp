@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
+
+#include "compiler/Forms/AluCount.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+namespace millrace::forms {
+namespace {
+
+bool isOperation(const Node &n) { return n.kind == Node::Kind::Op || n.kind == Node::Kind::Reduce; }
+
+/// Operands, as they are or widened, and immediates can be had again.
+bool canBeHadAgain(const Kernel &kernel, unsigned n, bool widened) {
+  const Node &node = kernel.nodes[n];
+  if (widened && node.kind == Node::Kind::Op && node.args.size() == 1)
+    return kernel.nodes[node.args[0]].kind == Node::Kind::Operand;
+  return node.kind == Node::Kind::Operand || node.kind == Node::Kind::Immediate;
+}
+
+/// The last node after which only its own value goes on, before every result, that `fits`.
+std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed, bool widened,
+                              const std::function<bool(unsigned, unsigned)> &fits) {
+  unsigned operations = 0;
+  std::optional<unsigned> cut;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    if (!needed[n] || !isOperation(kernel.nodes[n]))
+      continue;
+    ++operations;
+    bool alone = !widened || !canBeHadAgain(kernel, n, widened);
+    for (const Result &r : kernel.results)
+      alone &= r.node > n;
+    for (unsigned u = n + 1; u < kernel.nodes.size(); ++u) {
+      if (!needed[u])
+        continue;
+      alone &= kernel.nodes[u].kind != Node::Kind::Accumulator;
+      for (unsigned a : kernel.nodes[u].args)
+        alone &= a >= n || canBeHadAgain(kernel, a, widened);
+    }
+    if (alone && fits(n, operations))
+      cut = n;
+  }
+  return cut;
+}
+
+/// What stays in the kernel if it ends with node `cut`.
+Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
+  Kernel first = kernel;
+  first.nodes.resize(cut + 1);
+  first.results = {{cut, result}};
+  return first;
+}
+
+/// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs than the
+/// machine has.
+std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, unsigned most,
+                                const Machine *machine) {
+  const std::vector<bool> needed = neededNodes(kernel);
+  unsigned operations = 0;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    operations += needed[n] && isOperation(kernel.nodes[n]);
+  std::optional<unsigned> cut;
+  if (operations > most)
+    cut = cutOf(kernel, needed, false, [&](unsigned, unsigned before) { return before <= most; });
+  if (cut || !machine || alusOf(kernel, graph, *machine) <= machine->vxm.alus)
+    return cut;
+  return cutOf(kernel, needed, true, [&](unsigned n, unsigned before) {
+    return before <= most && alusOf(upTo(kernel, n, kernel.results.front().access), graph,
+                                    *machine) <= machine->vxm.alus;
+  });
+}
+
+/// Is there a reduction after the cut?
+bool reducesAfter(const Kernel &kernel, unsigned cut) {
+  return std::any_of(kernel.nodes.begin() + cut + 1, kernel.nodes.end(),
+                     [](const Node &n) { return n.kind == Node::Kind::Reduce; });
+}
+
+/// Where the value between lies: as the first result does, a dimension per parallel loop of its
+/// access; before a reduction there is a value for every step of the running loops. Nothing where
+/// the result's indices are more than a loop each.
+std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut) {
+  const Access &like = kernel.results.front().access;
+  std::vector<int64_t> shape;
+  Access between;
+  for (unsigned l = 0; reducesAfter(kernel, cut) && l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Running) {
+      shape.push_back(kernel.loops[l].extent);
+      between.index.push_back(at(l));
+    }
+  const unsigned lane = unsigned(shape.size()) + graph.tensors[like.tensor].laneDim;
+  for (const AffineIndex &i : like.index) {
+    if (i.terms.size() > 1 || (i.terms.size() == 1 && i.terms[0].second != 1))
+      return std::nullopt;
+    shape.push_back(i.terms.empty() ? 1 : kernel.loops[i.terms[0].first].extent);
+    between.index.push_back(i.terms.empty() ? fixed(0) : at(i.terms[0].first));
+  }
+  between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
+  return between;
+}
+
+/// The part of the kernel up to the cut.
+Kernel firstPart(const Kernel &kernel, unsigned cut, const Access &between) {
+  Kernel first = upTo(kernel, cut, between);
+  first.name += ".part";
+  for (Loop &l : first.loops)
+    if (l.kind == LoopKind::Running && reducesAfter(kernel, cut))
+      l.kind = LoopKind::Parallel;
+  return first;
+}
+
+/// A map of the value between, or its reduction.
+Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const Access &between) {
+  KernelBuilder build(graph, kernel);
+  build.continueFrom(kernel, cut, build.operand(between));
+  Kernel second = std::move(build.kernel());
+  for (Loop &l : second.loops)
+    if (l.kind == LoopKind::Contracted ||
+        (l.kind == LoopKind::Running && !reducesAfter(kernel, cut)))
+      l = {1, LoopKind::Parallel};
+  return second;
+}
+
+unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
+  unsigned split = 0;
+  std::vector<std::pair<bool, unsigned>> order;
+  for (auto [isHost, index] : graph.order) {
+    order.push_back({isHost, index});
+    while (!isHost) {
+      const Kernel kernel = graph.kernels[order.back().second];
+      const std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
+      const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
+      if (!between)
+        break;
+      graph.kernels[order.back().second] = firstPart(kernel, *cut, *between);
+      graph.kernels.push_back(secondPart(graph, kernel, *cut, *between));
+      order.push_back({false, unsigned(graph.kernels.size() - 1)});
+      ++split;
+    }
+  }
+  graph.order = std::move(order);
+  return split;
+}
+
+} // namespace
+
+unsigned splitEpilogues(KernelGraph &graph, unsigned most) { return split(graph, most, nullptr); }
+unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine) {
+  return split(graph, most, &machine);
+}
+
+} // namespace millrace::forms

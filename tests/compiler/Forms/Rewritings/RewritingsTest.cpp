@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Do rewritings of kernel graphs keep values?
+#include "compiler/Forms/AluCount.h"
+#include "compiler/Forms/Builders.h"
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/RepeatedSums.h"
+#include "compiler/Forms/Rewritings/ClipRunning.h"
+#include "compiler/Forms/Rewritings/MergeHeads.h"
+#include "compiler/Forms/Rewritings/PackWindows.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitRunning.h"
+#include "compiler/Forms/Rewritings/SplitTables.h"
+#include "compiler/Forms/Rewritings/SplitWindows.h"
+#include "compiler/Forms/Rewritings/StreamBias.h"
+
+#include "arch/spec/MachineFile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+/// Bytes of every output, by host or own name.
+std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph,
+                                             const std::map<unsigned, TensorBytes> &inputs) {
+  std::map<std::string, TensorBytes> outputs;
+  EXPECT_EQ(graph.verify(), "");
+  Expected<std::vector<TensorBytes>> all = evaluate(graph, inputs);
+  EXPECT_TRUE(all) << (all ? "" : all.error());
+  for (unsigned t = 0; all && t < graph.tensors.size(); ++t)
+    if (graph.tensors[t].role == TensorRole::Output)
+      outputs[graph.tensors[t].name] = (*all)[t];
+  return outputs;
+}
+
+/// x[1, C, H, W] averaged or maximised over all of H x W by running loops; `pad` rows of the window
+/// lie outside.
+KernelGraph buildGlobalReduction(AluOp op, int64_t channels, int64_t height, int64_t width,
+                                 int64_t pad) {
+  KernelGraph graph;
+  graph.name = "global";
+  const unsigned x = addTensor(graph, "x", {1, channels, height, width + 1}, ElementType::Fp16, 1,
+                               TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, channels}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(channels), r = build.loop(height + pad, LoopKind::Running),
+                 s = build.loop(width, LoopKind::Running);
+  const unsigned value = build.load({x, {fixed(0), at(c), at(r), at(s)}, 0});
+  build.store(build.reduce(op, value), {y, {fixed(0), at(c)}});
+  build.finish("global");
+  return graph;
+}
+
+/// y[t, n] = sum over heads h and d of (sum over s of p[h, t, s] v[s, h * lanes + d])
+/// w[h * lanes + d, n].
+KernelGraph buildHeads(int64_t heads, int64_t tokens, int64_t lanes, int64_t width) {
+  KernelGraph graph;
+  graph.name = "heads";
+  const auto fp16 = ElementType::Fp16;
+  const unsigned p = addTensor(graph, "p", {heads, tokens, tokens}, fp16, 2, TensorRole::Input);
+  const unsigned v = addTensor(graph, "v", {tokens, heads * lanes}, fp16, 0, TensorRole::Input);
+  const unsigned o = addTensor(graph, "o", {1, heads, tokens, lanes}, fp16, 3);
+  std::vector<float> values(size_t(heads * lanes * width));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = float(int(i * 7 % 23) - 11) / 16;
+  const unsigned w = addConstant(graph, "w", {heads * lanes, width}, fp16, 0, values);
+  const unsigned y =
+      addTensor(graph, "y", {tokens, width}, ElementType::Fp32, 1, TensorRole::Output);
+  {
+    KernelBuilder build(graph);
+    const unsigned h = build.loop(heads), t = build.loop(tokens), d = build.loop(lanes),
+                   s = build.loop(tokens, LoopKind::Contracted);
+    build.term({p, {at(h), at(t), at(s)}, 0}, {v, {at(s), {0, {{h, lanes}, {d, 1}}}}, 0},
+               heads * tokens * tokens * lanes);
+    build.store(build.accumulator(), {o, {fixed(0), at(h), at(t), at(d)}});
+    build.finish("values");
+  }
+  KernelBuilder build(graph);
+  const unsigned t = build.loop(tokens), n = build.loop(width),
+                 h = build.loop(heads, LoopKind::Contracted),
+                 d = build.loop(lanes, LoopKind::Contracted);
+  build.term({o, {fixed(0), at(h), at(t), at(d)}, 0}, {w, {{0, {{h, lanes}, {d, 1}}}, at(n)}, 0},
+             tokens * heads * lanes * width);
+  build.store(build.accumulator(), {y, {at(t), at(n)}});
+  build.finish("projection");
+  return graph;
+}
+
+TEST(MergeHeads, LetsHeadsOfWholeColumnGroupsLieInOneRow) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildHeads(7, 5, 64, 9);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  const int64_t macs = graph.macs();
+  EXPECT_EQ(mergeHeads(graph, machine), 1u);
+  EXPECT_EQ(graph.tensors[2].shape, (std::vector<int64_t>{1, 5, 7 * 64}));
+  EXPECT_EQ(graph.tensors[2].laneDim, 2u);
+  EXPECT_EQ(graph.kernels[1].loops.size(), 3u) << "heads and their lanes are one loop";
+  EXPECT_EQ(graph.macs(), macs);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+  EXPECT_EQ(mergeHeads(graph, machine), 0u);
+}
+
+TEST(MergeHeads, LeavesHeadsThatFillNoColumnGroupOrHalfAVector) {
+  const Machine machine = *loadMachine("tsp-v1");
+  for (int64_t lanes : {8, 24, 176}) {
+    KernelGraph graph = buildHeads(2, 5, lanes, 9);
+    EXPECT_EQ(mergeHeads(graph, machine), 0u) << lanes << " lanes a head";
+  }
+}
+
+TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
+  Machine machine = *loadMachine("tsp-small");
+  KernelGraph graph;
+  graph.name = "bias";
+  const unsigned x = addTensor(graph, "x", {4, 20}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned w = addTensor(graph, "w", {6, 20}, ElementType::Fp16, 1, TensorRole::Input);
+  std::vector<float> values; // row by row, the same along the lanes
+  for (float row : {0.1f, -3.1415927f, 1.0e-3f, 1234.5678f})
+    values.insert(values.end(), 6, row);
+  const unsigned b = addConstant(graph, "b", {4, 6}, ElementType::Fp32, 1, values);
+  const unsigned y = addTensor(graph, "y", {4, 6}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(4), n = build.loop(6), k = build.loop(20, LoopKind::Contracted);
+  build.term({x, {at(r), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 480);
+  const unsigned bias = build.load({b, {at(r), at(n)}, 0});
+  build.store(build.op(AluOp::AddF32, {build.accumulator(), bias}), {y, {at(r), at(n)}});
+  build.finish("bias");
+  KernelGraph roomy = graph;
+  EXPECT_EQ(streamBias(roomy, machine), 0u) << "22 MiB are plenty";
+  machine.memory.slices = 1;
+  machine.memory.banks = 1;
+  machine.memory.rowsPerBank = 8; // 16 vectors in all, of which the bias takes 16
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs).at("y");
+  EXPECT_EQ(streamBias(graph, machine), 1u);
+  EXPECT_TRUE(graph.kernels[0].operands.empty());
+  EXPECT_EQ(graph.kernels[0].terms.size(), 2u);
+  EXPECT_EQ(graph.macs(), 480) << "the helper's products are none of the model's";
+  const auto after = outputsOf(graph, inputs).at("y");
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); i += 4) {
+    float u, v;
+    std::memcpy(&u, &before[i], 4);
+    std::memcpy(&v, &after[i], 4);
+    EXPECT_NEAR(u, v, 4e-7 * std::max(1.0f, std::fabs(u))) << "element " << i / 4;
+  }
+}
+
+TEST(SplitTables, KeepsTheRowsOfTablesThatAreCutAtAnyRow) {
+  for (int64_t rows : {9, 10, 11, 18, 19, 20}) {
+    KernelGraph graph = buildEmbedding({.tokens = 70, .rows = rows, .width = 5, .segments = 2});
+    const auto inputs = randomInputs(graph);
+    const auto before = outputsOf(graph, inputs);
+    EXPECT_EQ(splitTables(graph, 10), rows > 10 ? 1u : 0u) << rows << " rows";
+    size_t lookups = 0;
+    for (const Access &operand : graph.kernels[0].operands) {
+      lookups += operand.lookup.has_value();
+      EXPECT_LE(graph.tensors[operand.tensor].shape[0], rows > 10 ? 9 : 10);
+    }
+    EXPECT_EQ(lookups,
+              rows <= 10 ? 2u : 1 + size_t(rows + 8) / 9); // parts of 9 rows, and the other
+    EXPECT_EQ(outputsOf(graph, inputs), before) << rows << " rows";
+  }
+}
+
+TEST(SplitWindows, KeepsTheMaximaOfAPaddedPooling) {
+  KernelGraph graph = buildMaxPool(24, 13, 11, 3, 2, 1, ElementType::Fp16);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  const size_t kernels = graph.kernels.size();
+  EXPECT_EQ(splitWindows(graph), 1u);
+  EXPECT_EQ(graph.kernels.size(), kernels + 1);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(SplitWindows, LeavesOtherKernelsAlone) {
+  KernelGraph graph = buildConv({});
+  EXPECT_EQ(splitWindows(graph), 0u);
+}
+
+TEST(ClipRunning, CutsTheZerosThatASumReadsOutside) {
+  KernelGraph graph = buildGlobalReduction(AluOp::AddF32, 20, 5, 7, 2);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(clipRunning(graph), 1u);
+  EXPECT_EQ(graph.kernels[0].loops[1].extent, 5);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(ClipRunning, KeepsWhatAMaximumReadsOutside) {
+  KernelGraph graph =
+      buildGlobalReduction(AluOp::MaxF32, 20, 5, 7, 2); // reads zeros, which may be the maximum
+  EXPECT_EQ(clipRunning(graph), 0u);
+}
+
+TEST(SplitRunning, KeepsAMaximumOverRowsThatDoNotStepEvenly) {
+  KernelGraph graph = buildGlobalReduction(AluOp::MaxF32, 20, 5, 7, 0); // 7 of 8 columns
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitRunning(graph), 1u);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(ClipRunning, TakesTheOnlyRowOfAReductionAsItIs) {
+  KernelGraph graph = buildGlobalReduction(AluOp::MaxF32, 20, 1, 1, 0);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  clipRunning(graph);
+  for (const Node &node : graph.kernels[0].nodes)
+    EXPECT_NE(node.kind, Node::Kind::Reduce);
+  for (const Loop &loop : graph.kernels[0].loops)
+    EXPECT_EQ(loop.kind, LoopKind::Parallel);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+/// y[f] = the sum over images, rows and columns of a padded 2 x 2 convolution.
+KernelGraph buildSumOfConvolution() {
+  KernelGraph graph;
+  graph.name = "sum";
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {4, 3, 5, 7}, fp16, 1, TensorRole::Input);
+  const unsigned w =
+      addConstant(graph, "w", {2, 3, 2, 2}, fp16, 1, randomValues(2 * 3 * 2 * 2, 3, 0.1f));
+  const unsigned y = addTensor(graph, "y", {2}, ElementType::Fp32, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(2), image = build.loop(4, LoopKind::Running),
+                 r = build.loop(6, LoopKind::Running), s = build.loop(8, LoopKind::Running),
+                 c = build.loop(3, LoopKind::Contracted), dy = build.loop(2, LoopKind::Contracted),
+                 dx = build.loop(2, LoopKind::Contracted);
+  build.term({x, {at(image), at(c), window(r, 1, dy, 1, -1), window(s, 1, dx, 1, -1)}, 0},
+             {w, {at(f), at(c), at(dy), at(dx)}, 0}, 4 * 2 * 6 * 8 * 12);
+  build.store(build.reduce(AluOp::AddF32, build.accumulator()), {y, {at(f)}});
+  build.finish("sum");
+  return graph;
+}
+
+TEST(SplitRunning, SumsWhatAContractionGivesOneLoopAfterTheOther) {
+  KernelGraph graph = buildSumOfConvolution();
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitRunning(graph), 2u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_LE(std::count_if(kernel.loops.begin(), kernel.loops.end(),
+                            [](const Loop &l) { return l.kind == LoopKind::Running; }),
+              1);
+  const auto after = outputsOf(graph, inputs);
+  float x[2], y[2];
+  std::memcpy(x, before.at("y").data(), sizeof x);
+  std::memcpy(y, after.at("y").data(), sizeof y);
+  for (int i : {0, 1}) // another order of additions
+    EXPECT_NEAR(x[i], y[i], 1e-4f * std::abs(x[i]) + 1e-4f);
+}
+
+TEST(RepeatedSums, CountsAContractedLoopThatNoTermUses) {
+  KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .bias = false});
+  const auto inputs = randomInputs(graph);
+  const auto once = outputsOf(graph, inputs);
+  graph.kernels[0].loops.push_back({4, LoopKind::Contracted});
+  EXPECT_EQ(multiplyRepeatedSums(graph), 1u);
+  const auto repeated = outputsOf(graph, inputs);
+  const TensorBytes &x = once.at("y"), &y = repeated.at("y");
+  for (size_t i = 0; i < x.size(); i += 2)
+    EXPECT_EQ(decode(ElementType::Fp16, y[i] | uint32_t(y[i + 1]) << 8),
+              4 * decode(ElementType::Fp16, x[i] | uint32_t(x[i + 1]) << 8));
+}
+
+/// x tanh(log(1 + e^x)): eleven operations, of which the last takes x itself.
+KernelGraph buildMish() {
+  KernelGraph graph;
+  graph.name = "mish";
+  const unsigned x = addTensor(graph, "x", {50, 40}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {50, 40}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(50), l = build.loop(40);
+  const unsigned value = build.load({x, {at(r), at(l)}, 0});
+  const unsigned power =
+      build.op(AluOp::ExpF32, {build.op(AluOp::NegF32, {build.op(AluOp::AbsF32, {value})})});
+  const unsigned log =
+      build.op(AluOp::LogF32, {build.op(AluOp::AddF32, {power, build.constant(1)})});
+  const unsigned soft =
+      build.op(AluOp::AddF32, {build.op(AluOp::MaxF32, {value, build.constant(0)}), log});
+  build.store(build.op(AluOp::MulF32, {value, build.op(AluOp::TanhF32, {soft})}),
+              {y, {at(r), at(l)}});
+  build.finish("mish");
+  return graph;
+}
+
+TEST(SplitEpilogues, CutsWhereValuesThatWaitNeedMoreAlusThanThereAre) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildMish();
+  ASSERT_GT(alusOf(graph.kernels[0], graph, machine), machine.vxm.alus);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitEpilogues(graph, 12, machine), 1u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_LE(alusOf(kernel, graph, machine), machine.vxm.alus);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
+  KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .relu = true}); // add, max, cvt
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitEpilogues(graph, 2), 1u);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+/// A strided convolution of a few channels of the input, then a 3 x 3 pooling in two passes, as an
+/// image network begins.
+KernelGraph buildStem() {
+  KernelGraph graph;
+  graph.name = "stem";
+  const int64_t size = 38, out = 19, pooled = 10, filters = 16;
+  const unsigned x =
+      addTensor(graph, "x", {1, 3, size, size}, ElementType::Fp16, 1, TensorRole::Input);
+  graph.tensors[x].hostName = "x";
+  graph.tensors[x].hostType = "float";
+  graph.tensors[x].hostShape = graph.tensors[x].shape;
+  const unsigned w = addConstant(graph, "w", {filters, 3, 7, 7}, ElementType::Fp16, 1,
+                                 randomValues(filters * 147, 3, 0.1f));
+  const unsigned b =
+      addConstant(graph, "b", {filters}, ElementType::Fp32, 0, randomValues(filters, 4));
+  const unsigned y = addTensor(graph, "y", {1, filters, out, out}, ElementType::Fp16, 1);
+  const unsigned p = addTensor(graph, "p", {1, filters, out, pooled}, ElementType::Fp16, 1);
+  const unsigned q =
+      addTensor(graph, "q", {1, filters, pooled, pooled}, ElementType::Fp16, 1, TensorRole::Output);
+  {
+    KernelBuilder build(graph);
+    const unsigned f = build.loop(filters), r = build.loop(out), s = build.loop(out);
+    const unsigned c = build.loop(3, LoopKind::Contracted),
+                   dy = build.loop(7, LoopKind::Contracted),
+                   dx = build.loop(7, LoopKind::Contracted);
+    build.term({x, {fixed(0), at(c), window(r, 2, dy, 1, -3), window(s, 2, dx, 1, -3)}},
+               {w, {at(f), at(c), at(dy), at(dx)}}, out * out * filters * 147);
+    const unsigned sum = build.op(AluOp::AddF32, {build.accumulator(), build.load({b, {at(f)}})});
+    build.store(sum, {y, {fixed(0), at(f), at(r), at(s)}});
+    build.finish("conv");
+  }
+  for (bool columns : {true, false}) {
+    KernelBuilder build(graph);
+    const unsigned f = build.loop(filters), r = build.loop(columns ? out : pooled),
+                   s = build.loop(pooled);
+    const uint32_t lowest = encode(ElementType::Fp16, -INFINITY);
+    std::vector<unsigned> taps;
+    for (int64_t d : {-1, 0, 1})
+      taps.push_back(build.load(
+          {columns ? y : p,
+           {fixed(0), at(f), columns ? at(r) : at(r, 2, d), columns ? at(s, 2, d) : at(s)},
+           lowest}));
+    build.store(build.op(AluOp::MaxF32, {build.op(AluOp::MaxF32, {taps[0], taps[1]}), taps[2]}),
+                {columns ? p : q, {fixed(0), at(f), at(r), at(s)}});
+    build.finish(columns ? "columns" : "rows");
+  }
+  return graph;
+}
+
+TEST(PackWindows, KeepsTheStemOfAnImageNetwork) {
+  KernelGraph graph = buildStem();
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  Expected<Machine> machine = loadMachine("tsp-v1");
+  ASSERT_TRUE(machine) << machine.error();
+  const int64_t macs = graph.macs();
+  ASSERT_EQ(packWindows(graph, *machine).size(), 1u);
+  EXPECT_EQ(graph.macs(), macs);
+  std::map<unsigned, TensorBytes> packed;
+  for (auto &[t, bytes] : inputs)
+    packed[t] = bytes;
+  const auto after = outputsOf(graph, packed);
+  ASSERT_EQ(after.size(), before.size());
+  const TensorBytes &x = before.at("q"), &y = after.at("q");
+  ASSERT_EQ(x.size(), y.size());
+  for (size_t e = 0; e + 1 < x.size(); e += 2) { // sums in another order may round to the neighbour
+    const float a = decode(ElementType::Fp16, uint32_t(x[e] | x[e + 1] << 8)),
+                b = decode(ElementType::Fp16, uint32_t(y[e] | y[e + 1] << 8));
+    EXPECT_NEAR(a, b, 2e-3f * std::max(1.0f, std::abs(a)));
+  }
+}
+
+} // namespace
