@@ -4,7 +4,7 @@
 // tensor's rows are cut.
 #pragma once
 
-#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Codegen/Memory/Context.h"
 #include "compiler/Schedule/Piece.h"
 
 namespace millrace::grid {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Codegen/Grid/Layout.h"
+#include "compiler/Codegen/Memory/Layout.h"
 
 #include "compiler/Forms/KernelBuilder.h"
 

@@ -2,9 +2,9 @@
 //
 // Where tables and their map vectors lie. All of a kernel's lookups in one lane tile share a
 // hemisphere, in slices of their own: they are gathered in one piece.
-#include "compiler/Codegen/Grid/Tables.h"
+#include "compiler/Codegen/Memory/Tables.h"
 
-#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Codegen/Memory/Context.h"
 
 #include <algorithm>
 #include <set>

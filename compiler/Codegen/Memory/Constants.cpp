@@ -2,7 +2,7 @@
 //
 // Storage of what is loaded with the program: weight tiles, per-lane constants, constant tensors,
 // and the zero rows of column copies. All of it needs rows that nothing has used before.
-#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Codegen/Memory/Context.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Storage: where tensors go, and the image blocks that fill them.
-#include "compiler/Codegen/Grid/Context.h"
+#include "compiler/Codegen/Memory/Context.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "arch/program/Image.h"
-#include "compiler/Codegen/Grid/Layout.h"
-#include "compiler/Codegen/Grid/Tables.h"
+#include "compiler/Codegen/Memory/Layout.h"
+#include "compiler/Codegen/Memory/Tables.h"
 #include "compiler/MemoryPlan/Allocator.h"
 #include "compiler/Schedule/Program.h"
 

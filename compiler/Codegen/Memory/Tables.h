@@ -4,7 +4,7 @@
 // the host makes of indices.
 #pragma once
 
-#include "compiler/Codegen/Grid/Layout.h"
+#include "compiler/Codegen/Memory/Layout.h"
 
 namespace millrace::grid {
 
