@@ -12,15 +12,17 @@ namespace millrace::driver {
 
 using nlohmann::json;
 
+static const std::vector<std::string> levelNames = {"onnx", "tensor", "spatial", "sched", "image"};
+
 void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
               const std::string &last, const std::string &text) {
-  static const std::vector<std::string> all = {"onnx", "tensor", "spatial", "sched", "image"};
+  const std::vector<std::string> &all = levelNames;
   const auto begin = std::find(all.begin(), all.end(), first);
   const auto end = std::find(all.begin(), all.end(), last) + 1;
   command
       .add_option_function<std::string>(
           option,
-          [&level](const std::string &name) {
+          [&level, &all](const std::string &name) {
             level = Level(std::find(all.begin(), all.end(), name) - all.begin());
           },
           text)
@@ -40,12 +42,15 @@ void ModelOptions::addTo(CLI::App &command) {
       .add_option("--machine,-m", machine,
                   "machine: a name that `millrace machines` lists, or a YAML file")
       ->capture_default_str();
-  command
-      .add_option("--precision,-p", precision,
-                  "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
-      ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
-      ->capture_default_str();
-  command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more");
+  auto only = [&](Level last, CLI::Option *option) { lastOf.emplace_back(option, last); };
+  only(Level::Tensor,
+       command
+           .add_option("--precision,-p", precision,
+                       "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
+           ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
+           ->capture_default_str());
+  only(Level::Onnx,
+       command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more"));
   command.add_option(
       "--set", settings,
       "change one key of the machine, path=value (memory.slices=16); repeat for more");
@@ -55,17 +60,30 @@ void ModelOptions::addTo(CLI::App &command) {
     solvers.push_back(solver.name);
     text += "; " + solver.name + ", " + solver.text;
   }
-  command.add_option("--partition", partition, text)
-      ->check(CLI::IsMember(solvers))
-      ->capture_default_str();
+  only(Level::Spatial, command.add_option("--partition", partition, text)
+                           ->check(CLI::IsMember(solvers))
+                           ->capture_default_str());
   std::vector<std::string> orders;
   text = "in which order kernels are scheduled";
   for (const schedule::OrderSolver &solver : schedule::orderSolvers()) {
     orders.push_back(solver.name);
     text += "; " + solver.name + ", " + solver.text;
   }
-  command.add_option("--order", order, text)->check(CLI::IsMember(orders))->capture_default_str();
-  command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph");
+  only(Level::Spatial, command.add_option("--order", order, text)
+                           ->check(CLI::IsMember(orders))
+                           ->capture_default_str());
+  only(Level::Tensor, command.add_flag("--exact-qdq", exactQdq,
+                                       "int8: keep every rounding of the quantised graph"));
+}
+
+std::optional<Failure> ModelOptions::checkLevels() const {
+  for (const auto &[option, last] : lastOf)
+    if (option->count() && from > last)
+      return Failure{Usage, option->get_name() + " decides nothing behind the level " +
+                                levelNames[size_t(last)] + ", and " + model + " is of the level " +
+                                levelNames[size_t(from)] + "; leave it out, or enter with --from " +
+                                levelNames[size_t(last)]};
+  return std::nullopt;
 }
 
 namespace {
@@ -90,12 +108,14 @@ constexpr Way ways[] = {
 };
 
 /// From the level of the model's file to `to`.
-std::optional<Failure> runStages(Stages &stages, Level from, Level to) {
+std::optional<Failure> runStages(Stages &stages, const ModelOptions &options, Level to) {
+  if (auto failure = options.checkLevels())
+    return failure;
   if (auto failure = stages.loadTarget())
     return failure;
   for (const Way &way : ways)
-    if (way.level >= from && way.level <= to)
-      if (auto failure = (stages.*(way.level == from ? way.read : way.make))())
+    if (way.level >= options.from && way.level <= to)
+      if (auto failure = (stages.*(way.level == options.from ? way.read : way.make))())
         return failure;
   return std::nullopt;
 }
@@ -105,14 +125,14 @@ std::optional<Failure> runStages(Stages &stages, Level from, Level to) {
 std::variant<Built, Failure> build(const ModelOptions &options) {
   const double start = seconds();
   Stages stages(options);
-  if (auto failure = runStages(stages, options.from, Level::Image))
+  if (auto failure = runStages(stages, options, Level::Image))
     return *failure;
   return stages.take(seconds() - start);
 }
 
 std::variant<std::string, Failure> buildText(const ModelOptions &options, Level to) {
   Stages stages(options);
-  if (auto failure = runStages(stages, options.from, to))
+  if (auto failure = runStages(stages, options, to))
     return *failure;
   std::string text;
   for (const Way &way : ways)

@@ -32,6 +32,12 @@ struct ModelOptions {
   Level from = Level::Onnx; ///< of the file `model`
   /// Adds --machine, --precision, --dim, --set, --from and the model itself to a subcommand.
   void addTo(CLI::App &command);
+  /// Was an option given that a file of the level `from` has behind it?
+  std::optional<Failure> checkLevels() const;
+
+private:
+  /// Options that decide how files of a level, or earlier ones, become the next.
+  std::vector<std::pair<const CLI::Option *, Level>> lastOf;
 };
 
 struct Built {

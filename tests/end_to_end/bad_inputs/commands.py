@@ -42,6 +42,8 @@ command("`--to` before `--from`", "compile", "mnist.onnx", "--from", "sched", "-
 command("`--from` of no level", "run", "mnist.onnx", "--from", "grid")
 command("`--from` text of a file that is none", "run", "--from", "spatial", "mnist.onnx")
 command("`--from` a file that is not there", "run", "--from", "sched", "none.s", fixture=None)
+for level, option in [("tensor", ["--dim", "n=1"]), ("spatial", ["--precision", "bf16"]), ("sched", ["--partition", "spread"])]:
+    command(f"`{option[0]}` for a file of the level {level}", "run", "text.mlir", "--from", level, *option)
 command("opt without a file", "opt", fixture=None)
 command("opt of a file that is not there", "opt", "none.mlir", fixture=None)
 command("opt with an unknown pass", "opt", "mnist.onnx", "--pass=split-window")
