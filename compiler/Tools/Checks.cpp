@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace millrace::driver {
 
@@ -46,30 +48,94 @@ Status checkOutputsHold(mlir::ModuleOp module) {
   return Success{};
 }
 
-/// A constant of one repeated element can be kept smaller than its shape; it counts nothing here.
-static uint64_t bytesOf(const forms::Tensor &tensor) {
-  uint64_t bytes = tensor.splat ? 0 : byteWidth(tensor.type);
-  for (int64_t extent : tensor.shape)
-    bytes *= uint64_t(extent);
-  return bytes;
+/// How many indices of one dimension an access certainly reaches: those of its longest loop, with
+/// the other loops in their middle.
+static int64_t reached(const forms::Kernel &kernel, const forms::AffineIndex &index,
+                       int64_t shape) {
+  int64_t first = index.offset, extent = 1, step = 0;
+  for (auto [loop, coefficient] : index.terms) {
+    const int64_t length = kernel.loops[loop].extent;
+    first += length / 2 * coefficient;
+    if (length > extent)
+      extent = length, step = coefficient;
+  }
+  if (!step)
+    return 1;
+  first -= extent / 2 * step;
+  if (step < 0)
+    first += (extent - 1) * step, step = -step;
+  const int64_t before = first < 0 ? (-first + step - 1) / step : 0;
+  const int64_t within = first < shape ? (shape - 1 - first) / step + 1 : 0;
+  return std::max<int64_t>(1, std::min(extent, within) - before);
+}
+
+/// Rows of memory that these indices of a tensor take: a vector per byte, however few of its lanes
+/// are used.
+static uint64_t rowsOf(const forms::Tensor &tensor, const std::vector<int64_t> &indices,
+                       const Machine &machine) {
+  uint64_t rows = byteWidth(tensor.type);
+  for (size_t d = 0; d < indices.size(); ++d)
+    rows *= d == tensor.laneDim ? (uint64_t(indices[d]) + machine.lanes() - 1) / machine.lanes()
+                                : uint64_t(indices[d]);
+  return rows;
+}
+
+/// What an access certainly needs in memory. 0 where a loop moves two indices: then it says
+/// nothing.
+static uint64_t rowsOf(const forms::Kernel &kernel, const forms::Access &access,
+                       const forms::Tensor &tensor, const Machine &machine) {
+  std::vector<int64_t> indices;
+  std::vector<bool> moves(kernel.loops.size(), false);
+  for (size_t d = 0; d < access.index.size(); ++d) {
+    for (auto [loop, coefficient] : access.index[d].terms) {
+      if (moves[loop])
+        return 0;
+      moves[loop] = true;
+    }
+    indices.push_back(reached(kernel, access.index[d], tensor.shape[d]));
+  }
+  return rowsOf(tensor, indices, machine);
 }
 
 Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
-  std::vector<bool> used(graph.tensors.size(),
-                         false); // rewritings leave tensors behind that nothing reads
+  std::vector<uint64_t> rows(graph.tensors.size(), 0); // of every tensor, at least
   for (const forms::Kernel &kernel : graph.kernels) {
+    auto read = [&](const forms::Access &access) {
+      if (!access.lookup)
+        rows[access.tensor] = std::max(
+            rows[access.tensor], rowsOf(kernel, access, graph.tensors[access.tensor], machine));
+    };
     for (const forms::Access &operand : kernel.operands)
-      used[operand.tensor] = true;
+      read(operand);
     for (const forms::Term &term : kernel.terms)
-      used[term.a.tensor] = used[term.w.tensor] = true;
+      read(term.a), read(term.w);
+    for (const forms::Result &result : kernel.results) { // results are written whole
+      const forms::Tensor &tensor = graph.tensors[result.access.tensor];
+      rows[result.access.tensor] = rowsOf(tensor, tensor.shape, machine);
+    }
   }
-  std::map<forms::TensorRole, uint64_t> bytes;
-  for (size_t t = 0; t < graph.tensors.size(); ++t)
-    if (used[t] || graph.tensors[t].role == forms::TensorRole::Output)
-      bytes[graph.tensors[t].role] += bytesOf(graph.tensors[t]);
-  const uint64_t constants = bytes[forms::TensorRole::Constant];
-  const uint64_t ends = std::max(bytes[forms::TensorRole::Input], bytes[forms::TensorRole::Output]);
-  const uint64_t needed = constants + ends;
+  uint64_t constants = 0, inputs = 0, outputs = 0; // bytes
+  std::pair<uint64_t, std::string> most;           // what must be there at one time, beside them
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    const forms::Tensor &tensor = graph.tensors[t];
+    const uint64_t bytes = rows[t] * machine.lanes();
+    switch (tensor.role) {
+    case forms::TensorRole::Constant: // installed weights share rows; one repeated element may, too
+      if (rows[t] && !tensor.splat)
+        constants += tensor.data.size();
+      break;
+    case forms::TensorRole::Input:
+      inputs += bytes;
+      break;
+    case forms::TensorRole::Output:
+      outputs += bytes;
+      break;
+    case forms::TensorRole::Intermediate:
+      most = std::max(most, {bytes, "'" + tensor.name + "'"});
+    }
+  }
+  most = std::max({most, {inputs, "its inputs"}, {outputs, "its outputs"}});
+  const uint64_t needed = constants + most.first;
   const uint64_t present = factsOf(machine).capacityBytes * machine.pes();
   if (needed <= present)
     return Success{};
@@ -78,8 +144,9 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
     std::snprintf(text, sizeof text, "%.2f MiB", double(bytes) / (1 << 20));
     return std::string(text);
   };
-  return Error{"its constants take " + mebibytes(constants) + " and its inputs or outputs " +
-               mebibytes(ends) + ", the memory of all PEs has " + mebibytes(present) + ": " +
+  return Error{"its constants take " + mebibytes(constants) + " and " + most.second + " " +
+               mebibytes(most.first) + " in vectors of " + std::to_string(machine.lanes()) +
+               " lanes, the memory of all PEs has " + mebibytes(present) + ": " +
                mebibytes(needed - present) +
                " too little; use a machine with more memory or more PEs"};
 }

@@ -14,9 +14,9 @@ namespace millrace::driver {
 /// schedule would have nothing to do.
 Status checkOutputsHold(mlir::ModuleOp module);
 
-/// A model that cannot be in the memory of all PEs, even without any padding, is refused before it
-/// is planned, by how much it is larger: its constants are there all the time, its inputs at the
-/// beginning and its outputs at the end.
+/// A model that cannot be in the memory of all PEs, however it is laid out, is refused before it is
+/// planned, by how much it is larger: its constants are there all the time, its inputs at the
+/// beginning, every other value at some time, its outputs at the end. A value takes whole vectors.
 Status checkFits(const forms::KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::driver

@@ -124,3 +124,5 @@ model("constants larger than memory",
       "--machine", "tsp-small")
 model("activations larger than memory", one_node("Relu", x=(FLOAT, [2048, 8192]), y=(FLOAT, [2048, 8192])),
       "--machine", "tsp-small")
+model("activations of one channel, a vector each, larger than memory",
+      one_node("AveragePool", kernel_shape=[3, 3], x=(FLOAT, [1, 1, 8000, 8000]), y=(FLOAT, [1, 1, 7998, 7998])))
