@@ -69,6 +69,7 @@ model("matrices that do not fit", graph(PRODUCT, [("x", FLOAT, [1, 5])], [Y], [W
 model("operands of two types", graph(PRODUCT, [("x", TensorProto.DOUBLE, [1, 4])], [Y], [W]))
 model("axis beyond any rank", one_node("Softmax", axis=2**40))
 model("letters that no equation has", one_node("Einsum", equation="ij->i\0j"))
+model("half an arrow in an equation", one_node("Einsum", equation="i-j->i"))
 model("text tensors", one_node("Identity", x=(TensorProto.STRING, [1, 4]), y=(TensorProto.STRING, [1, 4])))
 model("attribute of a wrong type", one_node("Softmax", axis="one"))
 model("attribute out of range", one_node("Softmax", axis=7))
