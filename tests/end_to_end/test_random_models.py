@@ -26,6 +26,8 @@ def test_models_agree_with_onnx_runtime(millrace, machine, first, count, type_):
     (81022, "tsp-small", "fp16"),  # the maximum of one value, which comes from a running sum
     (83103, "lp30", "fp16"),  # every third lane of a difference to a constant
     (111075, "mesh-4x4", "fp16"),  # averages over padding of a view of fewer dimensions
+    (23006, "mesh-4x4", "fp16"),  # an output in parts of a row, whose lanes a tile of the input cuts
+    (26098, "tsp-small", "fp16"),  # a sum of lanes from the last to the first
     (2131, "lp30", "int32")])  # host steps of which one needs the other
 def test_models_that_once_failed_agree(millrace, number, machine, type_):
     lines = []

@@ -51,33 +51,48 @@ void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vecto
     descend(last, last * pitch, to);
 }
 
-/// The placement of a box of rows of a tensor that the host fills by loops of its own. Every row
-/// dimension has one loop.
-Placement hostPlacement(const Tensor &t, const TensorLayout &layout, const Copy &copy,
-                        const Segment &segment, const RowBox &box) {
-  Placement p;
-  p.pe = uint16_t(copy.pe);
-  p.hemisphere = copy.hemisphere;
-  p.slices.assign(segment.slices.begin(), segment.slices.end());
-  int64_t row = 0;
-  for (size_t d = 0; d < t.shape.size(); ++d)
-    row += layout.pitch[d] * box.start[d];
-  p.row = uint32_t(segment.address + row - segment.firstRow);
-  p.start = t.hostStart;
-  p.fill = t.hostFill;
-  for (const forms::HostLoop &l : t.hostLoops) {
-    const bool lanes = l.dim == t.laneDim;
-    if (!lanes)
-      p.start[l.hostDim] += box.start[l.dim] * l.hostStep;
-    p.loops.push_back({uint32_t(lanes ? l.extent : box.count[l.dim]),
-                       int32_t(layout.pitch[l.dim] * l.step), lanes ? int32_t(l.step) : 0,
-                       l.hostDim, int32_t(l.hostStep)});
+/// Iterations of every host loop of a tensor, [first, first + count): lanes that lie in one tile.
+struct HostLanes {
+  std::vector<int64_t> first, count;
+};
+
+/// The iterations that lead to lanes [from, to), from the loop `at` on; those of `part` before it.
+void lanesOf(const Tensor &t, size_t at, int64_t from, int64_t to, HostLanes part,
+             std::vector<HostLanes> &parts) {
+  while (at < t.hostLoops.size() && t.hostLoops[at].dim != t.laneDim)
+    ++at;
+  if (at == t.hostLoops.size()) {
+    if (from <= 0 && 0 < to)
+      parts.push_back(part);
+    return;
   }
-  return p;
+  int64_t lowest = 0, highest = 0; // what the loops behind add
+  for (size_t inner = at + 1; inner < t.hostLoops.size(); ++inner)
+    if (const forms::HostLoop &l = t.hostLoops[inner]; l.dim == t.laneDim)
+      (l.step < 0 ? lowest : highest) += l.step * (l.extent - 1);
+  const int64_t step = t.hostLoops[at].step, extent = t.hostLoops[at].extent;
+  const auto isWhole = [&](int64_t i) {
+    return i * step + lowest >= from && i * step + highest < to;
+  };
+  for (int64_t i = 0; i < extent;) {
+    part.first[at] = i;
+    int64_t end = i;
+    while (end < extent && isWhole(end))
+      ++end;
+    part.count[at] = std::max<int64_t>(end - i, 1);
+    if (end > i)
+      parts.push_back(part);
+    else if (i * step + highest >= from && i * step + lowest < to)
+      lanesOf(t, at + 1, from - i * step, to - i * step, part, parts);
+    i += part.count[at];
+  }
 }
 
-Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTile &tile,
-                      const Copy &copy, const Segment &segment, const RowBox &box) {
+/// Where the host finds one lane tile of a box of rows: one placement, or several of a tensor with
+/// host loops whose lanes the tile cuts.
+std::vector<Placement> placementsOf(const Tensor &t, const TensorLayout &layout,
+                                    const LaneTile &tile, const Copy &copy, const Segment &segment,
+                                    const RowBox &box) {
   Placement p;
   p.pe = uint16_t(copy.pe);
   p.hemisphere = copy.hemisphere;
@@ -86,13 +101,39 @@ Placement placementOf(const Tensor &t, const TensorLayout &layout, const LaneTil
   for (size_t d = 0; d < t.shape.size(); ++d)
     row += layout.pitch[d] * box.start[d];
   p.row = uint32_t(segment.address + row - segment.firstRow);
-  p.start = box.start;
-  p.start[t.laneDim] = tile.start;
-  for (unsigned d = 0; d < t.shape.size(); ++d)
-    if (d != t.laneDim && box.count[d] > 1)
-      p.loops.push_back({uint32_t(box.count[d]), int32_t(layout.pitch[d]), 0, d, 1});
-  p.loops.push_back({uint32_t(tile.count), 0, 1, t.laneDim, 1});
-  return p;
+  if (t.hostLoops.empty()) {
+    p.start = box.start;
+    p.start[t.laneDim] = tile.start;
+    for (unsigned d = 0; d < t.shape.size(); ++d)
+      if (d != t.laneDim && box.count[d] > 1)
+        p.loops.push_back({uint32_t(box.count[d]), int32_t(layout.pitch[d]), 0, d, 1});
+    p.loops.push_back({uint32_t(tile.count), 0, 1, t.laneDim, 1});
+    return {p};
+  }
+  HostLanes all;
+  for (const forms::HostLoop &l : t.hostLoops)
+    all.first.push_back(0), all.count.push_back(l.extent);
+  std::vector<HostLanes> parts;
+  lanesOf(t, 0, tile.start, tile.start + tile.count, all, parts);
+  p.fill = t.hostFill;
+  std::vector<Placement> placements;
+  for (const HostLanes &part : parts) {
+    Placement q = p;
+    q.start = t.hostStart;
+    int64_t lane = -tile.start;
+    for (size_t n = 0; n < t.hostLoops.size(); ++n) { // every row dimension has one loop
+      const forms::HostLoop &l = t.hostLoops[n];
+      const bool lanes = l.dim == t.laneDim;
+      q.start[l.hostDim] += (lanes ? part.first[n] : box.start[l.dim]) * l.hostStep;
+      lane += lanes ? part.first[n] * l.step : 0;
+      q.loops.push_back({uint32_t(lanes ? part.count[n] : box.count[l.dim]),
+                         int32_t(layout.pitch[l.dim] * l.step), lanes ? int32_t(l.step) : 0,
+                         l.hostDim, int32_t(l.hostStep)});
+    }
+    q.lane = uint32_t(lane);
+    placements.push_back(std::move(q));
+  }
+  return placements;
 }
 
 /// Runs of rows of a segment that were written on this PE.
@@ -165,9 +206,10 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
         const unsigned place = unsigned(column + int64_t(width / 2) * b) % width;
         s.address = columns.addresses[place] + b * columns.groups + unsigned(column / width);
         s.slices = {columns.slices[place]};
-        Placement p = placementOf(t, layout, layout.tiles[k], copy, s, boxes.front());
-        p.firstByte = uint8_t(b);
-        placements.push_back(p);
+        for (Placement &p : placementsOf(t, layout, layout.tiles[k], copy, s, boxes.front())) {
+          p.firstByte = uint8_t(b);
+          placements.push_back(std::move(p));
+        }
       }
     }
 }
@@ -297,9 +339,8 @@ std::vector<Binding> bindingsOf(Context &c, const Partition &partition) {
                      : writtenRuns(partition.tensors[id].owned[copy.pe], unsigned(k), segment))
             boxesOf(t, layout, 0, std::vector<int64_t>(t.shape.size(), 0), from, to, boxes);
           for (const RowBox &box : boxes)
-            binding.placements.push_back(
-                t.hostLoops.empty() ? placementOf(t, layout, layout.tiles[k], copy, segment, box)
-                                    : hostPlacement(t, layout, copy, segment, box));
+            for (Placement &p : placementsOf(t, layout, layout.tiles[k], copy, segment, box))
+              binding.placements.push_back(std::move(p));
         }
     }
     const bool isOfModel = role == Binding::Role::Input || role == Binding::Role::Output;

@@ -331,8 +331,11 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     unsigned laneDim = graph.tensors[a.tensor].laneDim;
     AffineIndex contracted;
     for (auto [loop, coefficient] : a.index[laneDim].terms)
-      if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+      if (attempt.space.loop(loop).kind == LoopKind::Contracted) {
         contracted.terms.push_back({loop, coefficient});
+        if (coefficient < 0) // from the last lane to the first
+          contracted.offset -= coefficient * (attempt.space.loop(loop).extent - 1);
+      }
     std::vector<AffineIndex> w;
     if (attempt.lane >= 0)
       w.push_back(at(unsigned(attempt.lane)));
