@@ -243,6 +243,11 @@ Status readTensor(const Binding &binding, void *host, RowAccess &memory) {
   return Success{};
 }
 
+bool hostHasGridBits(const Binding &binding) {
+  const std::optional<HostElement> host = hostElementNamed(binding.hostType);
+  return host && sameBits(*host, binding.gridType);
+}
+
 Status readConstant(const Binding &binding, const uint8_t *data, void *host) {
   const std::optional<HostElement> type = hostElementNamed(binding.hostType);
   const Expected<uint64_t> elements = elementCount(binding);

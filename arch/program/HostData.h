@@ -27,6 +27,9 @@ Status writeTensor(const Binding &binding, const void *host, RowAccess &memory);
 /// that no placement holds is an error.
 Status readTensor(const Binding &binding, void *host, RowAccess &memory);
 
+/// Whether the host's elements of this binding are, bit for bit, those of the grid.
+bool hostHasGridBits(const Binding &binding);
+
 /// A HostConstant of an image whose data these are, into `host` (as above, of hostBytes). The image
 /// passed checkImage.
 Status readConstant(const Binding &binding, const uint8_t *data, void *host);

@@ -32,15 +32,6 @@ bool isFloat(HostElement t) { return t >= HostElement::Float16; }
 bool isInteger(ElementType t) {
   return t == ElementType::Int8 || t == ElementType::UInt8 || t == ElementType::Int32;
 }
-bool sameBits(HostElement h, ElementType g) {
-  return (h == HostElement::Float16 && g == ElementType::Fp16) ||
-         (h == HostElement::Bfloat16 && g == ElementType::Bf16) ||
-         (h == HostElement::Float32 && g == ElementType::Fp32) ||
-         (h == HostElement::Int8 && g == ElementType::Int8) ||
-         (h == HostElement::UInt8 && g == ElementType::UInt8) ||
-         (h == HostElement::Int32 && g == ElementType::Int32);
-}
-
 Error wrong(size_t element, const std::string &value, const std::string &why) {
   return Error{"element " + std::to_string(element) + " is " + value + ", " + why};
 }
@@ -241,6 +232,15 @@ std::optional<HostElement> hostElementNamed(std::string_view name) {
     if (hostRows[k].name == name)
       return HostElement(k);
   return std::nullopt;
+}
+
+bool sameBits(HostElement h, ElementType g) {
+  return (h == HostElement::Float16 && g == ElementType::Fp16) ||
+         (h == HostElement::Bfloat16 && g == ElementType::Bf16) ||
+         (h == HostElement::Float32 && g == ElementType::Fp32) ||
+         (h == HostElement::Int8 && g == ElementType::Int8) ||
+         (h == HostElement::UInt8 && g == ElementType::UInt8) ||
+         (h == HostElement::Int32 && g == ElementType::Int32);
 }
 
 unsigned byteWidth(HostElement type) { return hostRows[unsigned(type)].bytes; }

@@ -34,6 +34,8 @@ enum class HostElement : uint8_t {
 /// The type with this ONNX name; float32 and float64 are also spelled float and double.
 std::optional<HostElement> hostElementNamed(std::string_view name);
 unsigned byteWidth(HostElement type);
+/// Whether an element has the same bits in both.
+bool sameBits(HostElement host, ElementType grid);
 
 /// Converts `count` elements at `host` to little-endian elements of `type` at `grid`.
 /// - Float to float rounds once, to nearest even; too large becomes infinity (an fp8 target is an

@@ -9,6 +9,7 @@
 #include "arch/program/Bytes.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -119,7 +120,7 @@ struct Binding {
 };
 
 struct Image {
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
   std::string machineName;
   uint64_t machineHash = 0;
   std::string machineYaml; ///< the resolved machine, for people and for `describe`
@@ -135,6 +136,14 @@ struct Image {
   std::string hostModule;                      ///< MLIR text of the host steps, empty if none
   std::vector<std::pair<std::string, std::string>>
       notes; ///< report facts of the compiler: key, JSON value
+
+  /// The annotation of an instruction of `pe`. Without entries, where they would begin means
+  /// nothing.
+  std::span<const Producer> producersOf(size_t pe, const Instruction &i) const {
+    if (!i.producerCount)
+      return {};
+    return std::span(producers[pe]).subspan(i.producers, i.producerCount);
+  }
 };
 
 } // namespace millrace

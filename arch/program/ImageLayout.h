@@ -3,10 +3,12 @@
 // How an image lies in a file, for the writer and the reader alone. docs/spec/image.md in C++.
 #pragma once
 
+#include "arch/program/Checksum.h"
 #include "arch/program/Image.h"
 
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 namespace millrace::layout {
 
@@ -18,8 +20,9 @@ struct Header {
   uint32_t version;
   uint32_t sections;
   uint64_t fileBytes;
-  uint64_t checksum; ///< of version, sections, fileBytes, then all bytes after the header
-  uint8_t reserved[32];
+  uint64_t checksum; ///< of the numbers before it, dataChecksum, and all between header and data
+  uint64_t dataChecksum; ///< of the data section, which is the rest of the file
+  uint8_t reserved[24];
 };
 static_assert(sizeof(Header) == kAlignment);
 
@@ -62,6 +65,32 @@ constexpr size_t aligned(size_t bytes) {
 /// Of the first section, behind header and table.
 constexpr size_t bodyOffset(size_t sections) {
   return aligned(sizeof(Header) + sections * sizeof(SectionEntry));
+}
+
+/// Where the data section begins, as the last entry of the section table says; the end of the file
+/// where that cannot be. `file` holds at least a header.
+inline size_t dataOffset(std::span<const uint8_t> file) {
+  Header header;
+  std::memcpy(&header, file.data(), sizeof(header));
+  if (!header.sections || header.sections > (file.size() - sizeof(Header)) / sizeof(SectionEntry))
+    return file.size();
+  SectionEntry last;
+  std::memcpy(&last, file.data() + sizeof(Header) + (header.sections - 1) * sizeof(last),
+              sizeof(last));
+  const bool possible = last.offset >= bodyOffset(header.sections) && last.offset <= file.size() &&
+                        last.offset % kAlignment == 0;
+  return possible ? size_t(last.offset) : file.size();
+}
+
+inline uint64_t dataChecksum(std::span<const uint8_t> data) {
+  Checksum sum({});
+  sum.add(data);
+  return sum.result();
+}
+/// Begins Header::checksum; what lies between header and data follows.
+inline Checksum beginChecksum(const Header &header) {
+  const uint64_t seed[] = {header.version, header.sections, header.fileBytes, header.dataChecksum};
+  return Checksum(seed);
 }
 
 /// Compilers may leave anything between and behind the members of a record; in a file that is zero.

@@ -141,13 +141,13 @@ public:
   ImageReader(ByteSpan file, const std::string &name, std::shared_ptr<const void> owner)
       : file(file), name(name), owner(std::move(owner)) {}
 
-  Expected<Image> run() {
+  Expected<OpenedImage> run() {
     for (auto stage : {&ImageReader::header, &ImageReader::table, &ImageReader::bodies})
       if (std::string wrong = (this->*stage)(); !wrong.empty())
         return Error{"image '" + name + "': " + wrong};
     if (Status s = checkImage(image); !s)
       return Error{"image '" + name + "': " + s.error()};
-    return std::move(image);
+    return OpenedImage{std::move(image), name, file.subspan(dataOffset(file)), head.dataChecksum};
   }
 
 private:
@@ -167,9 +167,8 @@ private:
     for (uint8_t b : head.reserved)
       if (b)
         return "has a damaged header: a reserved byte is " + std::to_string(b) + ", not 0";
-    const uint64_t seed[] = {head.version, head.sections, head.fileBytes};
-    Checksum sum(seed);
-    sum.add(file.subspan(sizeof(Header)));
+    Checksum sum = beginChecksum(head);
+    sum.add(file.subspan(sizeof(Header), dataOffset(file) - sizeof(Header)));
     if (sum.result() != head.checksum)
       return "is damaged: its checksum does not fit its contents; copy or compile it again";
     return {};
@@ -282,9 +281,10 @@ private:
     if (e.count > bytes.size() / sizeof(Record) || e.count * sizeof(Record) != bytes.size())
       return "counts " + std::to_string(e.count) + " records of " + std::to_string(sizeof(Record)) +
              " bytes and has " + std::to_string(bytes.size());
-    to.resize(e.count);
-    if (!bytes.empty())
-      std::memcpy(static_cast<void *>(to.data()), bytes.data(), bytes.size());
+    // Sections are aligned, and a record of any bytes is one: checkImage looks at its values.
+    static_assert(std::is_trivially_copyable_v<Record> && alignof(Record) <= kAlignment);
+    const Record *first = reinterpret_cast<const Record *>(bytes.data());
+    to.assign(first, first + e.count);
     return {};
   }
 
@@ -325,12 +325,28 @@ private:
 
 } // namespace
 
-Expected<Image> decodeImage(std::span<const uint8_t> bytes, const std::string &name,
-                            std::shared_ptr<const void> owner) {
-  return ImageReader(bytes, name, std::move(owner)).run();
+Status OpenedImage::readData() const {
+  if (layout::dataChecksum(dataSection) != dataChecksum)
+    return Error{"image '" + path +
+                 "': is damaged: the checksum of its data does not fit; copy or compile it again"};
+  return Success{};
 }
 
-Expected<Image> readImage(const std::string &path) {
+/// With the data, once that is read.
+static Expected<Image> whole(Expected<OpenedImage> opened) {
+  if (!opened)
+    return opened.takeError();
+  if (Status s = opened->readData(); !s)
+    return s.takeError();
+  return std::move(opened->image);
+}
+
+Expected<Image> decodeImage(std::span<const uint8_t> bytes, const std::string &name,
+                            std::shared_ptr<const void> owner) {
+  return whole(ImageReader(bytes, name, std::move(owner)).run());
+}
+
+Expected<OpenedImage> openImage(const std::string &path) {
   const auto failed = [&] {
     return Error{"cannot read image '" + path + "': " + std::strerror(errno) + "; check the path"};
   };
@@ -345,13 +361,15 @@ Expected<Image> readImage(const std::string &path) {
     return Error{"cannot read image '" + path + "': it is not a regular file; name an image"};
   const size_t size = size_t(info.st_size);
   if (size == 0)
-    return decodeImage({}, path);
-  void *mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    return ImageReader({}, path, nullptr).run();
+  void *mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (mapped == MAP_FAILED)
     return failed();
   const std::shared_ptr<const void> owner(
       mapped, [size](const void *p) { ::munmap(const_cast<void *>(p), size); });
-  return decodeImage({static_cast<const uint8_t *>(mapped), size}, path, owner);
+  return ImageReader({static_cast<const uint8_t *>(mapped), size}, path, owner).run();
 }
+
+Expected<Image> readImage(const std::string &path) { return whole(openImage(path)); }
 
 } // namespace millrace

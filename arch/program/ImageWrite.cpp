@@ -186,12 +186,11 @@ private:
     head.resize(bodyOffset(entries.size()));
     std::memcpy(head.data() + sizeof(Header), entries.data(),
                 entries.size() * sizeof(SectionEntry));
-    const uint64_t seed[] = {header.version, header.sections, header.fileBytes};
-    Checksum sum(seed);
+    header.dataChecksum = dataChecksum(data);
+    Checksum sum = beginChecksum(header);
     sum.add(std::span<const uint8_t>(head).subspan(sizeof(Header)));
     for (const std::vector<uint8_t> &b : bodies)
       sum.add(b);
-    sum.add(data);
     header.checksum = sum.result();
     std::memcpy(head.data(), &header, sizeof(Header));
   }
@@ -231,9 +230,10 @@ Status writeImage(const Image &image, const std::string &path) {
 void sealImage(std::span<uint8_t> bytes) {
   Header header;
   std::memcpy(&header, bytes.data(), sizeof(Header));
-  const uint64_t seed[] = {header.version, header.sections, header.fileBytes};
-  Checksum sum(seed);
-  sum.add(bytes.subspan(sizeof(Header)));
+  const size_t data = dataOffset(bytes);
+  header.dataChecksum = dataChecksum(bytes.subspan(data));
+  Checksum sum = beginChecksum(header);
+  sum.add(bytes.subspan(sizeof(Header), data - sizeof(Header)));
   header.checksum = sum.result();
   std::memcpy(bytes.data(), &header, sizeof(Header));
 }

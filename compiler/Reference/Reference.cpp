@@ -191,7 +191,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   return Reference(std::move(state));
 }
 
-Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostTensor> &inputs) {
+Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostView> &inputs) {
   if (inputs.size() != state->inputs.size())
     return Error{"got " + std::to_string(inputs.size()) + " inputs, the function takes " +
                  std::to_string(state->inputs.size())};

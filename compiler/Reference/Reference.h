@@ -29,7 +29,10 @@ public:
 
   /// Runs with one tensor per argument; shapes and element sizes must be those of the arguments,
   /// but a single element may have any rank.
-  Expected<std::vector<HostTensor>> run(const std::vector<HostTensor> &inputs);
+  Expected<std::vector<HostTensor>> run(const std::vector<HostView> &inputs);
+  Expected<std::vector<HostTensor>> run(const std::vector<HostTensor> &inputs) {
+    return run(std::vector<HostView>(inputs.begin(), inputs.end()));
+  }
 
   Reference(Reference &&) noexcept;
   Reference &operator=(Reference &&) noexcept;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,18 @@ struct HostTensor {
   int64_t elementCount() const;
   template <class T> T *as() { return reinterpret_cast<T *>(data.data()); }
   template <class T> const T *as() const { return reinterpret_cast<const T *>(data.data()); }
+};
+
+/// The elements of somebody else's tensor, to be read.
+struct HostView {
+  HostType type = HostType::Float32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> data;
+
+  HostView(HostType type, std::vector<int64_t> shape, std::span<const std::byte> data)
+      : type(type), shape(std::move(shape)), data(data) {}
+  HostView(const HostTensor &tensor) : HostView(tensor.type, tensor.shape, tensor.data) {}
+  int64_t elementCount() const { return int64_t(data.size() / byteSize(type)); }
 };
 
 /// "1x3x224x224", or "scalar".

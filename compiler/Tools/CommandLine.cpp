@@ -76,8 +76,8 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc
 
 } // namespace
 
-void addImageCommands(CLI::App &app, Action &action, const MakeHostSteps &makeHost) {
-  addSimulate(app, action, makeHost);
+void addImageCommands(CLI::App &app, Action &action, const FindHostSteps &findHost) {
+  addSimulate(app, action, findHost);
   addDump(app, action);
   addAssemble(app, action);
   addDisassemble(app, action);

@@ -13,6 +13,6 @@ namespace millrace::driver {
                                  const std::function<void(CLI::App &, Action &)> &addCommands);
 
 /// The commands that need neither compiler nor MLIR.
-void addImageCommands(CLI::App &app, Action &action, const MakeHostSteps &makeHost);
+void addImageCommands(CLI::App &app, Action &action, const FindHostSteps &findHost);
 
 } // namespace millrace::driver

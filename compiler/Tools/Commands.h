@@ -3,6 +3,7 @@
 // Subcommands of `millrace`. Each adds itself to the command line and leaves what it does in `run`.
 #pragma once
 
+#include "arch/program/Image.h"
 #include "compiler/Support/HostTensor.h"
 
 #include <CLI/CLI.hpp>
@@ -36,12 +37,15 @@ struct HostSteps;
 using MakeHostSteps = std::function<std::unique_ptr<HostSteps>(
     const std::map<std::string, HostTensor> &inputs, std::map<std::string, HostTensor> &outputs)>;
 
+/// Asked as soon as a program with host steps is known to run with values; its data are yet to be
+/// read. `millrace`, which knows no MLIR, does not come back from it.
+using FindHostSteps = std::function<MakeHostSteps(const Image &)>;
+
 using Action = std::function<int()>;
 void addRun(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
 void addOpt(CLI::App &app, Action &action);
-/// `makeHost` is called when an image has host steps and runs with values.
-void addSimulate(CLI::App &app, Action &action, const MakeHostSteps &makeHost);
+void addSimulate(CLI::App &app, Action &action, const FindHostSteps &findHost);
 void addDump(CLI::App &app, Action &action);
 void addAssemble(CLI::App &app, Action &action);
 void addDisassemble(CLI::App &app, Action &action);

@@ -99,7 +99,7 @@ private:
       arguments.push_back(std::move(*value));
     }
     Expected<std::vector<HostTensor>> results =
-        functions.call(image.hostModule, call.function, arguments);
+        functions.call(image.hostModule, call.function, {arguments.begin(), arguments.end()});
     if (!results)
       return results.takeError();
     for (size_t r = 0; r < call.outputs.size(); ++r) {

@@ -11,6 +11,6 @@ int main(int argc, char **argv) {
     addRun(app, action);
     addCompile(app, action);
     addOpt(app, action);
-    addImageCommands(app, action, makeHostRunner);
+    addImageCommands(app, action, beginHostRunner);
   });
 }

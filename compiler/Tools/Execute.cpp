@@ -127,11 +127,6 @@ Status readOutputs(const Image &image, RowAccess &memory,
   return Success{};
 }
 
-bool hasHostSteps(const Image &image) {
-  return std::any_of(image.steps.begin(), image.steps.end(),
-                     [](const Step &step) { return step.kind == Step::Kind::Host; });
-}
-
 /// Simulates and records what is to be watched.
 std::optional<Failure> simulate(const Image &image, const Machine &machine,
                                 const ExecuteOptions &options, const MakeHostSteps &makeHost,
@@ -183,6 +178,11 @@ int judge(const sim::SimulationResult &result) {
 }
 
 } // namespace
+
+bool hasHostSteps(const Image &image) {
+  return std::any_of(image.steps.begin(), image.steps.end(),
+                     [](const Step &step) { return step.kind == Step::Kind::Host; });
+}
 
 std::optional<Failure> check(const ExecuteOptions &options) {
   const WatchOptions &watch = options.watch;

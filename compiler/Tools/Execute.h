@@ -35,6 +35,8 @@ struct Execution {
   double simulateSeconds = 0, hostStepSeconds = 0, checkSeconds = 0;
 };
 
+bool hasHostSteps(const Image &image);
+
 /// Simulates, writes what the options ask for, prints the table. With a judge the values are
 /// checked by it. Returns the exit code.
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,

@@ -9,6 +9,7 @@
 #include <mlir/Parser/Parser.h>
 
 #include <chrono>
+#include <deque>
 
 namespace millrace::driver {
 
@@ -22,31 +23,56 @@ struct HostFunctions::Compiler {
 HostFunctions::HostFunctions() = default;
 HostFunctions::~HostFunctions() = default;
 
-Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
-                                                      const std::string &name,
-                                                      const std::vector<HostTensor> &arguments) {
-  if (!compiler) {
-    compiler = std::make_unique<Compiler>();
-    compiler->context.getDiagEngine().registerHandler([own = compiler.get()](mlir::Diagnostic &d) {
+Expected<Reference *> HostFunctions::find(Compiler &compiler, const std::string &module,
+                                          const std::string &name) {
+  if (!compiler.module) {
+    compiler.context.getDiagEngine().registerHandler([own = &compiler](mlir::Diagnostic &d) {
       if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
         own->diagnostic = d.str();
       return mlir::success();
     });
-    loadImportDialects(compiler->context);
-    registerReferenceDialects(compiler->context);
-    compiler->module = mlir::parseSourceString<mlir::ModuleOp>(module, &compiler->context);
-    if (!compiler->module)
-      return Error{"the image's host functions are not valid MLIR (" + compiler->diagnostic +
+    loadImportDialects(compiler.context);
+    registerReferenceDialects(compiler.context);
+    compiler.module = mlir::parseSourceString<mlir::ModuleOp>(module, &compiler.context);
+    if (!compiler.module)
+      return Error{"the image's host functions are not valid MLIR (" + compiler.diagnostic +
                    "); compile the model again"};
   }
-  auto function = compiler->functions.find(name);
-  if (function == compiler->functions.end()) {
-    Expected<Reference> compiled = Reference::create(*compiler->module, name);
+  auto function = compiler.functions.find(name);
+  if (function == compiler.functions.end()) {
+    Expected<Reference> compiled = Reference::create(*compiler.module, name);
     if (!compiled)
       return Error{"host function '" + name + "': " + compiled.error()};
-    function = compiler->functions.emplace(name, std::move(*compiled)).first;
+    function = compiler.functions.emplace(name, std::move(*compiled)).first;
   }
-  Expected<std::vector<HostTensor>> results = function->second.run(arguments);
+  return &function->second;
+}
+
+void HostFunctions::compileAhead(const Image &image) {
+  std::vector<std::string> names;
+  for (const Step &step : image.steps)
+    if (step.kind == Step::Kind::Host)
+      names.push_back(step.function);
+  compiler = std::make_unique<Compiler>();
+  ahead = std::async(std::launch::async,
+                     [own = compiler.get(), module = image.hostModule, names = std::move(names)] {
+                       for (const std::string &name : names)
+                         if (!find(*own, module, name))
+                           return;
+                     });
+}
+
+Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
+                                                      const std::string &name,
+                                                      const std::vector<HostView> &arguments) {
+  if (ahead.valid())
+    ahead.get();
+  if (!compiler)
+    compiler = std::make_unique<Compiler>();
+  Expected<Reference *> function = find(*compiler, module, name);
+  if (!function)
+    return function.takeError();
+  Expected<std::vector<HostTensor>> results = (*function)->run(arguments);
   if (!results)
     return Error{"host function '" + name + "': " + results.error()};
   return results;
@@ -54,12 +80,21 @@ Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
 
 std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
                                           std::map<std::string, HostTensor> &outputs) {
-  return std::make_unique<HostRunner>(inputs, outputs);
+  return std::make_unique<HostRunner>(inputs, outputs, std::make_shared<HostFunctions>());
+}
+
+MakeHostSteps beginHostRunner(const Image &image) {
+  auto functions = std::make_shared<HostFunctions>();
+  functions->compileAhead(image);
+  return [functions](const auto &inputs, auto &outputs) {
+    return std::make_unique<HostRunner>(inputs, outputs, functions);
+  };
 }
 
 HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs,
-                       std::map<std::string, HostTensor> &outputs)
-    : inputs(inputs), outputs(outputs) {}
+                       std::map<std::string, HostTensor> &outputs,
+                       std::shared_ptr<HostFunctions> functions)
+    : inputs(inputs), outputs(outputs), functions(std::move(functions)) {}
 HostRunner::~HostRunner() = default;
 
 /// Rows are filled by the binding's type and shape, whatever the function gives.
@@ -76,9 +111,21 @@ static Status checkResult(const Step &step, const Binding &binding, const HostTe
   return Success{};
 }
 
+/// A constant whose elements lie in the image as the host wants them; a table may have a hundred
+/// MB.
+static std::optional<HostView> inPlace(const Binding &binding, const Image &image) {
+  constexpr size_t kAlignment = 16; // as compiled code expects of what an allocator gives
+  const std::optional<HostType> type = hostTypeOf(binding);
+  const uint8_t *data = image.data.data() + binding.offset;
+  if (!type || !hostHasGridBits(binding) || reinterpret_cast<uintptr_t>(data) % kAlignment)
+    return std::nullopt;
+  return HostView(*type, binding.shape, std::as_bytes(std::span(data, size_t(hostBytes(binding)))));
+}
+
 Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<HostTensor> arguments;
+  std::vector<HostView> arguments;
+  std::deque<HostTensor> made; // what some of the arguments view
   for (uint32_t b : step.inputs) {
     const Binding &binding = image.bindings[b];
     if (auto given = inputs.find(binding.name);
@@ -86,18 +133,22 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
       arguments.push_back(given->second);
       continue;
     }
+    const bool constant = binding.role == Binding::Role::HostConstant;
+    if (const std::optional<HostView> there = constant ? inPlace(binding, image) : std::nullopt) {
+      arguments.push_back(*there);
+      continue;
+    }
     Expected<HostTensor> tensor = tensorFor(binding);
     if (!tensor)
       return tensor.takeError();
-    Status read = binding.role == Binding::Role::HostConstant
-                      ? readConstant(binding, image.data.data(), tensor->data.data())
-                      : readTensor(binding, tensor->data.data(), memory);
+    Status read = constant ? readConstant(binding, image.data.data(), tensor->data.data())
+                           : readTensor(binding, tensor->data.data(), memory);
     if (!read)
       return read;
-    arguments.push_back(std::move(*tensor));
+    arguments.push_back(made.emplace_back(std::move(*tensor)));
   }
   Expected<std::vector<HostTensor>> results =
-      functions.call(image.hostModule, step.function, arguments);
+      functions->call(image.hostModule, step.function, arguments);
   if (!results)
     return results.takeError();
   if (results->size() < step.outputs.size())

@@ -4,11 +4,17 @@
 // step needs it.
 #pragma once
 
+#include "compiler/Tools/Commands.h"
 #include "compiler/Tools/HostSteps.h"
 
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
+
+namespace millrace {
+class Reference;
+}
 
 namespace millrace::driver {
 
@@ -17,20 +23,26 @@ class HostFunctions {
 public:
   HostFunctions();
   ~HostFunctions();
+  /// Compiles the functions of an image's host steps beside whatever the caller does next. What is
+  /// wrong with one is said when it is called.
+  void compileAhead(const Image &image);
   /// `module`: the image's MLIR text, the same in every call.
   Expected<std::vector<HostTensor>> call(const std::string &module, const std::string &function,
-                                         const std::vector<HostTensor> &arguments);
+                                         const std::vector<HostView> &arguments);
 
 private:
   struct Compiler;
+  static Expected<Reference *> find(Compiler &compiler, const std::string &module,
+                                    const std::string &function);
   std::unique_ptr<Compiler> compiler;
+  std::future<void> ahead; ///< has the compiler until it is done
 };
 
 class HostRunner : public HostSteps {
 public:
   /// `inputs`: the program's inputs, by name. Outputs that a host step makes land in `outputs`.
   HostRunner(const std::map<std::string, HostTensor> &inputs,
-             std::map<std::string, HostTensor> &outputs);
+             std::map<std::string, HostTensor> &outputs, std::shared_ptr<HostFunctions> functions);
   ~HostRunner() override;
   Status run(const Image &image, const Step &step, RowAccess &memory) override;
   double seconds() const override { return elapsed; }
@@ -38,12 +50,13 @@ public:
 private:
   const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &outputs;
-  HostFunctions functions;
+  std::shared_ptr<HostFunctions> functions;
   double elapsed = 0;
 };
 
-/// For those who need no more than the interface.
+/// For those who need no more than the interface; the second compiles ahead.
 std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
                                           std::map<std::string, HostTensor> &outputs);
+MakeHostSteps beginHostRunner(const Image &image);
 
 } // namespace millrace::driver

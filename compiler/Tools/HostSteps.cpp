@@ -3,9 +3,12 @@
 
 namespace millrace::driver {
 
+std::optional<HostType> hostTypeOf(const Binding &binding) {
+  return hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
+}
+
 Expected<HostTensor> tensorFor(const Binding &binding) {
-  std::optional<HostType> type =
-      hostTypeFromOnnxName(binding.hostType == "float32" ? "float" : binding.hostType);
+  const std::optional<HostType> type = hostTypeOf(binding);
   if (!type)
     return Error{"'" + binding.name + "' has element type '" + binding.hostType +
                  "', which the host does not know"};

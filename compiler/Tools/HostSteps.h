@@ -12,9 +12,11 @@
 namespace millrace::driver {
 
 struct HostSteps : HostStepRunner {
-  /// Time spent in host steps so far, compilation included.
+  /// Time spent in host steps so far, with what they waited for their compilation.
   virtual double seconds() const = 0;
 };
+
+std::optional<HostType> hostTypeOf(const Binding &binding);
 
 /// A zero tensor of a binding's host type and shape.
 Expected<HostTensor> tensorFor(const Binding &binding);

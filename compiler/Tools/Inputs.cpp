@@ -2,6 +2,7 @@
 #include "compiler/Tools/Inputs.h"
 
 #include "compiler/Support/Npy.h"
+#include "compiler/Tools/HostSteps.h"
 #include "compiler/Tools/Notes.h"
 
 #include "arch/isa/semantics/Convert.h"
@@ -109,8 +110,7 @@ Expected<std::map<std::string, HostTensor>> makeInputs(const Image &image,
     if (b.role != Binding::Role::Input || inputs.count(b.name))
       continue; // what is both looked up and computed with lies in memory twice
     known.push_back(b.name);
-    std::optional<HostType> type =
-        hostTypeFromOnnxName(b.hostType == "float32" ? "float" : b.hostType);
+    const std::optional<HostType> type = hostTypeOf(b);
     if (!type)
       return Error{"input '" + b.name + "' has element type '" + b.hostType +
                    "', which the host does not know"};

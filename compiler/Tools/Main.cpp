@@ -31,9 +31,7 @@ namespace {
 
 int main(int argc, char **argv) {
   const auto addCommands = [argv](CLI::App &app, Action &action) {
-    addImageCommands(app, action, [argv](const auto &, auto &) -> std::unique_ptr<HostSteps> {
-      becomeCompiler(argv);
-    });
+    addImageCommands(app, action, [argv](const auto &) -> MakeHostSteps { becomeCompiler(argv); });
   };
   CLI::App known;
   Action none;

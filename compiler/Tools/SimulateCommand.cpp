@@ -5,7 +5,7 @@
 
 namespace millrace::driver {
 
-void addSimulate(CLI::App &app, Action &action, const MakeHostSteps &makeHost) {
+void addSimulate(CLI::App &app, Action &action, const FindHostSteps &findHost) {
   auto execution = std::make_shared<ExecuteOptions>();
   auto path = std::make_shared<std::string>();
   auto machineName = std::make_shared<std::string>();
@@ -28,15 +28,21 @@ void addSimulate(CLI::App &app, Action &action, const MakeHostSteps &makeHost) {
     action = [=]() -> int {
       if (auto failure = check(*execution))
         return fail(failure->code, failure->message);
-      Expected<Image> image = readImage(*path);
-      if (!image)
-        return fail(BadInput, image.error());
+      Expected<OpenedImage> opened = openImage(*path);
+      if (!opened)
+        return fail(BadInput, opened.error());
+      const Image &image = opened->image;
       Expected<Machine> machine =
-          machineName->empty() ? parseMachine(image->machineYaml, *path + " (machine)", *settings)
+          machineName->empty() ? parseMachine(image.machineYaml, *path + " (machine)", *settings)
                                : loadMachine(*machineName, *settings);
       if (!machine)
         return fail(BadInput, machine.error());
-      return execute(*image, *machine, *execution, makeHost);
+      if (execution->cyclesOnly)
+        return execute(image, *machine, *execution, nullptr);
+      const MakeHostSteps makeHost = hasHostSteps(image) ? findHost(image) : nullptr;
+      if (Status s = opened->readData(); !s)
+        return fail(BadInput, s.error());
+      return execute(image, *machine, *execution, makeHost);
     };
   });
 }

@@ -49,6 +49,18 @@ struct Burst {
     return int64_t(instruction->address) + int64_t(i1) * instruction->s1 +
            int64_t(i0) * instruction->s0;
   }
+  /// Goes on to the next element, and `cycle` from the cycle of this one to that of the next; false
+  /// when there is none.
+  bool next(Cycle &cycle) {
+    if (i0 + 1u < n0) {
+      ++i0;
+      cycle += Cycle(instruction->c0);
+      return true;
+    }
+    next();
+    cycle = at();
+    return !finished();
+  }
   void next() {
     if (++i0 < n0)
       return;

@@ -63,26 +63,18 @@ static std::string nameOf(const Machine &m, StreamId s) {
          (m.directionOf(s) == Direction::Outward ? "out." : "in.") + std::to_string(m.indexOf(s));
 }
 
-VectorRef PeContext::sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte,
-                            StreamId stream, unsigned position, Cycle now) {
-  StreamCell *cell = streams.sample(stream, position, now);
-  if (checks(burst)) {
-    if (auto expected = meant(burst, of, cursorSlot, byte)) {
-      if (!cell || cell->tag != expected->tag || expected->pe != pe)
-        missing(burst, cell, *expected, stream, byte, now);
-      return cell ? cell->value : 0;
-    }
-    report(Invariant::S4, now, burst, [&] {
-      return "the vector sampled on stream " + nameOf(machine, stream) +
-             " has no annotation of its producer";
-    });
-  }
-  if (!cell)
-    report(Invariant::S4, now, burst, [&] {
-      return "stream " + nameOf(machine, stream) + " is empty at position " +
-             std::to_string(position);
-    });
-  return cell ? cell->value : 0;
+void PeContext::withoutProducer(const Burst &burst, StreamId stream, Cycle now) {
+  report(Invariant::S4, now, burst, [&] {
+    return "the vector sampled on stream " + nameOf(machine, stream) +
+           " has no annotation of its producer";
+  });
+}
+
+void PeContext::empty(const Burst &burst, StreamId stream, unsigned position, Cycle now) {
+  report(Invariant::S4, now, burst, [&] {
+    return "stream " + nameOf(machine, stream) + " is empty at position " +
+           std::to_string(position);
+  });
 }
 
 void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, StreamId stream,

@@ -33,6 +33,7 @@ public:
   const bool values; ///< false: cycles only, no data is touched
   const Annotations annotations;
   VectorPool pool;
+  size_t keptInMemory = 0; ///< references that rows of memory hold
   StreamFile streams;
   Counters counters;
   unsigned step = 0;
@@ -72,10 +73,23 @@ public:
   /// The vector that the burst's current element samples as byte `byte` of an operand (S3, S4).
   /// Borrowed: the register keeps its reference. An empty register gives zeros and a violation.
   VectorRef sample(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte, StreamId stream,
-                   unsigned position, Cycle now);
+                   unsigned position, Cycle now) {
+    StreamCell *cell = streams.sample(stream, position, now);
+    if (checks(burst)) {
+      if (auto expected = meant(burst, of, cursorSlot, byte)) {
+        if (!cell || cell->tag != expected->tag || expected->pe != pe) [[unlikely]]
+          missing(burst, cell, *expected, stream, byte, now);
+        return cell ? cell->value : 0;
+      }
+      withoutProducer(burst, stream, now);
+    }
+    if (!cell)
+      empty(burst, stream, position, now);
+    return cell ? cell->value : 0;
+  }
   /// Puts a vector (one reference of it) on a stream: it stands at `position` in cycle `at`.
   void inject(const Burst &burst, Cycle at, StreamId stream, unsigned position, VectorRef value) {
-    streams.inject(at, {stream, uint16_t(position), uint16_t(queueOf(burst.index)), burst.index,
+    streams.inject(at, {stream, uint16_t(position), uint16_t(burst.instruction->queue), burst.index,
                         burst.tag(), value});
   }
   void advanceStreams(Cycle now);
@@ -85,6 +99,8 @@ public:
 private:
   Violation violation(Invariant i, Cycle cycle, unsigned queue, std::optional<uint32_t> index,
                       std::string message) const;
+  void withoutProducer(const Burst &burst, StreamId stream, Cycle now);
+  void empty(const Burst &burst, StreamId stream, unsigned position, Cycle now);
   void missing(Burst &burst, StreamCell *cell, const Meant &meant, StreamId stream, unsigned byte,
                Cycle now);
   ViolationLog &log;

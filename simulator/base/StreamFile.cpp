@@ -15,13 +15,6 @@ StreamFile::StreamFile(const Machine &machine, const Timing &timing, VectorPool 
   wheel.resize(wheelSize);
 }
 
-void StreamFile::inject(Cycle at, const Injection &injection) {
-  wheel[at & (wheelSize - 1)].push_back(injection);
-  ++waiting;
-  if (at <= done) // a delay of zero: the register is filled in the cycle being simulated
-    done = at - 1;
-}
-
 uint32_t StreamFile::bury(const StreamCell &lost, const Injection &by, Cycle now) {
   uint32_t slot = freeBuried;
   if (slot)

@@ -57,7 +57,12 @@ public:
   };
   /// The vector stands in the register of `position` at cycle `at`, which is not before the last
   /// advance().
-  void inject(Cycle at, const Injection &injection);
+  void inject(Cycle at, const Injection &injection) {
+    wheel[at & (wheelSize - 1)].push_back(injection);
+    ++waiting;
+    if (at <= done) // a delay of zero: the register is filled in the cycle being simulated
+      done = at - 1;
+  }
   /// Performs the injections up to and including cycle `now`; calls `clash(cycle, injection, cell)`
   /// for S3.
   template <class F> void advance(Cycle now, F clash);
@@ -101,7 +106,7 @@ private:
   VectorPool &pool;
   unsigned hop, last;
   Cycle ring, wheelSize;
-  std::vector<bool> outward;
+  std::vector<uint8_t> outward;              ///< by stream
   std::vector<StreamCell> cells;             ///< [stream][diagonal mod ring]
   std::vector<std::vector<Injection>> wheel; ///< [cycle mod wheelSize]
   std::vector<Buried> buried;                ///< slot 0 stays unused

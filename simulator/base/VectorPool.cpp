@@ -3,6 +3,8 @@
 
 #include "arch/isa/semantics/Convert.h"
 
+#include <numeric>
+
 namespace millrace::sim {
 
 VectorPool::VectorPool(unsigned lanes)
@@ -11,50 +13,36 @@ VectorPool::VectorPool(unsigned lanes)
   std::memset(narrow(0), 0, laneCount);
 }
 
-VectorRef VectorPool::acquireNarrow() {
-  if (freeNarrow.empty()) {
-    uint32_t first = uint32_t(narrowCounts.size());
-    narrowChunks.push_back(std::make_unique_for_overwrite<uint8_t[]>(size_t(kChunk) * stride));
-    narrowCounts.resize(first + kChunk);
-    for (uint32_t i = first + kChunk; i-- > first;)
-      freeNarrow.push_back(i);
-  }
-  uint32_t v = freeNarrow.back();
-  freeNarrow.pop_back();
-  narrowCounts[v] = 1;
-  return v;
+void VectorPool::growNarrow() {
+  const uint32_t first = uint32_t(narrowCounts.size());
+  narrowChunks.push_back(std::make_unique_for_overwrite<uint8_t[]>(size_t(kChunk) * stride));
+  narrowCounts.resize(first + kChunk);
+  shown.resize(first + kChunk);
+  for (uint32_t i = first + kChunk; i-- > first;)
+    freeNarrow.push_back(i);
 }
 
-VectorRef VectorPool::acquireWide() {
-  if (freeWide.empty()) {
-    uint32_t first = uint32_t(wideCounts.size());
-    wideChunks.push_back(std::make_unique_for_overwrite<uint32_t[]>(size_t(kChunk) * stride));
-    wideCounts.resize(first + kChunk);
-    sources.resize(first + kChunk, nullptr);
-    for (uint32_t i = first + kChunk; i-- > first;)
-      freeWide.push_back(i);
-  }
-  uint32_t v = freeWide.back();
-  freeWide.pop_back();
-  wideCounts[v] = 1;
-  return v | 1u << 31;
+void VectorPool::growWide() {
+  const uint32_t first = uint32_t(wideCounts.size());
+  wideChunks.push_back(std::make_unique_for_overwrite<uint32_t[]>(size_t(kChunk) * stride));
+  wideCounts.resize(first + kChunk);
+  sources.resize(first + kChunk, nullptr);
+  for (uint32_t i = first + kChunk; i-- > first;)
+    freeWide.push_back(i);
 }
 
-void VectorPool::free(VectorRef v) {
-  if (isWide(v)) {
-    // A vector that nobody sampled may still be owed a value: its storage stays valid, and the
-    // batch that owes it holds a reference until it is computed.
-    freeWide.push_back(slot(v));
-  } else {
-    freeNarrow.push_back(slot(v));
-  }
+const uint8_t *VectorPool::cutOut(VectorRef v, uint8_t *to) {
+  semantics::cutByte(wide(v), byteIndex(v), to, laneCount);
+  return to;
 }
 
-const uint8_t *VectorPool::bytes(VectorRef v, uint8_t *scratch) {
+VectorRef VectorPool::narrowed(VectorRef v) {
   if (!isWide(v))
-    return narrow(v);
-  semantics::cutByte(wide(v), byteIndex(v), scratch, laneCount);
-  return scratch;
+    return v;
+  const VectorRef own = acquireNarrow();
+  bytes(v, narrow(own));
+  release(v);
+  return own;
 }
 
 const uint32_t *VectorPool::lanesOf(const VectorRef *group, unsigned width, uint32_t *scratch) {
@@ -75,6 +63,13 @@ const uint32_t *VectorPool::lanesOf(const VectorRef *group, unsigned width, uint
     bytes[b] = this->bytes(group[b], cut.data() + size_t(b) * laneCount);
   semantics::joinBytes(bytes, width, scratch, laneCount);
   return scratch;
+}
+
+size_t VectorPool::references() const {
+  auto sum = [](const std::vector<uint32_t> &counts) {
+    return std::accumulate(counts.begin(), counts.end(), size_t(0));
+  };
+  return sum(narrowCounts) - narrowCounts[0] + sum(wideCounts);
 }
 
 size_t VectorPool::live() const {

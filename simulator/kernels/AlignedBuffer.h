@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace millrace {
 
@@ -17,7 +18,12 @@ public:
   AlignedBuffer() = default;
   explicit AlignedBuffer(size_t bytes)
       : memory(static_cast<std::byte *>(
-            ::operator new[](roundUp(bytes), std::align_val_t(alignment)))) {}
+            ::operator new[](roundUp(bytes), std::align_val_t(alignment)))),
+        bytes(bytes) {}
+  /// `spare` where it is large enough: memory that a process touches first is slow.
+  AlignedBuffer(size_t bytes, AlignedBuffer spare) {
+    *this = spare.bytes >= bytes ? std::move(spare) : AlignedBuffer(bytes);
+  }
 
   static constexpr size_t roundUp(size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
@@ -36,6 +42,7 @@ private:
     }
   };
   std::unique_ptr<std::byte[], Deleter> memory;
+  size_t bytes = 0;
 };
 
 } // namespace millrace

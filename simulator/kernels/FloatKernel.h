@@ -35,6 +35,8 @@ struct FloatFormat {
 
 /// Packed weights; pointers to 64-byte aligned arrays that the owner provides.
 struct FloatWeights {
+  static constexpr size_t columnsTogether = 32; ///< packed at a time, but for fewer at the end
+
   FloatFormat format;
   size_t depth = 0;   ///< K
   size_t columns = 0; ///< a multiple of 16
@@ -52,12 +54,16 @@ struct ProofCounters {
 };
 
 struct FloatKernel {
-  /// `values` holds the columns as fp32, depth values each, column after column.
-  void (*pack)(const float *values, FloatWeights &weights);
+  /// `values` holds columns [first, first + count) as fp32, depth values each, column after column;
+  /// first is a multiple of columnsTogether.
+  void (*pack)(const float *values, size_t first, size_t count, FloatWeights &weights);
   /// out[i][n] for `rowCount` rows of `depth` fp32 values, one after the other; rows of out lie
   /// `outStride` elements apart. `scratch`: 6 * depth doubles at a multiple of 64 bytes.
   void (*multiply)(const float *rows, size_t rowCount, const FloatWeights &weights, uint32_t *out,
                    size_t outStride, double *scratch, ProofCounters &counters);
+  /// The values of `count` fp16 numbers whose low and high bytes these are; a NaN of whatever
+  /// payload. Null where the CPU has no instruction for it.
+  void (*fp16ToFp32)(const uint8_t *low, const uint8_t *high, size_t count, float *values);
 };
 
 extern const FloatKernel floatKernelPortable;

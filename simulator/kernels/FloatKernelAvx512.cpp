@@ -6,4 +6,5 @@
 #define MILLRACE_FLOAT_WIDTH 8
 #define MILLRACE_FLOAT_VECTORS 4
 #define MILLRACE_FLOAT_ROWS 6
+#define MILLRACE_FLOAT_F16C
 #include "simulator/kernels/FloatKernel.inc"

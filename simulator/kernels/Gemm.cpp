@@ -52,8 +52,9 @@ void multiplyFloats(const PackedWeights &weights, ElementType format, const Byte
   for (size_t i = 0; i < rowCount; i += rowsPerStep) {
     size_t count = std::min(rowsPerStep, rowCount - i);
     for (size_t r = 0; r < count; ++r)
-      widenLanes(format, lowRows[i + r] + range.k0, wide ? highRows[i + r] + range.k0 : nullptr,
-                 depth, lanes.data(), values.data() + r * depth);
+      widenLanes(weights.floats(), format, lowRows[i + r] + range.k0,
+                 wide ? highRows[i + r] + range.k0 : nullptr, depth, lanes.data(),
+                 values.data() + r * depth);
     weights.floats().multiply(values.data(), count, weights.floatWeights(), out + i * outStride,
                               outStride, scratch.at<double>(), counters);
   }

@@ -15,9 +15,11 @@ namespace millrace {
 
 class PackedWeights {
 public:
-  /// `high` is null for formats of one byte.
+  /// `high` is null for formats of one byte. `spare` is memory to use if it suffices.
   PackedWeights(const PlaneWeights &low, const PlaneWeights *high, ElementType format,
-                const ProductRange &range, semantics::CpuLevel level);
+                const ProductRange &range, semantics::CpuLevel level, AlignedBuffer spare = {});
+  /// The memory of weights that nobody needs any more.
+  AlignedBuffer release() && { return std::move(memory); }
 
   /// For int8.
   const Int8Kernel &int8() const { return *int8Table; }
@@ -29,7 +31,7 @@ public:
 
 private:
   void packFloats(const PlaneWeights &low, const PlaneWeights *high, ElementType format,
-                  const ProductRange &range);
+                  const ProductRange &range, AlignedBuffer spare);
 
   AlignedBuffer memory;
   const Int8Kernel *int8Table = nullptr;
@@ -39,8 +41,8 @@ private:
 
 /// fp32 values of `count` lanes of a float format; `high` is read for 16-bit formats only.
 /// `lanes` is room for `count` words.
-void widenLanes(ElementType format, const uint8_t *low, const uint8_t *high, size_t count,
-                uint32_t *lanes, float *values);
+void widenLanes(const FloatKernel &kernel, ElementType format, const uint8_t *low,
+                const uint8_t *high, size_t count, uint32_t *lanes, float *values);
 
 } // namespace millrace
 

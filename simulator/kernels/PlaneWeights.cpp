@@ -3,6 +3,7 @@
 #include "simulator/kernels/PlaneWeights.h"
 #include "simulator/kernels/PackedWeights.h"
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <mutex>
@@ -18,11 +19,21 @@ struct PlaneWeights::Cache {
     ProductRange range;
     semantics::CpuLevel level;
     uint64_t lowStamp, highStamp;
-    std::shared_ptr<const PackedWeights> weights;
+    std::shared_ptr<PackedWeights> weights;
   };
   static constexpr size_t capacity = 4;
   std::mutex mutex;
   std::vector<Entry> entries; ///< oldest first
+
+  /// Forgets an entry; its memory, if nobody multiplies by those weights any more.
+  AlignedBuffer drop(std::vector<Entry>::iterator entry) {
+    const std::shared_ptr<PackedWeights> weights = std::move(entry->weights);
+    entries.erase(entry);
+    if (weights.use_count() > 1)
+      return {};
+    std::atomic_thread_fence(std::memory_order_acquire); // the last other holder is done with it
+    return std::move(*weights).release();
+  }
 };
 
 void PlaneWeights::Deleter::operator()(uint8_t *pointer) const {
@@ -79,14 +90,16 @@ std::shared_ptr<const PackedWeights> PlaneWeights::packed(const PlaneWeights *hi
     return entry.high == high && entry.format == format && entry.range == range &&
            entry.level == level;
   });
+  AlignedBuffer spare;
   if (found != entries.end()) {
     if (found->lowStamp == lowStamp && found->highStamp == highStamp)
       return found->weights;
-    entries.erase(found);
+    spare = cache->drop(found);
   } else if (entries.size() == Cache::capacity) {
-    entries.erase(entries.begin());
+    spare = cache->drop(entries.begin());
   }
-  auto weights = std::make_shared<const PackedWeights>(*this, high, format, range, level);
+  auto weights =
+      std::make_shared<PackedWeights>(*this, high, format, range, level, std::move(spare));
   entries.push_back({high, format, range, level, lowStamp, highStamp, weights});
   return weights;
 }

@@ -5,59 +5,96 @@
 
 namespace millrace::sim {
 
-static constexpr uint32_t kChunkRows = 64; ///< rows allocated together, when one of them is used
-
 MemorySlice::MemorySlice(const sc_core::sc_module_name &name, PeContext &context,
                          Hemisphere hemisphere, unsigned index)
     : UnitModule(name, context), hemisphere(hemisphere), index(index),
       position(context.machine.position(index)), rowCount(context.machine.rowsPerSlice()),
-      rows((rowCount + kChunkRows - 1) / kChunkRows), storage(rows.size()) {}
+      held((rowCount + kChunkRows - 1) / kChunkRows) {}
 
-MemorySlice::Row &MemorySlice::rowAt(uint32_t row) {
-  std::unique_ptr<Row[]> &chunk = rows[row / kChunkRows];
-  if (!chunk)
-    chunk = std::make_unique<Row[]>(kChunkRows);
+uint32_t &MemorySlice::hold(uint32_t row) {
+  std::unique_ptr<uint32_t[]> &chunk = held[row / kChunkRows];
+  if (!chunk) {
+    chunk = std::make_unique_for_overwrite<uint32_t[]>(kChunkRows);
+    std::fill_n(chunk.get(), kChunkRows, kNothing);
+  }
   return chunk[row % kChunkRows];
 }
 
-const MemorySlice::Row &MemorySlice::seen(uint32_t row) const {
-  static const Row untouched;
-  const std::unique_ptr<Row[]> &chunk = rows[row / kChunkRows];
-  return chunk ? chunk[row % kChunkRows] : untouched;
+MemorySlice::Made &MemorySlice::makeAt(uint32_t row) {
+  uint32_t &what = hold(row);
+  if (what & kMade)
+    return made[what & ~kMade];
+  const Tag tag = madeBy(row).tag;
+  if (freeMade.empty()) {
+    freeMade.push_back(uint32_t(made.size()));
+    made.emplace_back();
+  }
+  what = freeMade.back() | kMade;
+  freeMade.pop_back();
+  return made[what & ~kMade] = {.tag = tag};
 }
 
-uint8_t *MemorySlice::storageOf(uint32_t row) {
-  const size_t lanes = context.machine.lanes();
-  std::unique_ptr<uint8_t[]> &chunk = storage[row / kChunkRows];
-  if (!chunk)
-    chunk = std::make_unique_for_overwrite<uint8_t[]>(kChunkRows * lanes);
-  return chunk.get() + (row % kChunkRows) * lanes;
+MemorySlice::Contents MemorySlice::contentsOf(uint32_t row) const {
+  const uint32_t what = holds(row);
+  if (what & kMade)
+    return {context.pool.bytes(made[what & ~kMade].value, nullptr), context.machine.lanes()};
+  if (what == kNothing)
+    return {};
+  const Block &b = context.image.blocks[what];
+  return {context.image.data.data() + b.offset + size_t(row - b.row) * b.bytes, b.bytes};
 }
 
-void MemorySlice::load(uint32_t row, Tag tag, const uint8_t *data, uint32_t bytes) {
-  Row &r = rowAt(row);
-  r.tag = tag;
-  r.data = data;
-  r.bytes = data ? bytes : 0;
+/// The row as a vector; one reference is the caller's.
+VectorRef MemorySlice::valueOf(uint32_t row) {
+  if (const uint32_t what = holds(row); what & kMade) {
+    const VectorRef value = made[what & ~kMade].value;
+    context.pool.retain(value);
+    return value;
+  }
+  const Contents contents = contentsOf(row);
+  if (contents.bytes == context.machine.lanes())
+    return context.pool.acquireShown(contents.data);
+  const VectorRef value = context.pool.acquireNarrow();
+  readRow(row, context.pool.narrow(value));
+  return value;
+}
+
+/// The row takes a reference of `value`, and gives back that of what it held.
+void MemorySlice::keep(Made &row, VectorRef value) {
+  context.keptInMemory += (value != 0) - (row.value != 0);
+  context.pool.release(row.value);
+  row.value = value;
+}
+
+void MemorySlice::load(uint32_t index) {
+  const Block &block = context.image.blocks[index];
+  for (uint32_t row = block.row; row < block.row + block.rows; ++row) {
+    uint32_t &what = hold(row);
+    if (what & kMade) {
+      keep(made[what & ~kMade], 0);
+      freeMade.push_back(what & ~kMade);
+    }
+    what = index;
+  }
 }
 
 void MemorySlice::readRow(uint32_t row, uint8_t *out) const {
-  const Row &r = seen(row);
-  if (r.bytes)
-    std::memcpy(out, r.data, r.bytes);
-  std::memset(out + r.bytes, 0, context.machine.lanes() - r.bytes);
+  const Contents from = contentsOf(row);
+  if (from.bytes)
+    std::memcpy(out, from.data, from.bytes);
+  std::memset(out + from.bytes, 0, context.machine.lanes() - from.bytes);
 }
 
 uint8_t *MemorySlice::hostRow(uint32_t row, std::optional<Tag> tag) {
-  Row &r = rowAt(row);
-  uint8_t *own = storageOf(row);
-  if (r.data != own)
-    readRow(row, own);
-  r.data = own;
-  r.bytes = context.machine.lanes();
+  if (const VectorRef old = madeBy(row).value; !context.pool.isSole(old)) {
+    const VectorRef own = context.pool.acquireNarrow();
+    readRow(row, context.pool.narrow(own));
+    keep(makeAt(row), own);
+  }
+  Made &now = makeAt(row);
   if (tag)
-    r.tag = *tag;
-  return own;
+    now.tag = *tag;
+  return context.pool.narrow(now.value);
 }
 
 const Region *MemorySlice::regionOf(const Instruction &i) const {
@@ -141,24 +178,24 @@ void MemorySlice::element(Burst &burst, Cycle now) {
   }
   switch (burst.instruction->opcode) {
   case Opcode::Read:
-    return read(burst, now);
+    return read(burst, uint32_t(row), now);
   case Opcode::Write:
-    return write(burst, now);
+    return write(burst, uint32_t(row), now);
   case Opcode::Gather:
-    return gather(burst, now);
+    return gather(burst, uint32_t(row), now);
   default:
-    return scatter(burst, now);
+    return scatter(burst, uint32_t(row), now);
   }
 }
 
 /// S5: a bank serves one access per cycle. One port reads and one writes, so only a read can meet a
 /// write.
-void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned lastBank, Cycle now) {
-  lastRead = now;
-  lastReadBank[0] = firstBank, lastReadBank[1] = lastBank;
+void MemorySlice::checkBanks(const Burst &burst, uint32_t row, uint32_t lastRow, Cycle now) {
   for (const PendingWrite &w : writes) {
-    const unsigned bank = std::max(bankOf(w.row), firstBank);
-    if (w.slot == now && bank <= std::min(bankOf(w.lastRow), lastBank))
+    if (w.slot != now)
+      continue;
+    const unsigned bank = std::max(bankOf(w.row), bankOf(row));
+    if (bank <= std::min(bankOf(w.lastRow), bankOf(lastRow)))
       context.report(Invariant::S5, now, burst, [&] {
         return "bank " + std::to_string(bank) + " is read in row " + std::to_string(burst.row()) +
                " while instruction " + std::to_string(w.tag.instruction) + " writes its row " +
@@ -167,69 +204,66 @@ void MemorySlice::checkBanks(const Burst &burst, unsigned firstBank, unsigned la
   }
 }
 
-void MemorySlice::checkWritten(const Burst &burst, const Row &row, uint32_t address, Cycle now) {
-  if (row.tag.empty())
-    context.report(Invariant::S6, now, burst, [&] {
-      return "row " + std::to_string(address) + " is read, but nothing was ever written there";
-    });
-  else if (row.written + Cycle(context.machine.latency.readAfterWrite) > context.base + now)
-    context.report(Invariant::S6, now, burst, [&] {
-      return "row " + std::to_string(address) + " is read " +
-             std::to_string(context.base + now - row.written) + " cycles after its write slot; " +
-             std::to_string(context.machine.latency.readAfterWrite) + " are needed";
-    });
+/// A read that holds the banks of [row, lastRow] begins.
+void MemorySlice::beginRead(const Burst &burst, uint32_t row, uint32_t lastRow, Cycle now) {
+  lastRead = now;
+  lastReadRows[0] = row, lastReadRows[1] = lastRow;
+  if (writes.empty())
+    return;
+  applyWrites(now);
+  checkBanks(burst, row, lastRow, now);
 }
 
-void MemorySlice::checkMeant(Burst &burst, const Row &row, uint32_t address, Cycle now) {
-  if (!context.checks(burst))
-    return;
-  auto expected = meant(burst, ProducerOf::Memory, slot::Memory, 0);
-  if (expected && expected->pe == context.pe && row.tag.meets(expected->tag))
-    return;
+void MemorySlice::notWritten(const Burst &burst, const Made &row, uint32_t address, Cycle now) {
   context.report(Invariant::S6, now, burst, [&] {
     return "row " + std::to_string(address) +
-           (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
-           ", but holds " + context.describe(row.tag);
+           (row.tag.empty()
+                ? " is read, but nothing was ever written there"
+                : " is read " + std::to_string(context.base + now - row.at) +
+                      " cycles after its write slot; " +
+                      std::to_string(context.machine.latency.readAfterWrite) + " are needed");
   });
 }
 
-/// Fetches ahead what the burst's next rows need: slices take turns, so that the CPU's own
-/// prefetching sees no order in them.
+void MemorySlice::notMeant(const Burst &burst, Tag tag, const std::optional<Meant> &expected,
+                           uint32_t address, Cycle now) {
+  context.report(Invariant::S6, now, burst, [&] {
+    return "row " + std::to_string(address) +
+           (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
+           ", but holds " + context.describe(tag);
+  });
+}
+
+/// Fetches ahead what the burst's next row holds, and who made the one behind it: slices take
+/// turns, so that the CPU's own prefetching sees no order in them.
 void MemorySlice::fetchAhead(const Burst &burst, int64_t address) const {
   constexpr unsigned kLine = 64;
   const int64_t next = address + burst.instruction->s0, second = next + burst.instruction->s0;
-  if (burst.i0 + 1u >= burst.n0 || next < 0 || next >= int64_t(rowCount))
-    return;
   if (second >= 0 && second < int64_t(rowCount))
-    __builtin_prefetch(&seen(uint32_t(second)));
-  if (!context.values)
+    if (const uint32_t what = holds(uint32_t(second)); what & kMade)
+      __builtin_prefetch(&made[what & ~kMade]);
+  if (!context.values || burst.i0 + 1u >= burst.n0 || next < 0 || next >= int64_t(rowCount))
     return;
-  const Row &row = seen(uint32_t(next));
+  const Contents row = contentsOf(uint32_t(next));
   for (unsigned b = 0; b < row.bytes; b += kLine)
     __builtin_prefetch(row.data + b);
 }
 
-void MemorySlice::read(Burst &burst, Cycle now) {
-  const uint32_t address = uint32_t(burst.row());
-  applyWrites(now);
-  checkBanks(burst, bankOf(address), bankOf(address), now);
-  const Row &row = seen(address);
+void MemorySlice::read(Burst &burst, uint32_t address, Cycle now) {
+  beginRead(burst, address, address, now);
+  const Made row = madeBy(address);
   fetchAhead(burst, address);
   checkWritten(burst, row, address, now);
-  checkMeant(burst, row, address, now);
+  checkMeant(burst, row.tag, address, now);
   ++context.counters.sramReads;
-  VectorRef value = 0;
-  if (context.values) {
-    value = context.pool.acquireNarrow();
-    readRow(address, context.pool.narrow(value));
-  }
+  const VectorRef value = context.values ? valueOf(address) : 0;
   context.inject(burst, now + context.timing.read, burst.instruction->out[0], position, value);
 }
 
-void MemorySlice::write(Burst &burst, Cycle now) {
+void MemorySlice::write(Burst &burst, uint32_t row, Cycle now) {
   VectorRef value =
       context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
-  post(burst, now, uint32_t(burst.row()), uint32_t(burst.row()), value, 0);
+  post(burst, now, row, row, value, 0);
 }
 
 uint32_t MemorySlice::addressOf(const uint8_t *map, unsigned superlane) const {
@@ -239,14 +273,12 @@ uint32_t MemorySlice::addressOf(const uint8_t *map, unsigned superlane) const {
 
 /// The rows a Gather may touch are those of its tensor from its address on: their banks are held.
 /// Which rows it reads is data, so S6 is checked where there are values.
-void MemorySlice::gather(Burst &burst, Cycle now) {
+void MemorySlice::gather(Burst &burst, uint32_t base, Cycle now) {
   const Machine &m = context.machine;
   VectorRef map =
       context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
-  const uint32_t base = uint32_t(burst.row());
   const uint32_t end = lastRowOf(*burst.instruction, base) + 1;
-  applyWrites(now);
-  checkBanks(burst, bankOf(base), bankOf(end - 1), now);
+  beginRead(burst, base, end - 1, now);
   ++context.counters.sramReads;
   VectorRef value = 0;
   if (context.values) {
@@ -266,7 +298,7 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
         std::memset(lanes, 0, m.lanesPerSuperlane);
         continue;
       }
-      checkWritten(burst, seen(address), address, now);
+      checkWritten(burst, madeBy(address), address, now);
       readRow(address, line.data());
       std::memcpy(lanes, line.data() + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
     }
@@ -274,13 +306,12 @@ void MemorySlice::gather(Burst &burst, Cycle now) {
   context.inject(burst, now + context.timing.gather, burst.instruction->out[0], position, value);
 }
 
-void MemorySlice::scatter(Burst &burst, Cycle now) {
+void MemorySlice::scatter(Burst &burst, uint32_t row, Cycle now) {
   VectorRef map =
       context.sample(burst, ProducerOf::A, slot::A, 0, burst.instruction->a.index, position, now);
   VectorRef value =
       context.sample(burst, ProducerOf::B, slot::B, 0, burst.instruction->b.index, position, now);
   context.pool.retain(map);
-  const uint32_t row = uint32_t(burst.row());
   post(burst, now, row, lastRowOf(*burst.instruction, row), value, map);
 }
 
@@ -292,11 +323,13 @@ void MemorySlice::post(Burst &burst, Cycle now, uint32_t row, uint32_t lastRow, 
   context.pool.retain(value);
   context.lastWriteSlot = std::max(context.lastWriteSlot, slot);
   ++context.counters.sramWrites;
-  const unsigned bank = std::max(bankOf(row), lastReadBank[0]);
-  if (lastRead == slot && bank <= std::min(bankOf(lastRow), lastReadBank[1]))
-    context.report(Invariant::S5, slot, burst, [&] {
-      return "bank " + std::to_string(bank) + " is read in the slot of this write";
-    });
+  if (lastRead == slot) {
+    const unsigned bank = std::max(bankOf(row), bankOf(lastReadRows[0]));
+    if (bank <= std::min(bankOf(lastRow), bankOf(lastReadRows[1])))
+      context.report(Invariant::S5, slot, burst, [&] {
+        return "bank " + std::to_string(bank) + " is read in the slot of this write";
+      });
+  }
   writes.push_back(
       {slot, row, lastRow, burst.tag(), value, map, burst.instruction->opcode == Opcode::Scatter});
 }
@@ -311,24 +344,20 @@ void MemorySlice::applyWrites(Cycle before) {
 void MemorySlice::apply(PendingWrite &w) {
   const Machine &m = context.machine;
   if (!w.scatters) {
-    Row &row = rowAt(w.row);
+    Made &row = makeAt(w.row);
     row.tag = w.tag;
-    row.written = context.base + w.slot;
-    if (context.values) {
-      uint8_t *own = storageOf(w.row);
-      if (const uint8_t *from = context.pool.bytes(w.value, own); from != own)
-        std::memcpy(own, from, m.lanes());
-      row.data = own;
-      row.bytes = m.lanes();
-    }
-    context.pool.release(w.value);
+    row.at = context.base + w.slot;
+    keep(row, context.pool.narrowed(w.value));
     return;
   }
   const uint32_t end = w.lastRow + 1;
   // Which rows are written is data. For timing any row of the tensor may have been.
   for (uint32_t r = w.row; r < end; ++r) {
-    rowAt(r).tag = {w.tag.instruction, Tag::kAnyElement};
-    rowAt(r).written = context.base + w.slot;
+    if (context.values)
+      hostRow(r, std::nullopt);
+    Made &row = makeAt(r);
+    row.tag = {w.tag.instruction, Tag::kAnyElement};
+    row.at = context.base + w.slot;
   }
   if (context.values) {
     mapBytes.resize(m.lanes());

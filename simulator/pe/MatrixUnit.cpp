@@ -90,11 +90,11 @@ void MatrixUnit::beforeInstall(unsigned planeIndex, unsigned buffer, unsigned gr
       verify(*run, plane.index, group, now);
       if (!context.values)
         continue;
-      size_t until = settledBefore(*run, group, now);
-      if (until == run->count() && settledBefore(*run, groupCount - 1, now) == until)
-        multiplyAll(plane, *run, until); // the whole run is over: one batch for all its columns
+      const size_t until = settledBefore(*run, group, now);
+      if (run->computed[group] > until)
+        run->computed[group] = until; // the rest was computed ahead, with weights that go now
       else
-        multiply(plane, *run, group, group + 1, until);
+        multiplyAll(plane, *run, until);
     }
   };
   settleRuns(*planes[planeIndex], false);
@@ -179,7 +179,7 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
                                  context.timing.last, now);
     if (!context.values)
       continue;
-    std::vector<uint8_t> &rows = b ? run.high : run.low;
+    UnfilledRows<uint8_t> &rows = b ? run.high : run.low;
     rows.resize(rows.size() + lanes);
     uint8_t *row = rows.data() + rows.size() - lanes;
     const uint8_t *from = context.pool.bytes(v, row);

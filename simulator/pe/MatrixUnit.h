@@ -20,7 +20,7 @@ template <class T> struct Unfilled : std::allocator<T> {
   template <class U> void construct(U *) noexcept {}
   template <class U, class V> void construct(U *at, V &&value) { *at = std::forward<V>(value); }
 };
-using UnfilledRows = std::vector<uint32_t, Unfilled<uint32_t>>;
+template <class T> using UnfilledRows = std::vector<T, Unfilled<T>>;
 
 class MatrixUnit : public UnitModule {
 public:
@@ -55,8 +55,8 @@ private:
     size_t taken =
         0; ///< elements whose Accumulate came or never will, counted from the burst's start
     std::vector<size_t> verified, computed; ///< by column group, counted from the burst's start
-    std::vector<uint8_t> low, high;         ///< activation rows
-    UnfilledRows products;                  ///< rows of `columns`
+    UnfilledRows<uint8_t> low, high;        ///< activation rows
+    UnfilledRows<uint32_t> products;        ///< rows of `columns`
     size_t count() const { return discarded + activations.size(); }
     const Activation &at(size_t k) const { return activations[k - discarded]; }
   };
@@ -93,7 +93,8 @@ private:
   std::pair<Run *, size_t> productOf(Plane &plane, Cycle activated);
 
   /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone
-  /// who used it until then.
+  /// who used it until then. Their other column groups are computed ahead with it, since new
+  /// weights come group by group; those whose weights change too soon are taken back.
   void beforeInstall(unsigned plane, unsigned buffer, unsigned group, Cycle now);
   void replace(Burst &burst, unsigned plane, unsigned group, Cycle now);
   void verify(Run &run, unsigned planeIndex, unsigned group, Cycle now);
@@ -117,7 +118,7 @@ private:
   unsigned groupCount, groupColumns, columns, lanes;
   std::vector<std::unique_ptr<Plane>> planes;
   std::vector<std::unique_ptr<Run>> spare; ///< that are over; new ones take their memory
-  UnfilledRows partial;                    ///< products of some column groups
+  UnfilledRows<uint32_t> partial;          ///< products of some column groups
   std::vector<ByteRow> lowRows, highRows;  ///< of one product
   std::vector<uint8_t> columnBytes;        ///< scratch of one column
 };

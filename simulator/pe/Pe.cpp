@@ -51,6 +51,7 @@ void Pe::buildPorts(const std::vector<unsigned> &unitOfQueue) {
   for (unsigned q = 0; q < queues; ++q)
     writePort[q] = context.machine.unit(q).kind == UnitKind::Mem ? add(q) : mainPort[q];
   active.resize((ports.size() + 63) / 64);
+  due.resize(ports.size());
 }
 
 void Pe::beginStep(unsigned step, PeRange range, Cycle base) {
@@ -111,9 +112,9 @@ void Pe::run() {
 /// A damaged loop may ask for billions of cycles.
 void Pe::stopEndless(Cycle now) {
   running = false;
-  for (const Port &port : ports)
-    if (port.active && port.next == now)
-      context.report(Invariant::S11, now, port.burst, [&] {
+  for (size_t k = 0; k < ports.size(); ++k)
+    if (ports[k].active && due[k] == now)
+      context.report(Invariant::S11, now, ports[k].burst, [&] {
         return "the program still runs; the image says that the step takes " +
                std::to_string(context.image.steps[context.step].predictedCycles) + " cycles";
       });
@@ -146,19 +147,18 @@ void Pe::elements(unsigned firstPort, unsigned endPort, Cycle now) {
     if (endPort - word * 64 < 64)
       bits &= (uint64_t(1) << (endPort - word * 64)) - 1;
     for (; bits; bits &= bits - 1) {
-      Port &port = ports[word * 64 + unsigned(std::countr_zero(bits))];
-      if (port.next == now) {
+      const unsigned k = word * 64 + unsigned(std::countr_zero(bits));
+      if (due[k] == now) {
+        Port &port = ports[k];
         units[port.unit]->element(port.burst, now);
         ++context.counters.busy[port.queue];
-        port.burst.next();
-        if (port.burst.finished()) {
+        if (!port.burst.next(due[k])) {
           port.active = false;
           active[word] &= ~(bits & -bits);
           continue;
         }
-        port.next = port.burst.at();
       }
-      soonest = std::min(soonest, port.next);
+      soonest = std::min(soonest, due[k]);
     }
   }
 }
@@ -183,8 +183,7 @@ Burst Pe::burstOf(uint32_t index, Cycle now) const {
     burst.n0 = burst.instruction->n0;
     burst.n1 = burst.instruction->n1;
   }
-  const std::vector<Producer> &table = context.image.producers[context.pe];
-  burst.producers = std::span(table).subspan(i.producers, i.producerCount);
+  burst.producers = context.image.producersOf(context.pe, i);
   return burst;
 }
 
@@ -265,7 +264,7 @@ bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
   Port &port = ports[portIndex];
   units[port.unit]->dispatch(burst);
   port.burst = burst;
-  port.next = now;
+  due[portIndex] = now;
   port.active = true;
   active[portIndex / 64] |= uint64_t(1) << portIndex % 64;
   return true;
@@ -285,7 +284,8 @@ void Pe::endStep() {
   for (UnitInterface *u : units)
     u->endStep();
   context.streams.clear();
-  assert(context.pool.live() == 0 && "a vector was retained and not released");
+  assert(context.pool.references() == context.keptInMemory &&
+         "a vector was retained and not released");
 }
 
 } // namespace millrace::sim

@@ -38,7 +38,6 @@ private:
   struct Port {
     Burst burst;
     unsigned unit = 0, queue = 0;
-    Cycle next = 0;
     Cycle free = 0; ///< first cycle in which the port may start another burst
     bool active = false;
   };
@@ -62,6 +61,7 @@ private:
   std::vector<UnitInterface *> units;
   std::vector<Port> ports; ///< those that inject with the least delay first: reads and receives
   unsigned earlyPorts = 0;
+  std::vector<Cycle> due; ///< by port, of an active one: when it acts next; asked in every cycle
   std::vector<uint64_t> active;                  ///< bit per port
   std::vector<unsigned> mainPort, writePort;     ///< by queue
   std::vector<Cycle> queueFree;                  ///< by queue

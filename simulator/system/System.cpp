@@ -125,11 +125,7 @@ void System::loadBlocks(unsigned step) {
     const unsigned from = b.bytes ? 0 : image.tensors[b.tensor].step0;
     if (from != step)
       continue;
-    MemorySlice &memory = slice(b.pe, b.hemisphere, b.slice);
-    const uint8_t *data = options.values && b.bytes ? image.data.data() + b.offset : nullptr;
-    for (uint32_t r = 0; r < b.rows; ++r)
-      memory.load(b.row + r, Tag::initial(uint32_t(k), r),
-                  data ? data + size_t(r) * b.bytes : nullptr, b.bytes);
+    slice(b.pe, b.hemisphere, b.slice).load(uint32_t(k));
   }
 }
 

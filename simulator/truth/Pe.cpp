@@ -126,7 +126,7 @@ std::optional<Work> Pe::workOf(uint32_t index, Cycle now) {
     return std::nullopt;
   Work work;
   work.index = index, work.start = now, work.what = &i;
-  work.producers = std::span(core.image.producers[core.pe]).subspan(i.producers, i.producerCount);
+  work.producers = core.image.producersOf(core.pe, i);
   if (i.opcode == Opcode::Repeat) {
     if (!previous.contains(i.queue)) {
       core.report(Invariant::S1, now, work, "there is nothing to repeat");

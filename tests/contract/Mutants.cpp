@@ -239,7 +239,7 @@ bool crossBank(Image &image, unsigned pe, uint32_t index, const Machine &m, Rand
       others.push_back(k);
   if (others.empty())
     return false;
-  const Instruction &other = list[others[random() % others.size()]];
+  const Instruction other = list[others[random() % others.size()]]; // the list grows below
   const uint64_t slot = m.latency.memWrite;
   if (!reads && other.cycle < slot)
     return false;

@@ -56,14 +56,18 @@ def test_bad_input_has_a_message_and_an_exit_code_and_writes_nothing(millrace, p
     (tmp_path / "bad.s").write_text("machine tsp-small\nstep grid\n@0 alu.0 nup\n")
     cut = tmp_path / "cut.mrp"
     cut.write_bytes(program.read_bytes()[:-64])
-    damaged = tmp_path / "damaged.mrp"
-    damaged.write_bytes(program.read_bytes()[:-1] + b"x")
+    damaged, damaged_data = tmp_path / "damaged.mrp", tmp_path / "damaged-data.mrp"
+    damaged.write_bytes(program.read_bytes()[:80] + b"x" + program.read_bytes()[81:])
+    damaged_data.write_bytes(program.read_bytes()[:-1] + b"x")
     cases = [
         (("assemble", tmp_path / "bad.s", "-o", tmp_path / "x.mrp"), 3, "bad.s:3:10: 'nup' is no instruction"),
         (("assemble", tmp_path / "none.s", "-o", tmp_path / "x.mrp"), 3, "cannot read"),
         (("assemble", tmp_path / "example.s", "-o", tmp_path / "no/x.mrp"), 5, "No such file or directory"),
         (("dump", cut), 3, "it was cut off or added to"),
         (("dump", damaged), 3, "its checksum does not fit its contents"),
+        (("simulate", damaged, "--cycles-only"), 3, "its checksum does not fit its contents"),
+        (("dump", damaged_data), 3, "the checksum of its data does not fit"),
+        (("simulate", damaged_data), 3, "the checksum of its data does not fit"),
         (("simulate", tmp_path / "example.s"), 3, "is no program image"),
         (("dump", program, "--cycles", "9..1"), 2, "is no range of cycles"),
         (("dump", program, "--machine", "tsp-vl"), 3, "tsp-v1"),
@@ -74,3 +78,5 @@ def test_bad_input_has_a_message_and_an_exit_code_and_writes_nothing(millrace, p
         assert result.returncode == code, (arguments, result.stderr)
         assert message in result.stderr, (arguments, result.stderr)
     assert sorted(tmp_path.iterdir()) == before
+    only_cycles = run(millrace, "simulate", damaged_data, "--cycles-only")
+    assert only_cycles.returncode == 0, "cycles do not depend on data: " + only_cycles.stderr

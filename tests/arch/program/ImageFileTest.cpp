@@ -95,6 +95,31 @@ TEST_F(ImageFile, writing_replaces_the_old_file_and_leaves_nothing_beside_it) {
   EXPECT_EQ(files(), 1u);
 }
 
+TEST_F(ImageFile, an_image_opens_without_its_data_which_are_checked_when_they_are_read) {
+  Image image;
+  image.instructions.resize(1);
+  image.producers.resize(1);
+  image.data = std::vector<uint8_t>(1000, 7);
+  std::vector<uint8_t> bytes = encodeImage(image);
+  const auto write = [&] {
+    std::ofstream(path(), std::ios::binary)
+        .write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+  };
+  write();
+  Expected<OpenedImage> opened = openImage(path());
+  ASSERT_TRUE(opened) << opened.error();
+  EXPECT_EQ(opened->image.data.size(), 1000u);
+  EXPECT_TRUE(opened->readData());
+  EXPECT_EQ(opened->image.data, image.data);
+
+  bytes[bytes.size() - 500] ^= 4;
+  write();
+  Expected<OpenedImage> damaged = openImage(path());
+  ASSERT_TRUE(damaged) << damaged.error();
+  EXPECT_THAT(damaged->readData().error(), HasSubstr("the checksum of its data does not fit"));
+  EXPECT_THAT(readImage(path()).error(), HasSubstr("the checksum of its data does not fit"));
+}
+
 TEST_F(ImageFile, a_missing_folder_is_an_error_that_names_path_and_reason) {
   Status s = writeImage(Image(), path("no/such/place.img"));
   ASSERT_FALSE(s);

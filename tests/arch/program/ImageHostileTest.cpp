@@ -68,7 +68,7 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
   EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("does not begin with MRACEIMG"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
-              HasSubstr("has version 7; this program reads version 4; compile the model again"));
+              HasSubstr("has version 7; this program reads version 5; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),
               HasSubstr("should have 1152921504606846976 bytes"));
   EXPECT_THAT(errorOf(with(offsetof(Header, sections), 0xffffffffu)),
@@ -80,6 +80,15 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   Encoded bytes = good;
   bytes[offsetof(Header, checksum)] ^= 1;
   EXPECT_THAT(errorOf(bytes), HasSubstr("its checksum does not fit its contents"));
+  bytes = good;
+  bytes[offsetof(Header, dataChecksum)] ^= 1; // which the other one covers
+  EXPECT_THAT(errorOf(bytes), HasSubstr("its checksum does not fit its contents"));
+  bytes = good;
+  bytes[bodyOf(layout::SectionKind::Data)] ^= 1;
+  EXPECT_THAT(errorOf(bytes), HasSubstr("the checksum of its data does not fit"));
+  bytes = good;
+  bytes.back() ^= 1; // of the zeros that fill the file
+  EXPECT_THAT(errorOf(bytes), HasSubstr("the checksum of its data does not fit"));
 }
 
 TEST_F(HostileImage, each_damaged_entry_of_the_section_table_has_its_own_error) {

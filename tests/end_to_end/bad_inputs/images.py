@@ -19,20 +19,29 @@ def assemble(place: Workplace, text: str = EXAMPLE) -> bytes:
 
 
 def seal(image: bytearray) -> bytearray:
-    """Makes the checksum fit the contents again."""
+    """Makes both checksums fit the contents again."""
+    version, sections, size = struct.unpack_from("<IIQ", image, 8)
+    (data,) = struct.unpack_from("<Q", image, 64 + 32 * (sections - 1) + 8)
+    if data > len(image) or data % 64:
+        data = len(image)
+    struct.pack_into("<Q", image, 32, checksum((), image[data:]))
+    (of_data,) = struct.unpack_from("<Q", image, 32)
+    struct.pack_into("<Q", image, 24, checksum((version, sections, size, of_data), image[64:data]))
+    return image
+
+
+def checksum(numbers: tuple, contents: bytes) -> int:
     step = lambda state, word: rotate(((state ^ word) * 0x9E3779B97F4A7C15) & MASK, 29)
     lanes = [(0x9E3779B97F4A7C15 * (k + 1)) & MASK for k in range(8)]
-    version, sections, size = struct.unpack_from("<IIQ", image, 8)
-    for k, word in enumerate((version, sections, size)):
+    for k, word in enumerate(numbers):
         lanes[k] = step(lanes[k], word)
-    for at, (word,) in enumerate(struct.iter_unpack("<Q", image[64:])):
+    for at, (word,) in enumerate(struct.iter_unpack("<Q", contents)):
         lanes[at % 8] = step(lanes[at % 8], word)
     total = 0xC2B2AE3D27D4EB4F
     for lane in lanes:
         total = ((total ^ lane) * 0xC2B2AE3D27D4EB4F) & MASK
         total ^= total >> 32
-    struct.pack_into("<Q", image, 24, total)
-    return image
+    return total
 
 
 def rotate(word: int, by: int) -> int:
@@ -82,6 +91,7 @@ def _(place: Workplace):
 damaged("image that is cut off")(lambda image: image[:-64])
 damaged("image with more behind it")(lambda image: image + bytes(64))
 damaged("image of which one bit flipped")(lambda image: flip(image, len(image) // 2))
+damaged("image of which a bit of the data flipped")(lambda image: flip(image, section(image, 11)[0]))
 damaged("image of another version")(lambda image: put(image, "<I", 8, 1))
 damaged("image with a wrong number of sections")(lambda image: seal(put(image, "<I", 12, 9)))
 damaged("section beyond the file")(lambda image: seal(put(image, "<Q", section(image, 3)[1] + 16, 1 << 40)))

@@ -38,6 +38,33 @@ TEST(VectorPool, AVectorIsFreeWhenItsLastReferenceGoes) {
   EXPECT_EQ(pool.narrow(0)[15], 0);
 }
 
+TEST(VectorPool, AVectorMayShowBytesThatLieElsewhere) {
+  VectorPool pool(16);
+  const uint8_t there[16] = {1, 2, 3};
+  const VectorRef shown = pool.acquireShown(there);
+  EXPECT_EQ(pool.bytes(shown, nullptr), there) << "nothing is copied";
+  EXPECT_FALSE(pool.isSole(shown)) << "what it shows is not to be changed";
+  pool.release(shown);
+  const VectorRef own = pool.acquireNarrow();
+  ASSERT_EQ(own, shown) << "its place is used again";
+  EXPECT_EQ(pool.bytes(own, nullptr), pool.narrow(own));
+  EXPECT_TRUE(pool.isSole(own));
+  pool.retain(own);
+  EXPECT_FALSE(pool.isSole(own));
+  EXPECT_EQ(pool.references(), 2u);
+}
+
+TEST(VectorPool, AByteOfAWideVectorBecomesAVectorOfItsOwn) {
+  VectorPool pool(16);
+  const VectorRef wide = pool.acquireWide();
+  pool.wideStorage(wide)[5] = 0x0a0b0c0d;
+  pool.retain(wide);
+  const VectorRef narrow = pool.narrowed(VectorPool::byteOf(wide, 2));
+  EXPECT_EQ(pool.bytes(narrow, nullptr)[5], 0x0b);
+  EXPECT_EQ(pool.references(), 2u) << "one of the wide vector went";
+  EXPECT_EQ(pool.narrowed(narrow), narrow);
+}
+
 TEST(VectorPool, AskingForAPendingVectorComputesIt) {
   struct Source : PendingValues {
     VectorPool &pool;

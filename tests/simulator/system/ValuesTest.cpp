@@ -259,6 +259,38 @@ TEST(MatrixUnit, WeightsReplacedBeforeResultsAreSampledDoNotChangeThem) {
     }
 }
 
+TEST(MatrixUnit, AnActivationMeetsWhatStandsInAGroupWhenItPassesIt) {
+  // Right behind the activation group 0 is replaced, and a cycle later group 12, which the
+  // activation has yet to reach: what was computed ahead for it does not count.
+  Program p(machineNamed("tsp-v1"));
+  Draw draw(7);
+  const unsigned groups = p.machine.mxm.columns / 16, late = 12;
+  auto old = sixteen(p, draw, 4, groups), fresh = sixteen(p, draw, 20, 2);
+  const Cycle first = 200, a = first + groups + 3, again = a + 1;
+  for (unsigned s = 0; s < 16; ++s) {
+    feedOut(p, first, E, 4 + s, p.stream(E, Out, s), groups);
+    feedOut(p, again, E, 20 + s, p.stream(E, Out, s), 2);
+  }
+  p.install(first, E, 0, 0, 0, p.on(E, Out, 0), times(groups));
+  p.install(again, E, 0, 0, 0, p.on(E, Out, 0), times(2, late));
+  const std::vector<Row> x = draw.rows(1);
+  p.rows(E, 1, 0, x);
+  feedOut(p, a, E, 1, p.stream(E, Out, 20), 1);
+  p.activate(a, E, 0, 0, p.on(E, Out, 20), ElementType::Int8, 0, kLanes, groups);
+  const Cycle out = a + p.machine.latency.mxmEntry + p.machine.latency.mxmMultiply;
+  p.accumulate(out, E, 0, 0, AccumulateMode::Emit, ElementType::Int8, p.stream(E, In, 0));
+  emitTo(p, out, 1, 100);
+  SimulationResult r = p.run();
+  ASSERT_FALSE(r.violation) << verdict(r);
+  for (unsigned c = 0; c < groups * 16; ++c) {
+    const Row &column = c / 16 == late ? fresh[c % 16][1] : old[c % 16][c / 16];
+    int32_t sum = 0;
+    for (unsigned k = 0; k < kLanes; ++k)
+      sum += int8_t(x[0][k]) * int8_t(column[k]);
+    EXPECT_EQ(int32_t(word(p, 100, c)), sum) << c;
+  }
+}
+
 TEST(MatrixUnit, FloatsRoundEachSumOnceAndThoseOfTwoBytesUseAPairOfPlanes) {
   for (ElementType format :
        {ElementType::Fp16, ElementType::Bf16, ElementType::E4M3, ElementType::E5M2}) {
