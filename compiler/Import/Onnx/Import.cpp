@@ -178,7 +178,9 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   for (auto [i, result] : llvm::enumerate(importer.results())) {
     if (importer.wants(i) && !result.value)
       return importer.error("output " + std::to_string(i) + " is not supported");
-    if (importer.wants(i) && productOf(shapeOf(result.value)) > kMostElements)
+    const auto isHuge = [](int64_t extent) { return extent > kMostElements; };
+    if (importer.wants(i) && (productOf(shapeOf(result.value)) > kMostElements ||
+                              llvm::any_of(shapeOf(result.value), isHuge)))
       return importer.error("output " + std::to_string(i) +
                             " has more than 2^36 elements; use smaller extents");
     if (importer.wants(i))

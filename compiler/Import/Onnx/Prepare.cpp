@@ -339,7 +339,9 @@ Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
         std::string(what) + " '" + value.name() + "' has a dimension of " + std::to_string(extent);
     if (extent < 0)
       return Error{text + "; export it with a name, and give it by --dim name=n"};
-    if (extent && elements > kMostElements / extent)
+    if (extent == 0)
+      continue; // no element at all, but the other extents are computed with
+    if (elements > kMostElements / extent)
       return Error{text + ", which makes more than 2^36 elements; use smaller extents"};
     elements *= extent;
   }

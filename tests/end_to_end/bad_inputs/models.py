@@ -93,6 +93,7 @@ model("negative dimension", one_node("Relu", x=(FLOAT, [-1, 4]), y=(FLOAT, [-1, 
 model("output without elements", one_node("Relu", x=(FLOAT, ["n", 4]), y=(FLOAT, ["n", 4])), "--dim", "n=0")
 model("more elements than any memory holds", one_node("Relu", x=(FLOAT, [1 << 40, 1 << 40]),
                                                       y=(FLOAT, [1 << 40, 1 << 40])))
+model("an extent beyond any memory beside an empty one", one_node("Relu", x=(FLOAT, [0, 1 << 40]), y=(FLOAT, [0, 1 << 40])))
 model("float model in int8", GOOD, "--precision", "int8")
 
 
