@@ -243,7 +243,7 @@ std::optional<TextError> AssemblerProgram::addProducers(unsigned pe, std::vector
   for (Source &s : sources) {
     if (Problem p = resolve(pe, s))
       return TextError{s.line, *p};
-    image.producers[pe].push_back(s.producer);
+    image.producers[pe].edit().push_back(s.producer);
   }
   return std::nullopt;
 }
@@ -262,7 +262,7 @@ std::optional<TextError> AssemblerProgram::finish() {
       }
       if (auto wrong = addProducers(pe, line.sources))
         return wrong;
-      image.instructions[pe].push_back(i);
+      image.instructions[pe].edit().push_back(i);
     }
     if (auto wrong = addProducers(pe, parts[pe].entries))
       return wrong;

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "arch/isa/Instruction.h"
-#include "arch/program/Bytes.h"
+#include "arch/program/Records.h"
 
 #include <cstdint>
 #include <span>
@@ -124,11 +124,12 @@ struct Image {
   std::string machineName;
   uint64_t machineHash = 0;
   std::string machineYaml; ///< the resolved machine, for people and for `describe`
-  std::vector<std::vector<Instruction>> instructions; ///< [pe], by step, then (cycle, queue)
-  std::vector<std::vector<Producer>> producers;       ///< [pe], see Instruction::producers
+  // Of an image that was read from a file, these and `data` are views of it.
+  std::vector<Records<Instruction>> instructions; ///< [pe], by step, then (cycle, queue)
+  std::vector<Records<Producer>> producers;       ///< [pe], see Instruction::producers
   std::vector<Step> steps;
   std::vector<Block> blocks;
-  Bytes data; ///< a view of the file when the image was read from one
+  Bytes data;
   std::vector<Region> tensors;
   std::vector<Binding> bindings;
   std::vector<std::vector<uint16_t>> laneMaps; ///< each as long as the vector
@@ -142,7 +143,7 @@ struct Image {
   std::span<const Producer> producersOf(size_t pe, const Instruction &i) const {
     if (!i.producerCount)
       return {};
-    return std::span(producers[pe]).subspan(i.producers, i.producerCount);
+    return {producers[pe].data() + i.producers, i.producerCount};
   }
 };
 

@@ -16,17 +16,22 @@ public:
   bool none() const { return text.empty(); }
   /// `value` must be below `limit`.
   template <class Where> void below(Where where, const char *what, uint64_t value, uint64_t limit) {
-    if (none() && value >= limit)
-      text = where() + ": " + what + " is " + std::to_string(value) + "; " +
-             (limit ? "the limit is " + std::to_string(limit - 1) : "there are none");
+    if (value >= limit) [[unlikely]]
+      add(where, what + (" is " + std::to_string(value) + "; ") +
+                     (limit ? "the limit is " + std::to_string(limit - 1) : "there are none"));
   }
   template <class Where> void holds(Where where, bool holds, const char *wrong) {
-    if (none() && !holds)
-      text = where() + ": " + wrong;
+    if (!holds) [[unlikely]]
+      add(where, wrong);
   }
   Status status() const { return none() ? Status(Success{}) : Status(Error{text}); }
 
 private:
+  /// Apart, so that comparing costs no more than that.
+  template <class Where> [[gnu::noinline]] void add(Where where, const std::string &wrong) {
+    if (none())
+      text = where() + ": " + wrong;
+  }
   std::string text;
 };
 

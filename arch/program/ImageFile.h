@@ -31,8 +31,9 @@ struct OpenedImage {
   Status readData() const;
 };
 
-/// Maps an image and reads all but its data. `image.data` is a view of the mapping (which must not
-/// be truncated meanwhile; writeImage never does), all else is copied. Whatever the file holds, the
+/// Maps an image and reads all but its data. Data, instructions and annotations are views of the
+/// mapping (the file must not be changed in place meanwhile; writeImage replaces it), all else is
+/// copied. Whatever the file holds, the
 /// result is either an image for which checkImage holds or an error that names file, section,
 /// index, value and limit. Memory is proportional to the file's size.
 Expected<OpenedImage> openImage(const std::string &path);
@@ -40,8 +41,8 @@ Expected<OpenedImage> openImage(const std::string &path);
 /// The same with the data.
 Expected<Image> readImage(const std::string &path);
 
-/// The same from bytes in memory, which begin at a multiple of 8; `data` is a view of them, kept
-/// alive by `owner` (copied when null).
+/// The same from bytes in memory, which begin at a multiple of 8; views are of them, kept alive by
+/// `owner` (copied when null).
 Expected<Image> decodeImage(std::span<const uint8_t> bytes, const std::string &name,
                             std::shared_ptr<const void> owner = nullptr);
 

@@ -251,9 +251,7 @@ private:
         return std::pair(std::move(key), std::move(value));
       });
     case SectionKind::Data:
-      image.data =
-          owner ? Bytes(bytes, owner) : Bytes(std::vector<uint8_t>(bytes.begin(), bytes.end()));
-      return bytesAreCounted(e);
+      return records(image.data, e, bytes);
     }
     return "is of no known kind";
   }
@@ -276,15 +274,22 @@ private:
                : "counts " + std::to_string(e.count) + " bytes and has " + std::to_string(e.bytes);
   }
 
-  template <class Record>
-  std::string records(std::vector<Record> &to, const SectionEntry &e, ByteSpan bytes) {
+  /// Puts a section's records into `to`, a Records or a vector.
+  template <class To> std::string records(To &to, const SectionEntry &e, ByteSpan bytes) {
+    using Record = std::remove_cvref_t<decltype(to[0])>;
     if (e.count > bytes.size() / sizeof(Record) || e.count * sizeof(Record) != bytes.size())
       return "counts " + std::to_string(e.count) + " records of " + std::to_string(sizeof(Record)) +
              " bytes and has " + std::to_string(bytes.size());
     // Sections are aligned, and a record of any bytes is one: checkImage looks at its values.
     static_assert(std::is_trivially_copyable_v<Record> && alignof(Record) <= kAlignment);
-    const Record *first = reinterpret_cast<const Record *>(bytes.data());
-    to.assign(first, first + e.count);
+    const std::span lying(reinterpret_cast<const Record *>(bytes.data()), size_t(e.count));
+    if constexpr (std::is_same_v<To, Records<Record>>) {
+      if (owner) {
+        to = Records<Record>(lying, owner);
+        return {};
+      }
+    }
+    to = std::vector<Record>(lying.begin(), lying.end());
     return {};
   }
 

@@ -292,7 +292,7 @@ private:
     return {};
   }
   Problem sorted(size_t pe, PeRange r) {
-    const std::vector<Instruction> &list = image.instructions[pe];
+    const Records<Instruction> &list = image.instructions[pe];
     for (uint32_t k = r.begin + 1; schedule && k < r.end; ++k)
       if (std::pair(list[k].cycle, list[k].queue) < std::pair(list[k - 1].cycle, list[k - 1].queue))
         return "instruction " + std::to_string(k) + " of pe " + std::to_string(pe) +

@@ -39,7 +39,9 @@ std::vector<uint8_t> program(const Image &image) {
   return std::move(e.out);
 }
 
-template <class Record> std::vector<uint8_t> records(const std::vector<Record> &from) {
+/// `from`: a Records or a vector.
+template <class From> std::vector<uint8_t> records(const From &from) {
+  using Record = std::remove_cvref_t<decltype(from[0])>;
   std::vector<uint8_t> bytes(from.size() * sizeof(Record));
   for (size_t k = 0; k < from.size(); ++k) {
     Record record;
@@ -139,7 +141,7 @@ struct Pieces {
     for (size_t pe = 0; pe < pes; ++pe) {
       add(SectionKind::Instructions, pe, records(image.instructions[pe]),
           image.instructions[pe].size());
-      static const std::vector<Producer> none;
+      static const Records<Producer> none;
       const auto &producers = pe < image.producers.size() ? image.producers[pe] : none;
       add(SectionKind::Producers, pe, records(producers), producers.size());
     }

@@ -88,8 +88,8 @@ void Program::finish(Image &image) const {
   image.instructions.resize(pes.size());
   image.producers.resize(pes.size());
   for (size_t pe = 0; pe < pes.size(); ++pe) {
-    auto &out = image.instructions[pe];
-    auto &producers = image.producers[pe];
+    std::vector<Instruction> &out = image.instructions[pe].edit();
+    std::vector<Producer> &producers = image.producers[pe].edit();
     for (uint32_t old : order[pe]) {
       Instruction instruction = pes[pe].instructions[old];
       instruction.producers = uint32_t(producers.size());

@@ -137,7 +137,7 @@ size_t Pruner::shareLatches() {
         }
       }
     }
-    for (Producer &p : image.producers[pe]) // a latch serves its own ALU alone
+    for (Producer &p : image.producers[pe].edit()) // a latch serves its own ALU alone
       if (p.pe == pe && p.instruction != kInitialContents)
         p.instruction = standsFor[p.instruction];
   }

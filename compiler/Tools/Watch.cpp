@@ -20,7 +20,7 @@ std::optional<CycleRange> parseCycles(const std::string &text) {
 
 uint64_t instructionsOf(const Image &image) {
   uint64_t sum = 0;
-  for (const std::vector<Instruction> &pe : image.instructions)
+  for (const Records<Instruction> &pe : image.instructions)
     sum += pe.size();
   return sum;
 }

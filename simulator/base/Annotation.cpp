@@ -6,12 +6,41 @@
 
 namespace millrace::sim {
 
+/// Element `element` (modulo 2^32) of who an entry names.
+static Tag producerTag(const Producer &p, uint32_t element) {
+  if (p.instruction == kInitialContents)
+    return Tag::initial(p.block, element);
+  return {p.instruction, element};
+}
+
+bool findEntry(Burst &burst, ProducerOf of, unsigned slot, unsigned byte) {
+  const size_t count = burst.producers.size();
+  size_t at = burst.found.cursor[slot];
+  // Elements come in order: the entry wanted is the last one or near it.
+  for (size_t left = count; left > 0; --left, at = at + 1 < count ? at + 1 : 0) {
+    const Producer &p = burst.producers[at];
+    if (p.of != of || (p.byte != byte && p.byte != kAllBytes) ||
+        uint32_t(burst.i0) - p.from0 >= p.count0 || burst.round - p.from1 >= p.count1)
+      continue;
+    const uint32_t step = uint32_t(p.step0);
+    const Tag first =
+        producerTag(p, p.first + (burst.round - p.from1) * uint32_t(p.step1) - p.from0 * step);
+    burst.found.entries[slot] = {burst.round,   p.pe, first.instruction,
+                                 first.element, step, uint8_t(byte)};
+    burst.found.from0[slot] = p.from0;
+    burst.found.counts[slot] = p.count0;
+    burst.found.cursor[slot] = uint16_t(at);
+    return true;
+  }
+  return false;
+}
+
 std::optional<Meant> meantWeights(std::span<const Producer> producers, unsigned group,
                                   unsigned byte) {
   for (const Producer &p : producers)
     if (p.of == ProducerOf::Weights && (p.byte == byte || p.byte == kAllBytes) &&
         group - p.from0 < p.count0)
-      return Meant{producerTag(p, int64_t(p.first) + int64_t(group - p.from0) * p.step0), p.pe};
+      return Meant{producerTag(p, p.first + (group - p.from0) * uint32_t(p.step0)), p.pe};
   return std::nullopt;
 }
 

@@ -16,33 +16,34 @@ struct Meant {
   uint16_t pe;
 };
 
-inline Tag producerTag(const Producer &p, int64_t element) {
-  if (p.instruction == kInitialContents)
-    return Tag::initial(p.block, uint32_t(element));
-  return {p.instruction, uint32_t(element)};
+/// Searches the burst's list for the entry of its current element, from the last one found on, and
+/// keeps it in `slot`; false when no entry covers it.
+bool findEntry(Burst &burst, ProducerOf of, unsigned slot, unsigned byte);
+
+/// What is said of byte `byte` of operand `of` of the burst's current element: mostly the entry
+/// found last. Null when no entry covers it.
+inline const FoundEntry *entryOf(Burst &burst, ProducerOf of, unsigned slot, unsigned byte) {
+  const FoundEntry &e = burst.found.entries[slot];
+  const bool known = unsigned(burst.i0 - burst.found.from0[slot]) < burst.found.counts[slot] &&
+                     e.round == burst.round && e.byte == byte;
+  return known || findEntry(burst, of, slot, byte) ? &e : nullptr;
 }
 
 /// Producer of byte `byte` of operand `of` for the burst's current element, or nothing when no
-/// entry covers it. Inline, because every sampled vector asks: a result in memory, written in parts
-/// and read as a whole, costs more than the search.
-inline std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned cursorSlot, unsigned byte) {
-  const uint32_t i0 = burst.i0, i1 = burst.outer();
-  uint16_t &cursor = burst.cursor[cursorSlot];
-  const Producer *const producers = burst.producers.data();
-  const size_t count = burst.producers.size();
-  size_t entry = cursor;
-  // Elements come in order: the entry wanted is the last one or near it.
-  for (size_t left = count; left > 0; --left, entry = entry + 1 < count ? entry + 1 : 0) {
-    const Producer &p = producers[entry];
-    if (p.of != of || (p.byte != byte && p.byte != kAllBytes) || i0 - p.from0 >= p.count0 ||
-        i1 - p.from1 >= p.count1)
-      continue;
-    cursor = uint16_t(entry);
-    return Meant{producerTag(p, int64_t(p.first) + int64_t(i0 - p.from0) * p.step0 +
-                                    int64_t(i1 - p.from1) * p.step1),
-                 p.pe};
-  }
-  return std::nullopt;
+/// entry covers it.
+inline std::optional<Meant> meant(Burst &burst, ProducerOf of, unsigned slot, unsigned byte) {
+  const FoundEntry *e = entryOf(burst, of, slot, byte);
+  return e ? std::optional(Meant{{e->instruction, e->first + burst.i0 * e->step}, e->pe})
+           : std::nullopt;
+}
+
+/// Whether that is `tag` of PE `pe`. Every sampled vector asks: comparing in place costs less than
+/// making a Meant.
+inline bool isMeant(Burst &burst, ProducerOf of, unsigned slot, unsigned byte, const Tag &tag,
+                    unsigned pe) {
+  const FoundEntry *e = entryOf(burst, of, slot, byte);
+  return e && e->instruction == tag.instruction && e->first + burst.i0 * e->step == tag.element &&
+         e->pe == pe;
 }
 
 /// Producer of the weights of column group `group` (counted from the instruction's g0), byte 0 or 1

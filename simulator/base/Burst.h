@@ -17,6 +17,33 @@ constexpr unsigned A = 0, B = 16, C = 20, Memory = 24, Link = 25, Product = 26, 
                    Count = 28;
 }
 
+/// What the entry that an operand slot found last says: the producer of element (from0 + k, round)
+/// is element first + (from0 + k) step of an instruction, for k below the slot's count.
+struct FoundEntry {
+  uint32_t round;
+  uint16_t pe;
+  uint32_t instruction;
+  uint32_t first, step; ///< modulo 2^32
+  uint8_t byte;         ///< of the operand
+};
+
+/// By slot. A copy has to search again: what was found is not worth copying.
+struct FoundEntries {
+  std::array<uint16_t, slot::Count> from0{};
+  std::array<uint16_t, slot::Count> counts{}; ///< elements of the round; 0: nothing found yet
+  std::array<uint16_t, slot::Count> cursor{}; ///< where in the list
+  std::array<FoundEntry, slot::Count> entries;
+
+  FoundEntries() {} // entries stay as they are: counts say which have been filled
+  FoundEntries(const FoundEntries &) : FoundEntries() {}
+  FoundEntries &operator=(const FoundEntries &) {
+    from0.fill(0);
+    counts.fill(0);
+    cursor.fill(0);
+    return *this;
+  }
+};
+
 struct Burst {
   const Instruction *instruction = nullptr; ///< what to do
   uint32_t index =
@@ -26,17 +53,15 @@ struct Burst {
   uint16_t n0 = 1, n1 = 1; ///< loops; 1 x 1 for instructions without loops
   uint32_t repeat = 0;
   uint16_t i0 = 0, i1 = 0; ///< the next element
+  uint32_t number = 0;     ///< of the next element in the burst; a Repeat counts on
+  uint32_t round = 0;      ///< i1 of annotations: a Repeat's copies follow each other
   std::span<const Producer> producers;
-  std::array<uint16_t, slot::Count> cursor{};
+  FoundEntries found;
 
-  /// Number of the element in the burst; a Repeat counts on.
-  uint32_t element() const { return (repeat * n1 + i1) * n0 + i0; }
   uint32_t elements() const { return repeats * n1 * n0; }
-  /// i1 of annotations: a Repeat's copies follow each other.
-  uint32_t outer() const { return repeat * n1 + i1; }
   bool finished() const { return repeat == repeats; }
   bool lastOuter() const { return i1 + 1 == n1; }
-  Tag tag() const { return {index, element()}; }
+  Tag tag() const { return {index, number}; }
   Cycle at() const {
     return start + Cycle(repeat) * interval + Cycle(i1) * instruction->c1 +
            Cycle(i0) * instruction->c0;
@@ -54,6 +79,7 @@ struct Burst {
   bool next(Cycle &cycle) {
     if (i0 + 1u < n0) {
       ++i0;
+      ++number;
       cycle += Cycle(instruction->c0);
       return true;
     }
@@ -62,9 +88,11 @@ struct Burst {
     return !finished();
   }
   void next() {
+    ++number;
     if (++i0 < n0)
       return;
     i0 = 0;
+    ++round;
     if (++i1 < n1)
       return;
     i1 = 0;

@@ -5,8 +5,9 @@ namespace millrace::sim {
 
 PeContext::PeContext(const Machine &machine, const Timing &timing, const Image &image, unsigned pe,
                      bool values, Annotations annotations, ViolationLog &log)
-    : machine(machine), timing(timing), image(image), pe(pe), values(values),
-      annotations(annotations), pool(machine.lanes()), streams(machine, timing, pool), log(log) {
+    : machine(machine), timing(timing), image(image), pe(pe), instructions(image.instructions[pe]),
+      values(values), annotations(annotations), pool(machine.lanes()),
+      streams(machine, timing, pool), log(log) {
   counters.busy.resize(machine.queues());
   for (unsigned queue = 0; queue < machine.queues(); ++queue)
     units.push_back(machine.unit(queue));
@@ -33,7 +34,7 @@ std::string PeContext::describe(Tag tag) const {
                          ? "instruction "
                          : "element " + std::to_string(tag.element) + " of instruction ";
   text += std::to_string(tag.instruction);
-  if (tag.instruction < image.instructions[pe].size())
+  if (tag.instruction < instructions.size())
     text += " (" + textOf(machine, instruction(tag.instruction)) + ")";
   return text;
 }
@@ -77,11 +78,19 @@ void PeContext::empty(const Burst &burst, StreamId stream, unsigned position, Cy
   });
 }
 
-void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, StreamId stream,
-                        unsigned byte, Cycle now) {
+void PeContext::missing(Burst &burst, StreamCell *cell, ProducerOf of, unsigned cursorSlot,
+                        unsigned byte, StreamId stream, unsigned position, Cycle now) {
+  const auto found = meant(burst, of, cursorSlot, byte);
+  if (!found) {
+    withoutProducer(burst, stream, now);
+    if (!cell)
+      empty(burst, stream, position, now);
+    return;
+  }
+  const Meant &expected = *found;
   const Buried *lost = cell && expected.pe == pe ? streams.burier(*cell, expected.tag) : nullptr;
   if (lost) {
-    reportAt(Invariant::S3, lost->injected, lost->queue, lost->by, [&] {
+    reportAt(Invariant::S3, lost->injected, queueOf(lost->by), lost->by, [&] {
       return "injects on stream " + nameOf(machine, stream) + " over " + describe(expected.tag) +
              ", which instruction " + std::to_string(burst.index) + " still samples in cycle " +
              std::to_string(now);
@@ -96,14 +105,18 @@ void PeContext::missing(Burst &burst, StreamCell *cell, const Meant &expected, S
   });
 }
 
-void PeContext::advanceStreams(Cycle now) {
-  streams.advance(
-      now, [&](Cycle cycle, const StreamFile::Injection &injection, const StreamCell &cell) {
-        reportAt(Invariant::S3, cycle, injection.queue, injection.by, [&] {
-          return "injects on stream " + nameOf(machine, injection.stream) + " at position " +
-                 std::to_string(injection.position) + " in the same cycle as " + describe(cell.tag);
-        });
-      });
+void PeContext::clash(Cycle cycle, const StreamFile::Injection &injection, const StreamCell &cell) {
+  const uint32_t by = injection.tag.instruction;
+  reportAt(Invariant::S3, cycle, queueOf(by), by, [&] {
+    return "injects on stream " + nameOf(machine, injection.stream) + " at position " +
+           std::to_string(injection.position) + " in the same cycle as " + describe(cell.tag);
+  });
+}
+
+void PeContext::performInjections(Cycle now) {
+  streams.advance(now, [this](Cycle cycle, const auto &injection, const StreamCell &cell) {
+    clash(cycle, injection, cell);
+  });
 }
 
 } // namespace millrace::sim

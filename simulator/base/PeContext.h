@@ -30,7 +30,8 @@ public:
   const Timing &timing;
   const Image &image;
   const unsigned pe;
-  const bool values; ///< false: cycles only, no data is touched
+  const std::span<const Instruction> instructions; ///< the PE's
+  const bool values;                               ///< false: cycles only, no data is touched
   const Annotations annotations;
   VectorPool pool;
   size_t keptInMemory = 0; ///< references that rows of memory hold
@@ -44,22 +45,26 @@ public:
 
   /// Reports that `burst` broke `invariant` in `cycle`; `text` builds the message and runs only if
   /// this comes first.
-  template <class F> void report(Invariant invariant, Cycle cycle, const Burst &burst, F text) {
+  template <class F>
+  [[gnu::noinline, gnu::cold]] void report(Invariant invariant, Cycle cycle, const Burst &burst,
+                                           F text) {
     reportAt(invariant, cycle, queueOf(burst.index), burst.index, text);
   }
   template <class F>
-  void reportAt(Invariant i, Cycle cycle, unsigned queue, uint32_t index, F text) {
+  [[gnu::noinline, gnu::cold]] void reportAt(Invariant i, Cycle cycle, unsigned queue,
+                                             uint32_t index, F text) {
     if (log.wouldBeFirst(step, cycle, pe, queue, i))
       log.add(violation(i, cycle, queue, index, text()));
   }
   /// For what no single instruction is to blame.
-  template <class F> void reportFor(Invariant i, Cycle cycle, unsigned queue, F text) {
+  template <class F>
+  [[gnu::noinline, gnu::cold]] void reportFor(Invariant i, Cycle cycle, unsigned queue, F text) {
     if (log.wouldBeFirst(step, cycle, pe, queue, i))
       log.add(violation(i, cycle, queue, std::nullopt, text()));
   }
   bool isPast(Cycle cycle) const { return log.isPast(step, cycle); }
 
-  const Instruction &instruction(uint32_t index) const { return image.instructions[pe][index]; }
+  const Instruction &instruction(uint32_t index) const { return instructions[index]; }
   unsigned queueOf(uint32_t index) const { return instruction(index).queue; }
   /// The unit of a queue, as Machine::unit says.
   const Unit &unitOf(unsigned queue) const { return units[queue]; }
@@ -76,33 +81,33 @@ public:
                    unsigned position, Cycle now) {
     StreamCell *cell = streams.sample(stream, position, now);
     if (checks(burst)) {
-      if (auto expected = meant(burst, of, cursorSlot, byte)) {
-        if (!cell || cell->tag != expected->tag || expected->pe != pe) [[unlikely]]
-          missing(burst, cell, *expected, stream, byte, now);
-        return cell ? cell->value : 0;
-      }
-      withoutProducer(burst, stream, now);
-    }
-    if (!cell)
+      if (!cell || !isMeant(burst, of, cursorSlot, byte, cell->tag, pe)) [[unlikely]]
+        missing(burst, cell, of, cursorSlot, byte, stream, position, now);
+    } else if (!cell) {
       empty(burst, stream, position, now);
+    }
     return cell ? cell->value : 0;
   }
   /// Puts a vector (one reference of it) on a stream: it stands at `position` in cycle `at`.
   void inject(const Burst &burst, Cycle at, StreamId stream, unsigned position, VectorRef value) {
-    streams.inject(at, {stream, uint16_t(position), uint16_t(burst.instruction->queue), burst.index,
-                        burst.tag(), value});
+    streams.inject(at, {stream, uint16_t(position), value, burst.tag()});
   }
-  void advanceStreams(Cycle now);
+  void advanceStreams(Cycle now) {
+    if (!streams.rest(now))
+      performInjections(now);
+  }
   /// A lane map of the image by index; the loader has checked it.
   std::span<const uint16_t> laneMap(uint32_t map) const { return image.laneMaps[map]; }
 
 private:
+  void performInjections(Cycle now);
   Violation violation(Invariant i, Cycle cycle, unsigned queue, std::optional<uint32_t> index,
                       std::string message) const;
   void withoutProducer(const Burst &burst, StreamId stream, Cycle now);
   void empty(const Burst &burst, StreamId stream, unsigned position, Cycle now);
-  void missing(Burst &burst, StreamCell *cell, const Meant &meant, StreamId stream, unsigned byte,
-               Cycle now);
+  void missing(Burst &burst, StreamCell *cell, ProducerOf of, unsigned cursorSlot, unsigned byte,
+               StreamId stream, unsigned position, Cycle now);
+  void clash(Cycle cycle, const StreamFile::Injection &injection, const StreamCell &cell);
   ViolationLog &log;
   std::vector<Unit> units; ///< by queue: asked for with every element
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "simulator/base/StreamFile.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace millrace::sim {
@@ -15,13 +16,20 @@ StreamFile::StreamFile(const Machine &machine, const Timing &timing, VectorPool 
   wheel.resize(wheelSize);
 }
 
+void StreamFile::grow(Slot &slot) {
+  slot.room = std::max(16u, 2 * slot.room);
+  auto larger = std::make_unique_for_overwrite<Injection[]>(slot.room);
+  std::copy_n(slot.injections.get(), slot.count, larger.get());
+  slot.injections = std::move(larger);
+}
+
 uint32_t StreamFile::bury(const StreamCell &lost, const Injection &by, Cycle now) {
   uint32_t slot = freeBuried;
   if (slot)
     freeBuried = buried[slot].earlier;
   else
     slot = uint32_t(buried.size()), buried.emplace_back();
-  buried[slot] = {lost.tag, by.by, by.queue, now, lost.buried};
+  buried[slot] = {lost.tag, by.tag.instruction, now, lost.buried};
   return slot;
 }
 
@@ -35,10 +43,10 @@ void StreamFile::forget(uint32_t last) {
 }
 
 void StreamFile::clear() {
-  for (std::vector<Injection> &slot : wheel) {
-    for (const Injection &injection : slot)
-      pool.release(injection.value);
-    slot.clear();
+  for (Slot &slot : wheel) {
+    for (uint32_t k = 0; k < slot.count; ++k)
+      pool.release(slot.injections[k].value);
+    slot.count = 0;
   }
   waiting = 0;
   done = -1;

@@ -21,9 +21,6 @@ struct StreamCell {
   Cycle diagonal = INT64_MIN;
   Tag tag;
   VectorRef value = 0;
-  uint32_t by = 0; ///< instruction that injected it
-  Cycle injected = 0;
-  uint16_t queue = 0;        ///< of `by`
   uint16_t from = 0, to = 0; ///< distance of the injection and of the last sampler
   uint32_t buried = 0;       ///< the latest vector that this diagonal has lost (S3); 0: none
 };
@@ -32,15 +29,8 @@ struct StreamCell {
 struct Buried {
   Tag tag;
   uint32_t by = 0; ///< instruction that injected over it
-  uint16_t queue = 0;
   Cycle injected = 0;
   uint32_t earlier = 0; ///< lost before it on the same diagonal; 0: none
-};
-
-/// Two injections into one register in one cycle (S3).
-struct InjectionClash {
-  StreamId stream;
-  StreamCell earlier;
 };
 
 class StreamFile {
@@ -50,18 +40,26 @@ public:
   struct Injection {
     StreamId stream;
     uint16_t position;
-    uint16_t queue;
-    uint32_t by;
-    Tag tag;
     VectorRef value; ///< ownership of one reference passes to the stream
+    Tag tag;         ///< of the element that injects
   };
   /// The vector stands in the register of `position` at cycle `at`, which is not before the last
   /// advance().
   void inject(Cycle at, const Injection &injection) {
-    wheel[at & (wheelSize - 1)].push_back(injection);
+    Slot &slot = wheel[size_t(at & (wheelSize - 1))];
+    if (slot.count == slot.room) [[unlikely]]
+      grow(slot);
+    slot.injections[slot.count++] = injection;
     ++waiting;
     if (at <= done) // a delay of zero: the register is filled in the cycle being simulated
       done = at - 1;
+  }
+  /// What advance() does when no injection waits; false, and nothing is done, when one may.
+  bool rest(Cycle now) {
+    if (waiting && done < now)
+      return false;
+    done = now;
+    return true;
   }
   /// Performs the injections up to and including cycle `now`; calls `clash(cycle, injection, cell)`
   /// for S3.
@@ -95,6 +93,12 @@ public:
   }
 
 private:
+  /// The injections of one cycle.
+  struct Slot {
+    std::unique_ptr<Injection[]> injections;
+    uint32_t count = 0, room = 0;
+  };
+  static void grow(Slot &slot);
   void retire(StreamCell &cell) {
     hops += cell.to - cell.from;
     pool.release(cell.value);
@@ -106,11 +110,11 @@ private:
   VectorPool &pool;
   unsigned hop, last;
   Cycle ring, wheelSize;
-  std::vector<uint8_t> outward;              ///< by stream
-  std::vector<StreamCell> cells;             ///< [stream][diagonal mod ring]
-  std::vector<std::vector<Injection>> wheel; ///< [cycle mod wheelSize]
-  std::vector<Buried> buried;                ///< slot 0 stays unused
-  uint32_t freeBuried = 0;                   ///< a list through `earlier`
+  std::vector<uint8_t> outward;  ///< by stream
+  std::vector<StreamCell> cells; ///< [stream][diagonal mod ring]
+  std::vector<Slot> wheel;       ///< [cycle mod wheelSize]
+  std::vector<Buried> buried;    ///< slot 0 stays unused
+  uint32_t freeBuried = 0;       ///< a list through `earlier`
   size_t waiting = 0;
   Cycle done = -1; ///< injections up to this cycle have been performed
   uint64_t injections = 0, hops = 0;
@@ -122,7 +126,7 @@ template <class F> void StreamFile::place(Cycle now, const Injection &injection,
   StreamCell &cell = cells[size_t(injection.stream) * ring + (d & (ring - 1))];
   uint32_t lost = 0;
   if (cell.diagonal == d) {
-    if (cell.injected == now && cell.from == x)
+    if (cell.from == x)
       clash(now, injection, cell);
     lost = bury(cell, injection, now);
   } else if (cell.buried) {
@@ -134,21 +138,18 @@ template <class F> void StreamFile::place(Cycle now, const Injection &injection,
   cell.diagonal = d;
   cell.tag = injection.tag;
   cell.value = injection.value;
-  cell.by = injection.by;
-  cell.injected = now;
-  cell.queue = injection.queue;
   cell.from = cell.to = uint16_t(x);
   cell.buried = lost;
-  ++injections;
 }
 
 template <class F> void StreamFile::advance(Cycle now, F clash) {
   for (Cycle c = done + 1; waiting && c <= now; ++c) {
-    std::vector<Injection> &slot = wheel[c & (wheelSize - 1)];
-    waiting -= slot.size();
-    for (const Injection &injection : slot)
-      place(c, injection, clash);
-    slot.clear();
+    Slot &slot = wheel[size_t(c & (wheelSize - 1))];
+    waiting -= slot.count;
+    injections += slot.count;
+    for (uint32_t k = 0; k < slot.count; ++k)
+      place(c, slot.injections[k], clash);
+    slot.count = 0;
   }
   done = now;
 }

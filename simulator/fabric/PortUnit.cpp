@@ -76,8 +76,7 @@ void PortUnit::receive(Burst &burst, Cycle now) {
   } else {
     const Message &m = link->inFlight.front();
     if (context.checks(burst)) {
-      auto expected = meant(burst, ProducerOf::Link, slot::Link, 0);
-      if (!expected || expected->pe != link->link.from || expected->tag != m.tag)
+      if (!isMeant(burst, ProducerOf::Link, slot::Link, 0, m.tag, link->link.from))
         context.report(Invariant::S4, now, burst, [&] {
           return "receives element " + std::to_string(m.tag.element) + " of instruction " +
                  std::to_string(m.tag.instruction) + " of pe " + std::to_string(link->link.from) +

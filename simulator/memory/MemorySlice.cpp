@@ -225,8 +225,12 @@ void MemorySlice::notWritten(const Burst &burst, const Made &row, uint32_t addre
   });
 }
 
-void MemorySlice::notMeant(const Burst &burst, Tag tag, const std::optional<Meant> &expected,
-                           uint32_t address, Cycle now) {
+/// A row does not hold the element that is meant, unless that is one of those that a Scatter may
+/// have left there.
+void MemorySlice::notMeant(Burst &burst, Tag tag, uint32_t address, Cycle now) {
+  const auto expected = meant(burst, ProducerOf::Memory, slot::Memory, 0);
+  if (expected && expected->pe == context.pe && tag.meets(expected->tag))
+    return;
   context.report(Invariant::S6, now, burst, [&] {
     return "row " + std::to_string(address) +
            (expected ? " should hold " + context.describe(expected->tag) : " has no annotation") +
@@ -236,7 +240,7 @@ void MemorySlice::notMeant(const Burst &burst, Tag tag, const std::optional<Mean
 
 /// Fetches ahead what the burst's next row holds, and who made the one behind it: slices take
 /// turns, so that the CPU's own prefetching sees no order in them.
-void MemorySlice::fetchAhead(const Burst &burst, int64_t address) const {
+inline void MemorySlice::fetchAhead(const Burst &burst, int64_t address) const {
   constexpr unsigned kLine = 64;
   const int64_t next = address + burst.instruction->s0, second = next + burst.instruction->s0;
   if (second >= 0 && second < int64_t(rowCount))
@@ -249,12 +253,20 @@ void MemorySlice::fetchAhead(const Burst &burst, int64_t address) const {
     __builtin_prefetch(row.data + b);
 }
 
-void MemorySlice::read(Burst &burst, uint32_t address, Cycle now) {
+inline void MemorySlice::read(Burst &burst, uint32_t address, Cycle now) {
   beginRead(burst, address, address, now);
-  const Made row = madeBy(address);
   fetchAhead(burst, address);
-  checkWritten(burst, row, address, now);
-  checkMeant(burst, row.tag, address, now);
+  Tag tag;
+  if (const uint32_t what = holds(address); what & kMade) {
+    const Made &row = made[what & ~kMade];
+    checkWritten(burst, row, address, now);
+    tag = row.tag;
+  } else if (what != kNothing) {
+    tag = initialTag(what, address);
+  } else {
+    notWritten(burst, {}, address, now);
+  }
+  checkMeant(burst, tag, address, now);
   ++context.counters.sramReads;
   const VectorRef value = context.values ? valueOf(address) : 0;
   context.inject(burst, now + context.timing.read, burst.instruction->out[0], position, value);

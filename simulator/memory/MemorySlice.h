@@ -53,14 +53,11 @@ private:
   void gather(Burst &burst, uint32_t row, Cycle now);
   void scatter(Burst &burst, uint32_t row, Cycle now);
   void checkMeant(Burst &burst, Tag tag, uint32_t address, Cycle now) {
-    if (!context.checks(burst))
-      return;
-    const auto expected = meant(burst, ProducerOf::Memory, slot::Memory, 0);
-    if (!expected || expected->pe != context.pe || !tag.meets(expected->tag)) [[unlikely]]
-      notMeant(burst, tag, expected, address, now);
+    if (context.checks(burst) &&
+        !isMeant(burst, ProducerOf::Memory, slot::Memory, 0, tag, context.pe)) [[unlikely]]
+      notMeant(burst, tag, address, now);
   }
-  void notMeant(const Burst &burst, Tag tag, const std::optional<Meant> &expected, uint32_t address,
-                Cycle now);
+  void notMeant(Burst &burst, Tag tag, uint32_t address, Cycle now);
   void checkWritten(const Burst &burst, const Made &row, uint32_t address, Cycle now) {
     if (row.tag.empty() ||
         row.at + Cycle(context.machine.latency.readAfterWrite) > context.base + now) [[unlikely]]
@@ -80,13 +77,16 @@ private:
     return chunk ? chunk[row % kChunkRows] : kNothing;
   }
   uint32_t &hold(uint32_t row); ///< to be changed
+  Tag initialTag(uint32_t block, uint32_t row) const {
+    return Tag::initial(block, row - context.image.blocks[block].row);
+  }
   Made madeBy(uint32_t row) const {
     const uint32_t what = holds(row);
     if (what & kMade)
       return made[what & ~kMade];
     if (what == kNothing)
       return {};
-    return {.tag = Tag::initial(what, row - context.image.blocks[what].row)};
+    return {.tag = initialTag(what, row)};
   }
   Made &makeAt(uint32_t row); ///< for a row that is written from now on
   Contents contentsOf(uint32_t row) const;

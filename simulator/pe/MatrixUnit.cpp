@@ -168,7 +168,7 @@ std::unique_ptr<MatrixUnit::Run> MatrixUnit::newRun(const Burst &burst) {
 void MatrixUnit::activate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
   Plane &plane = *planes[context.unitOf(i.queue).index];
-  if (plane.runs.empty() || plane.runs.back()->burst.index != burst.index || burst.element() == 0) {
+  if (plane.runs.empty() || plane.runs.back()->burst.index != burst.index || burst.number == 0) {
     dropRuns(plane, now);
     plane.runs.push_back(newRun(burst));
   }
@@ -186,7 +186,7 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
     if (from != row)
       std::memcpy(row, from, lanes);
   }
-  run.activations.push_back({now, burst.element()});
+  run.activations.push_back({now, burst.number});
   if (run.activations.size() >= kLongRun)
     trim(plane, run);
   uint64_t macs = uint64_t(i.k1 - i.k0) * (i.g1 - i.g0) * groupColumns;
@@ -210,9 +210,9 @@ void MatrixUnit::checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now)
       return "adds to accumulator row " + std::to_string(row) + ", which nothing has written";
     });
   } else if (context.checks(burst)) {
-    auto expected = meant(burst, ProducerOf::Sum, slot::Sum, 0);
-    if (!expected || expected->tag != held || expected->pe != context.pe)
+    if (!isMeant(burst, ProducerOf::Sum, slot::Sum, 0, held, context.pe))
       context.report(Invariant::S4, now, burst, [&] {
+        const auto expected = meant(burst, ProducerOf::Sum, slot::Sum, 0);
         return "accumulator row " + std::to_string(row) + " should hold the sum of " +
                (expected ? context.describe(expected->tag)
                          : std::string("an annotated Accumulate")) +
@@ -242,9 +242,9 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
     run = nullptr;
   } else if (context.checks(burst)) {
     Tag tag{run->burst.index, run->at(element).element};
-    auto expected = meant(burst, ProducerOf::Product, slot::Product, 0);
-    if (!expected || expected->tag != tag || expected->pe != context.pe)
+    if (!isMeant(burst, ProducerOf::Product, slot::Product, 0, tag, context.pe))
       context.report(Invariant::S4, now, burst, [&] {
+        const auto expected = meant(burst, ProducerOf::Product, slot::Product, 0);
         return "the product should be of " +
                (expected ? context.describe(expected->tag)
                          : std::string("an annotated activation")) +

@@ -31,10 +31,10 @@ void Pe::buildPorts(const std::vector<unsigned> &unitOfQueue) {
   mainPort.resize(queues);
   writePort.resize(queues);
   auto add = [&](unsigned queue) {
-    Port port;
-    port.unit = unitOfQueue[queue];
+    Port &port = ports.emplace_back();
+    port.unit = units[unitOfQueue[queue]];
+    port.busy = &context.counters.busy[queue];
     port.queue = queue;
-    ports.push_back(port);
     return unsigned(ports.size() - 1);
   };
   auto early = [&](unsigned queue) {
@@ -44,7 +44,8 @@ void Pe::buildPorts(const std::vector<unsigned> &unitOfQueue) {
   for (unsigned q = 0; q < queues; ++q)
     if (early(q))
       mainPort[q] = add(q);
-  earlyPorts = unsigned(ports.size());
+  earlyWords = (ports.size() + 63) / 64;
+  ports.resize(earlyWords * 64);
   for (unsigned q = 0; q < queues; ++q)
     if (!early(q))
       mainPort[q] = add(q);
@@ -60,8 +61,9 @@ void Pe::beginStep(unsigned step, PeRange range, Cycle base) {
   context.lastWriteSlot = context.lastDispatch = -1;
   order.resize(range.end - range.begin);
   std::iota(order.begin(), order.end(), range.begin);
-  const std::vector<Instruction> &list = context.image.instructions[context.pe];
-  auto earlier = [&](uint32_t a, uint32_t b) { return list[a].cycle < list[b].cycle; };
+  auto earlier = [&](uint32_t a, uint32_t b) {
+    return context.instruction(a).cycle < context.instruction(b).cycle;
+  };
   if (!std::is_sorted(order.begin(), order.end(), earlier))
     std::stable_sort(order.begin(), order.end(), earlier);
   queueFree.assign(context.machine.queues(), 0);
@@ -133,34 +135,30 @@ bool Pe::cycle(Cycle now) {
   while (cursor < order.size() && Cycle(context.instruction(order[cursor]).cycle) == now)
     dispatch(order[cursor++], now);
   soonest = kNever;
-  elements(0, earlyPorts, now);
+  elements(0, earlyWords, now);
   context.advanceStreams(now); // a read without delay is seen in its own cycle
-  elements(earlyPorts, unsigned(ports.size()), now);
+  elements(earlyWords, active.size(), now);
   return true;
 }
 
-void Pe::elements(unsigned firstPort, unsigned endPort, Cycle now) {
-  for (unsigned word = firstPort / 64; word * 64 < endPort; ++word) {
-    uint64_t bits = active[word];
-    if (word == firstPort / 64)
-      bits &= ~uint64_t(0) << firstPort % 64;
-    if (endPort - word * 64 < 64)
-      bits &= (uint64_t(1) << (endPort - word * 64)) - 1;
-    for (; bits; bits &= bits - 1) {
-      const unsigned k = word * 64 + unsigned(std::countr_zero(bits));
+void Pe::elements(size_t firstWord, size_t endWord, Cycle now) {
+  Cycle next = soonest;
+  for (size_t word = firstWord; word < endWord; ++word)
+    for (uint64_t bits = active[word]; bits; bits &= bits - 1) {
+      const size_t k = word * 64 + size_t(std::countr_zero(bits));
       if (due[k] == now) {
         Port &port = ports[k];
-        units[port.unit]->element(port.burst, now);
-        ++context.counters.busy[port.queue];
+        port.unit->element(port.burst, now);
+        ++*port.busy;
         if (!port.burst.next(due[k])) {
           port.active = false;
           active[word] &= ~(bits & -bits);
           continue;
         }
       }
-      soonest = std::min(soonest, due[k]);
+      next = std::min(next, due[k]);
     }
-  }
+  soonest = next;
 }
 
 unsigned Pe::portOf(const Instruction &i) const {
@@ -193,11 +191,8 @@ void Pe::dispatch(uint32_t index, Cycle now) {
   ++context.counters.instructions;
   context.lastDispatch = std::max(context.lastDispatch, now);
   Cycle &free = queueFree[i.queue];
-  Burst self;
-  self.index = index;
-  self.instruction = &i;
   if (now < free)
-    context.report(Invariant::S1, now, self, [&] {
+    context.reportAt(Invariant::S1, now, i.queue, index, [&] {
       return "the queue is busy with an earlier instruction until cycle " +
              std::to_string(free - 1);
     });
@@ -208,8 +203,8 @@ void Pe::dispatch(uint32_t index, Cycle now) {
   }
   if (i.opcode == Opcode::Repeat) {
     if (!previous[i.queue]) {
-      context.report(Invariant::S1, now, self,
-                     [] { return "there is no earlier instruction in this queue to repeat"; });
+      context.reportAt(Invariant::S1, now, i.queue, index,
+                       [] { return "there is no earlier instruction in this queue to repeat"; });
       return;
     }
     free = std::max(free, now + Cycle(i.n0 - 1) * i.c0 + 1);
@@ -262,7 +257,7 @@ bool Pe::start(Burst &burst, unsigned portIndex, Cycle now) {
   for (unsigned p : held)
     ports[p].free = burst.lastCycle() + 1;
   Port &port = ports[portIndex];
-  units[port.unit]->dispatch(burst);
+  port.unit->dispatch(burst);
   port.burst = burst;
   due[portIndex] = now;
   port.active = true;

@@ -37,7 +37,9 @@ public:
 private:
   struct Port {
     Burst burst;
-    unsigned unit = 0, queue = 0;
+    UnitInterface *unit = nullptr;
+    uint64_t *busy = nullptr; ///< its counter
+    unsigned queue = 0;
     Cycle free = 0; ///< first cycle in which the port may start another burst
     bool active = false;
   };
@@ -47,7 +49,7 @@ private:
   Cycle nextActivity() const;
   void dispatch(uint32_t index, Cycle now);
   bool start(Burst &burst, unsigned port, Cycle now);
-  void elements(unsigned firstPort, unsigned endPort, Cycle now);
+  void elements(size_t firstWord, size_t endWord, Cycle now);
   Burst burstOf(uint32_t index, Cycle now) const;
   void buildPorts(const std::vector<unsigned> &unitOfQueue);
   unsigned portOf(const Instruction &instruction) const;
@@ -59,8 +61,10 @@ private:
   Observer *observer;
   sc_core::sc_event wake;
   std::vector<UnitInterface *> units;
-  std::vector<Port> ports; ///< those that inject with the least delay first: reads and receives
-  unsigned earlyPorts = 0;
+  /// Those that inject with the least delay first, reads and receives, in words of `active` of
+  /// their own: places between them and the others stay unused.
+  std::vector<Port> ports;
+  size_t earlyWords = 0;
   std::vector<Cycle> due; ///< by port, of an active one: when it acts next; asked in every cycle
   std::vector<uint64_t> active;                  ///< bit per port
   std::vector<unsigned> mainPort, writePort;     ///< by queue

@@ -63,9 +63,9 @@ const uint32_t *VectorUnit::chained(Burst &burst, const Operand &o, ProducerOf o
   const Exit &exit = alus[o.index].exits[now & (ring - 1)];
   const bool there = exit.taken == now;
   if (context.checks(burst)) {
-    auto expected = meant(burst, of, cursorSlot, 0);
-    if (!there || !expected || exit.tag != expected->tag || expected->pe != context.pe)
+    if (!there || !isMeant(burst, of, cursorSlot, 0, exit.tag, context.pe))
       context.report(Invariant::S4, now, burst, [&] {
+        const auto expected = meant(burst, of, cursorSlot, 0);
         return "the operand chained from alu." + std::to_string(o.index) + " should be " +
                (expected ? context.describe(expected->tag) : std::string("annotated")) + ", but " +
                context.describe(there ? exit.tag : Tag()) + " leaves it";
@@ -89,9 +89,9 @@ void VectorUnit::checkLatch(const AluState &alu, Burst &burst, ProducerOf of, un
   if (alu.latchedBy.empty()) {
     context.report(Invariant::S4, now, burst, [] { return "the latch was never loaded"; });
   } else if (context.checks(burst)) {
-    auto expected = meant(burst, of, cursorSlot, 0);
-    if (!expected || expected->tag != alu.latchedBy || expected->pe != context.pe)
+    if (!isMeant(burst, of, cursorSlot, 0, alu.latchedBy, context.pe))
       context.report(Invariant::S4, now, burst, [&] {
+        const auto expected = meant(burst, of, cursorSlot, 0);
         return "the latch should hold what " +
                (expected ? context.describe(expected->tag) : std::string("an annotated Latch")) +
                " loaded, but holds what " + context.describe(alu.latchedBy) + " did";

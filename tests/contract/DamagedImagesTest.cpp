@@ -152,11 +152,11 @@ protected:
       for (unsigned done = 0, tries = 0; done < each && tries < 400 * each; ++tries) {
         Image damaged = *image;
         const unsigned pe = random() % unsigned(damaged.instructions.size());
-        std::vector<Instruction> &list = damaged.instructions[pe];
+        std::vector<Instruction> &list = damaged.instructions[pe].edit();
         if (list.empty())
           continue;
         const uint32_t index = random() % uint32_t(list.size());
-        if (!damage.apply(list[index], damaged.producers[pe], *machine, random))
+        if (!damage.apply(list[index], damaged.producers[pe].edit(), *machine, random))
           continue;
         ++done;
         verdictOf(damage, damaged, graph, *machine, inputs, right,

@@ -142,7 +142,7 @@ Explanation amplify(const Mutant &mutant, const std::vector<Image> &greater, con
 /// An operation whose result counts only where it is zero: zero in its place gives the same.
 Explanation explainZeros(const Image &right, const Place &place, const Judge &judge) {
   Image image = right;
-  Instruction &i = image.instructions[place.pe][place.index];
+  Instruction &i = image.instructions[place.pe].edit()[place.index];
   i.function = uint8_t(AluOp::Pass);
   i.a = {OperandKind::Immediate, 0, 0};
   i.b = i.c = Operand();
@@ -221,7 +221,7 @@ Explanation explainNumbers(const Image &right, const Mutant &mutant,
   if (after.size() == 1) {
     for (uint32_t bits : {0x3f800000u, 0xbf800000u, 0x47000000u, 0xc7000000u, 0x00000000u}) {
       Image image = mutant.image;
-      image.instructions[after[0].pe][after[0].index].immediate = bits;
+      image.instructions[after[0].pe].edit()[after[0].index].immediate = bits;
       greater.push_back(std::move(image));
     }
     return amplify(mutant, greater, judge);

@@ -149,7 +149,7 @@ constexpr const char *kFieldNames[kFields] = {
 
 /// Puts one PE's instructions back into (step, cycle, queue) order and renumbers who names them.
 void restoreOrder(Image &image, unsigned pe) {
-  auto &list = image.instructions[pe];
+  auto &list = image.instructions[pe].edit();
   std::vector<uint32_t> order(list.size());
   std::iota(order.begin(), order.end(), 0);
   for (const Step &s : image.steps)
@@ -167,7 +167,7 @@ void restoreOrder(Image &image, unsigned pe) {
   }
   list = std::move(sorted);
   for (auto &producers : image.producers)
-    for (Producer &p : producers)
+    for (Producer &p : producers.edit())
       if (p.pe == pe && p.instruction < now.size())
         p.instruction = now[p.instruction];
 }
@@ -186,7 +186,7 @@ bool moveQueue(Instruction &i, const Machine &m, Random &random) {
 }
 
 bool duplicate(Image &image, unsigned pe, uint32_t index, Random &random) {
-  auto &list = image.instructions[pe];
+  auto &list = image.instructions[pe].edit();
   Instruction copy = list[index];
   copy.cycle = copy.lastCycle() + 1 + random() % 3;
   for (Step &s : image.steps) {
@@ -197,7 +197,7 @@ bool duplicate(Image &image, unsigned pe, uint32_t index, Random &random) {
   }
   list.insert(list.begin() + index + 1, copy);
   for (auto &producers : image.producers)
-    for (Producer &p : producers)
+    for (Producer &p : producers.edit())
       p.instruction += p.pe == pe && p.instruction != kInitialContents && p.instruction > index;
   return true;
 }
@@ -206,7 +206,7 @@ bool changeProducer(Image &image, unsigned pe, uint32_t index, Random &random) {
   const Instruction &i = image.instructions[pe][index];
   if (!i.producerCount)
     return false;
-  Producer &p = image.producers[pe][i.producers + random() % i.producerCount];
+  Producer &p = image.producers[pe].edit()[i.producers + random() % i.producerCount];
   switch (random() % 7) {
   case 0:
     return step(p.first, random);
@@ -228,7 +228,7 @@ bool changeProducer(Image &image, unsigned pe, uint32_t index, Random &random) {
 /// A second access to a bank in the slot of an access that is there: a copy of a Read beside a
 /// Write of its slice, or of a Write beside a Read.
 bool crossBank(Image &image, unsigned pe, uint32_t index, const Machine &m, Random &random) {
-  auto &list = image.instructions[pe];
+  auto &list = image.instructions[pe].edit();
   const Instruction from = list[index];
   if (from.opcode != Opcode::Read && from.opcode != Opcode::Write)
     return false;
@@ -246,7 +246,7 @@ bool crossBank(Image &image, unsigned pe, uint32_t index, const Machine &m, Rand
   const uint32_t rows = m.memory.rowsPerBank;
   if (!duplicate(image, pe, index, random))
     return false;
-  Instruction &copy = image.instructions[pe][index + 1];
+  Instruction &copy = image.instructions[pe].edit()[index + 1];
   copy.cycle = reads ? other.cycle + slot : other.cycle - slot;
   copy.address = copy.address % rows + other.address / rows * rows;
   return true;
@@ -257,16 +257,16 @@ std::vector<PlaceKind> placeKinds() {
   return {
       {"cycle",
        [](Image &g, unsigned pe, I k, const Machine &, Random &r) {
-         Instruction &i = g.instructions[pe][k];
+         Instruction &i = g.instructions[pe].edit()[k];
          const int64_t by = int64_t(1 + r() % 3) * (r() % 2 ? 1 : -1);
          i.cycle = uint64_t(std::max<int64_t>(0, int64_t(i.cycle) + by));
          return true;
        }},
       {"queue", [](Image &g, unsigned pe, I k, const Machine &m,
-                   Random &r) { return moveQueue(g.instructions[pe][k], m, r); }},
+                   Random &r) { return moveQueue(g.instructions[pe].edit()[k], m, r); }},
       {"dropped",
        [](Image &g, unsigned pe, I k, const Machine &, Random &) {
-         Instruction nop, &i = g.instructions[pe][k];
+         Instruction nop, &i = g.instructions[pe].edit()[k];
          nop.cycle = i.cycle, nop.queue = i.queue, nop.provenance = i.provenance;
          i = nop;
          return true;
@@ -277,7 +277,7 @@ std::vector<PlaceKind> placeKinds() {
                      Random &r) { return crossBank(g, pe, k, m, r); }},
       {"swapped",
        [](Image &g, unsigned pe, I k, const Machine &m, Random &r) {
-         auto &list = g.instructions[pe];
+         auto &list = g.instructions[pe].edit();
          Instruction &x = list[k], &y = list[r() % list.size()];
          if (x.queue == y.queue || m.unit(x.queue).kind != m.unit(y.queue).kind)
            return false;
@@ -398,7 +398,7 @@ void forEachMutant(const Image &image, const Machine &machine, unsigned each, un
     for (unsigned f = 0; f < kFields; ++f)
       if (info(opcode).fields.has(Field(f)))
         some(opcode, kFieldNames[f], [&](Image &g, unsigned pe, uint32_t k) {
-          return damage(g.instructions[pe][k], Field(f), machine, random);
+          return damage(g.instructions[pe].edit()[k], Field(f), machine, random);
         });
   }
   for (const TableKind &kind : tableKinds())

@@ -66,8 +66,8 @@ Image everyInstruction(const Machine &m) {
       i.producers = uint32_t(image.producers[0].size()), i.producerCount = 1;
       Producer entry;
       entry.count0 = entry.count1 = 3;
-      image.producers[0].push_back(entry);
-      image.instructions[0].push_back(i);
+      image.producers[0].edit().push_back(entry);
+      image.instructions[0].edit().push_back(i);
     }
   Step step;
   step.pes.resize(m.pes());

@@ -42,7 +42,7 @@ template <class F> void forEachBurstElement(const Instruction &i, F f) {
         int64_t(i.address) + int64_t(i1) * i.s1 + int64_t(i0) * i.s0);
 }
 
-void addDistances(const std::vector<Instruction> &list, const Machine &m, Facts &facts) {
+void addDistances(std::span<const Instruction> list, const Machine &m, Facts &facts) {
   using Place = std::tuple<unsigned, int64_t>; // queue or plane and buffer, row or group
   std::map<Place, std::vector<int64_t>> writes, reads, accumulates, installs;
   std::map<unsigned, std::vector<int64_t>> sends;

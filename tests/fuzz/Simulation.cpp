@@ -110,7 +110,7 @@ void checkAgreement(const Image &image, const Machine &machine, const Simulation
 bool isSmall(const Image &image, const Machine &machine) {
   const LatencySpec &l = machine.latency;
   uint64_t elements = 0, cycles = 0;
-  for (const std::vector<Instruction> &list : image.instructions)
+  for (const Records<Instruction> &list : image.instructions)
     for (const Instruction &i : list) {
       elements += std::min<uint64_t>(uint64_t(i.n0) * i.n1, mostElements + 1);
       cycles = std::max(cycles, endOf(i));

@@ -123,9 +123,10 @@ TEST_F(Assembly, random_legal_images_survive_disassembly_bit_for_bit) {
 
 TEST_F(Assembly, producer_tables_in_another_order_survive_too) {
   Image before = RandomImage(machine, 4).make();
-  std::swap(before.instructions[0][3].producers, before.instructions[0][9].producers);
-  std::swap(before.instructions[0][3].producerCount, before.instructions[0][9].producerCount);
-  before.producers[0].emplace_back();
+  std::vector<Instruction> &list = before.instructions[0].edit();
+  std::swap(list[3].producers, list[9].producers);
+  std::swap(list[3].producerCount, list[9].producerCount);
+  before.producers[0].edit().emplace_back();
   Expected<Image> after = assemble(disassemble(before, machine), "round.s", &machine);
   ASSERT_TRUE(after) << after.error();
   EXPECT_EQ(encodeImage(*after), encodeImage(before));

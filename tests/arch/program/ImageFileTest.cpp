@@ -83,7 +83,7 @@ TEST_F(ImageFile, equal_images_give_equal_bytes_whatever_lies_in_padding) {
   const Machine machine = machineNamed("tsp-small");
   const Image image = RandomImage(machine, 3).make();
   Image other = image;
-  for (Instruction &i : other.instructions[0])
+  for (Instruction &i : other.instructions[0].edit())
     reinterpret_cast<uint8_t *>(&i)[sizeof(Instruction) - 1] = 0xaa;
   EXPECT_EQ(encodeImage(image), encodeImage(other));
 }
@@ -147,7 +147,7 @@ TEST_F(ImageFile, a_hundred_thousand_instructions_and_100_MB_of_data_read_in_250
   Image image;
   image.instructions.resize(1);
   image.producers.resize(1);
-  image.instructions[0].resize(100000);
+  image.instructions[0].edit().resize(100000);
   image.data = std::vector<uint8_t>(100'000'000, 7);
   ASSERT_TRUE(writeImage(image, path()));
   double best = 1e9;

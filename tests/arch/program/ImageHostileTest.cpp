@@ -125,25 +125,25 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
     return errorOf(bad);
   };
   const size_t n = image.instructions[0].size();
-  EXPECT_THAT(damaged([](Image &i) { i.instructions[0][4].opcode = Opcode(200); }),
+  EXPECT_THAT(damaged([](Image &i) { i.instructions[0].edit()[4].opcode = Opcode(200); }),
               HasSubstr("instructions of pe 0: instruction 4: its opcode is 200; the limit is " +
                         std::to_string(opcodes().size() - 1)));
-  EXPECT_THAT(damaged([](Image &i) { i.instructions[0][4].format = ElementType(9); }),
+  EXPECT_THAT(damaged([](Image &i) { i.instructions[0].edit()[4].format = ElementType(9); }),
               HasSubstr("instruction 4: its format is 9; the limit is 7"));
-  EXPECT_THAT(damaged([](Image &i) { i.instructions[0][4].b.kind = OperandKind(5); }),
+  EXPECT_THAT(damaged([](Image &i) { i.instructions[0].edit()[4].b.kind = OperandKind(5); }),
               HasSubstr("instruction 4: the kind of an operand is 5; the limit is 4"));
-  EXPECT_THAT(damaged([](Image &i) { i.instructions[0][4].provenance = 5; }),
+  EXPECT_THAT(damaged([](Image &i) { i.instructions[0].edit()[4].provenance = 5; }),
               HasSubstr("instruction 4: its provenance is 5; the limit is 4"));
   EXPECT_THAT(damaged([](Image &i) {
-                i.instructions[0][4].producers = 0xffffffff;
-                i.instructions[0][4].producerCount = 2;
+                i.instructions[0].edit()[4].producers = 0xffffffff;
+                i.instructions[0].edit()[4].producerCount = 2;
               }),
               HasSubstr("instruction 4: the end of its producers is 4294967297"));
-  EXPECT_THAT(damaged([](Image &i) { i.producers[0][1].pe = 1; }),
+  EXPECT_THAT(damaged([](Image &i) { i.producers[0].edit()[1].pe = 1; }),
               HasSubstr("producer 1: its pe is 1; the limit is 0"));
-  EXPECT_THAT(damaged([&](Image &i) { i.producers[0][1].instruction = uint32_t(n); }),
+  EXPECT_THAT(damaged([&](Image &i) { i.producers[0].edit()[1].instruction = uint32_t(n); }),
               HasSubstr("producer 1: its instruction is " + std::to_string(n)));
-  EXPECT_THAT(damaged([](Image &i) { i.producers[0][1].of = ProducerOf(8); }),
+  EXPECT_THAT(damaged([](Image &i) { i.producers[0].edit()[1].of = ProducerOf(8); }),
               HasSubstr("producer 1: its operand is 8; the limit is 7"));
   EXPECT_THAT(damaged([&](Image &i) { i.steps[0].pes[0].end = uint32_t(n + 1); }),
               HasSubstr("steps: step 0: the end of a range is " + std::to_string(n + 1)));

@@ -162,9 +162,9 @@ TEST_F(VerifyTspSmall, an_alu_needs_the_operands_of_its_operation) {
 }
 
 TEST_F(VerifyTspSmall, instructions_must_be_sorted_and_each_in_one_step) {
-  std::swap(image.instructions[0][2], image.instructions[0][3]);
+  std::swap(image.instructions[0].edit()[2], image.instructions[0].edit()[3]);
   EXPECT_THAT(error(), HasSubstr("instruction 3 of pe 0 stands behind a later one"));
-  std::swap(image.instructions[0][2], image.instructions[0][3]);
+  std::swap(image.instructions[0].edit()[2], image.instructions[0].edit()[3]);
   --image.steps.back().pes[0].end;
   EXPECT_THAT(error(), HasSubstr("of pe 0 on belong to no step"));
   image.steps[2].pes[0].begin = 0;

@@ -255,7 +255,8 @@ private:
   void gridStep(unsigned size) {
     Step s;
     s.predictedCycles = below(1u << 20);
-    for (auto &list : image.instructions) {
+    for (Records<Instruction> &records : image.instructions) {
+      std::vector<Instruction> &list = records.edit();
       const auto begin = uint32_t(list.size());
       for (unsigned k = 0; k < size; ++k)
         list.push_back(instruction());
@@ -274,7 +275,7 @@ private:
     image.steps.push_back(s);
   }
   void annotate(unsigned pe) {
-    for (Instruction &i : image.instructions[pe]) {
+    for (Instruction &i : image.instructions[pe].edit()) {
       i.provenance = uint32_t(below(image.strings.size()));
       i.producerCount = uint16_t(below(3));
       i.producers = i.producerCount ? uint32_t(image.producers[pe].size()) : 0;
@@ -290,7 +291,7 @@ private:
         p.first = uint32_t(below(5)), p.from0 = uint16_t(below(3)), p.from1 = uint16_t(below(3));
         p.count0 = uint16_t(1 + below(3)), p.count1 = uint16_t(1 + below(3));
         p.step0 = int32_t(below(5)) - 2, p.step1 = int32_t(below(5)) - 2;
-        image.producers[pe].push_back(p);
+        image.producers[pe].edit().push_back(p);
       }
     }
   }

@@ -45,7 +45,7 @@ TEST(StreamFile, DiagonalsEqualRegistersThatShift) {
         const StreamId stream = k ? inward : outward;
         const unsigned position = random() % (timing.last + 1);
         const Tag tag{uint32_t(random() % 1000), uint32_t(now)};
-        streams.inject(now, {stream, uint16_t(position), 0, 0, tag, 0});
+        streams.inject(now, {stream, uint16_t(position), 0, tag});
         truth[k].inject(k ? timing.last - position : position, tag);
       }
       streams.advance(now, [](Cycle, const auto &, const auto &) { FAIL(); });
@@ -60,6 +60,27 @@ TEST(StreamFile, DiagonalsEqualRegistersThatShift) {
   }
 }
 
+TEST(StreamFile, AnInjectionAfterALongRestIsPlacedInItsOwnCycle) {
+  auto machine = loadMachine("tsp-v1");
+  ASSERT_TRUE(machine) << machine.error();
+  const Timing timing(*machine);
+  VectorPool pool(machine->lanes());
+  StreamFile streams(*machine, timing, pool);
+  const StreamId s = machine->stream(Hemisphere::East, Direction::Outward, 0);
+  auto nothing = [](Cycle, const auto &, const auto &) {};
+  EXPECT_TRUE(streams.rest(7));
+  EXPECT_TRUE(streams.rest(5000)) << "nothing waits";
+  streams.inject(5003, {s, 2, 0, {1, 0}});
+  EXPECT_FALSE(streams.rest(5001)) << "one injection waits";
+  streams.advance(5003, nothing);
+  EXPECT_TRUE(streams.rest(5003));
+  const StreamCell *cell = streams.sample(s, 2, 5003);
+  ASSERT_NE(cell, nullptr);
+  EXPECT_EQ(cell->tag, (Tag{1, 0}));
+  EXPECT_EQ(streams.sample(s, 2, 5002), nullptr);
+  EXPECT_EQ(streams.sample(s, 2, 5004), nullptr);
+}
+
 TEST(StreamFile, CountsHopsUpToTheLastSampler) {
   auto machine = loadMachine("tsp-v1");
   ASSERT_TRUE(machine) << machine.error();
@@ -68,7 +89,7 @@ TEST(StreamFile, CountsHopsUpToTheLastSampler) {
   StreamFile streams(*machine, timing, pool);
   const StreamId s = machine->stream(Hemisphere::East, Direction::Outward, 0);
   auto nothing = [](Cycle, const auto &, const auto &) {};
-  streams.inject(10, {s, 2, 0, 0, {1, 0}, 0});
+  streams.inject(10, {s, 2, 0, {1, 0}});
   streams.advance(10, nothing);
   EXPECT_NE(streams.sample(s, 5, 13), nullptr);
   EXPECT_NE(streams.sample(s, 4, 12), nullptr);

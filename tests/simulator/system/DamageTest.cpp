@@ -114,7 +114,7 @@ TEST(Damage, NeverCrashesAndIsJudgedAlikeWithAndWithoutValues) {
   for (unsigned seed = 0; seed < 600; ++seed) {
     std::mt19937 random(seed);
     Image image = whole.image;
-    auto &list = image.instructions[0];
+    auto &list = image.instructions[0].edit();
     damage(list[random() % list.size()], random);
     SimulationOptions options = handWritten();
     auto values = simulate(image, whole.machine, options);

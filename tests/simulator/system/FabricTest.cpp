@@ -111,10 +111,10 @@ static Program around(unsigned seed, bool damaged) {
   p.tensor(E, 0, 0, 3); // position 1
   p.write(t, E, 0, 0, p.on(E, Out, hops), times(3));
   if (damaged) {
-    auto &list = p.image.instructions[random() % 4];
+    auto &list = p.image.instructions[random() % 4].edit();
     if (!list.empty())
       list[random() % list.size()].cycle += 1 + random() % 3;
-    Instruction &other = p.image.instructions[2][random() % 2];
+    Instruction &other = p.image.instructions[2].edit()[random() % 2];
     if (other.opcode == Opcode::Receive)
       other.out[0] = p.stream(W, In, 30);
   }

@@ -62,7 +62,7 @@ TEST(S1, ARepeatHoldsItsQueueUntilItsLastDispatch) {
     Instruction &repeat = p.add(100, mem(8), Opcode::Repeat);
     repeat.n0 = 3, repeat.c0 = 10; // copies at 100, 110, 120
     readOnes(p, t + 1, 8, p.stream(E, Out, 1));
-    p.image.instructions[0].back().cycle = uint64_t(t);
+    p.image.instructions[0].edit().back().cycle = uint64_t(t);
     SimulationResult r = p.run();
     if (t == 121) // the last copy's second element still holds the port
       expectViolation(r, Invariant::S2, 121, p.machine, mem(8));
@@ -77,7 +77,7 @@ TEST(S1, ProgramOrderIsTheOrderOfTheList) {
   readOnes(p, 110, 8, p.stream(E, Out, 0));
   p.sort();
   p.image.machineHash = p.machine.hash();
-  p.image.instructions[0][1].cycle = 90;
+  p.image.instructions[0].edit()[1].cycle = 90;
   p.image.steps.assign(1, Step());
   p.image.steps[0].pes = {{0, 2}};
   for (auto simulator : {simulate, simulateSlowly}) {
@@ -201,7 +201,7 @@ TEST(S4, AnnotationsAreWholeWhereTheyAreRequired) {
   expectViolation(p.run(options), Invariant::S4, 100, p.machine, mem(8));
   p.annotate(mem(8), 100, ProducerOf::Memory, kInitialContents);
   expectRight(p.run(options));
-  p.image.producers[0][0].of = ProducerOf::B; // damaged: a Read has no operand b
+  p.image.producers[0].edit()[0].of = ProducerOf::B; // damaged: a Read has no operand b
   expectViolation(p.run(options), Invariant::S4, 100, p.machine, mem(8));
 }
 
@@ -214,8 +214,8 @@ TEST(S4, NoTwoEntriesOfALongAnnotationSpeakOfOneElement) {
     // One entry per element, the last element first.
     const uint32_t read = p.indexOf(0, mem(8), 100);
     p.annotate(alu(0), 104, ProducerOf::A, read, 1, kAllBytes, n - 1);
-    Instruction &i = p.image.instructions[0][p.indexOf(0, alu(0), 104)];
-    std::vector<Producer> &table = p.image.producers[0];
+    Instruction &i = p.image.instructions[0].edit()[p.indexOf(0, alu(0), 104)];
+    std::vector<Producer> &table = p.image.producers[0].edit();
     for (unsigned k = 0; k < n; ++k) {
       Producer entry = table[i.producers];
       entry.from0 = uint16_t(n - 1 - k), entry.first = n - 1 - k;
@@ -289,7 +289,7 @@ TEST(S6, ARowIsReadBeforeItIsOverwritten) {
     p.write(102, E, 12, 0, p.on(E, Out, 0)); // bank slot 104
     p.read(t, E, 12, 0, p.stream(E, Out, 1));
     p.annotate(mem(12), t, ProducerOf::Memory, kInitialContents);
-    p.image.producers[0][0].block = 1;
+    p.image.producers[0].edit()[0].block = 1;
     t == 103 ? expectRight(p.run())
              : expectViolation(p.run(), Invariant::S6, 106, p.machine, mem(12));
   }

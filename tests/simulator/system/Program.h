@@ -85,8 +85,8 @@ public:
     i.n0 = l.n0, i.n1 = l.n1, i.c0 = l.c0, i.c1 = l.c1;
     if (info(opcode).fields.has(Field::Strides))
       i.s0 = l.s0, i.s1 = l.s1;
-    image.instructions[pe].push_back(i);
-    return image.instructions[pe].back();
+    image.instructions[pe].edit().push_back(i);
+    return image.instructions[pe].edit().back();
   }
   uint32_t tensorAt(Hemisphere h, unsigned slice, uint32_t row) const {
     for (uint32_t t = 0; t < image.tensors.size(); ++t) {
@@ -142,8 +142,8 @@ public:
   /// comes from element first + k of `producer`, for its first loop of `count` elements.
   void annotate(Unit unit, Cycle cycle, ProducerOf of, uint32_t producer, unsigned count = 1,
                 uint8_t byte = kAllBytes, uint32_t first = 0, int32_t step = 1) {
-    Instruction &i = image.instructions[pe][indexOf(pe, unit, cycle)];
-    auto &table = image.producers[pe];
+    Instruction &i = image.instructions[pe].edit()[indexOf(pe, unit, cycle)];
+    auto &table = image.producers[pe].edit();
     if (i.producerCount == 0)
       i.producers = uint32_t(table.size());
     EXPECT_EQ(i.producers + i.producerCount, table.size()) << "annotate one instruction at a time";
@@ -164,10 +164,12 @@ public:
     return 0;
   }
   void sort() {
-    for (auto &list : image.instructions)
+    for (Records<Instruction> &records : image.instructions) {
+      std::vector<Instruction> &list = records.edit();
       std::stable_sort(list.begin(), list.end(), [](const Instruction &a, const Instruction &b) {
         return std::pair(a.cycle, a.queue) < std::pair(b.cycle, b.queue);
       });
+    }
   }
   /// One grid step of all instructions; the header is taken as right unless `predicted` says
   /// otherwise. The slow simulator must find the same.

@@ -133,7 +133,7 @@ void Builder::finish() {
     byInstruction[index.at({p.machine.queue(n.unit), n.cycle})].push_back(entry);
   }
   for (uint32_t k = 0; k < list.size(); ++k) {
-    Instruction &i = p.image.instructions[0][k];
+    Instruction &i = p.image.instructions[0].edit()[k];
     if (i.opcode == Opcode::Read) {
       Producer entry;
       entry.of = ProducerOf::Memory, entry.instruction = kInitialContents;
@@ -146,8 +146,7 @@ void Builder::finish() {
     }
     i.producers = uint32_t(p.image.producers[0].size());
     i.producerCount = uint16_t(byInstruction[k].size());
-    p.image.producers[0].insert(p.image.producers[0].end(), byInstruction[k].begin(),
-                                byInstruction[k].end());
+    p.image.producers[0].append(byInstruction[k].begin(), byInstruction[k].end());
   }
 }
 } // namespace

@@ -236,7 +236,7 @@ TEST(MatrixUnit, WeightsReplacedBeforeResultsAreSampledDoNotChangeThem) {
                times(n));
   emitTo(p, a + out, n, 100);
   // The second emission enters the VXM b - a cycles after the first.
-  p.image.instructions[0].reserve(64);
+  p.image.instructions[0].edit().reserve(64);
   const Cycle vxm = b + out + 38 + p.machine.lastPosition();
   p.compute(vxm, 1, AluOp::Pass, p.on(E, In, 0, 4), {}, p.stream(W, Out, 8), 4, times(n));
   for (unsigned k = 0; k < 4; ++k) {
