@@ -33,9 +33,9 @@ struct OpenedImage {
 
 /// Maps an image and reads all but its data. Data, instructions and annotations are views of the
 /// mapping (the file must not be changed in place meanwhile; writeImage replaces it), all else is
-/// copied. Whatever the file holds, the
-/// result is either an image for which checkImage holds or an error that names file, section,
-/// index, value and limit. Memory is proportional to the file's size.
+/// copied. Whatever the file holds, the result is either an image for which checkImage holds or an
+/// error that names file, section, index, value and limit. Memory is proportional to the file's
+/// size.
 Expected<OpenedImage> openImage(const std::string &path);
 
 /// The same with the data.

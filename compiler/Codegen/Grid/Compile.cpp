@@ -66,6 +66,7 @@ private:
   Status checkFormats(const Kernel &kernel) const;
   Status planOrder();
   Status planPartition();
+  Status moveResults(size_t k, uint32_t provenance);
   Status schedule(size_t k);
   Status hostStep(const forms::HostCall &call);
   void releaseAfter(size_t at);
@@ -256,6 +257,19 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
   return Success{};
 }
 
+/// To the PEs that need them.
+Status GridCompiler::moveResults(size_t k, uint32_t provenance) {
+  std::set<unsigned> written;
+  for (const forms::Result &r : graph.kernels[k].results)
+    written.insert(r.access.tensor);
+  if (machine.pes() > 1)
+    for (unsigned t : written)
+      for (const Transfer &transfer : transfersOf(partition, c, k, t, works[k]))
+        if (Status s = moveRows(c, routes, t, transfer, provenance); !s)
+          return s;
+  return Success{};
+}
+
 Status GridCompiler::schedule(size_t k) {
   const Kernel &kernel = graph.kernels[k];
   KernelReport entry;
@@ -270,18 +284,12 @@ Status GridCompiler::schedule(size_t k) {
     before.push_back(pe.instructions.size());
   Status done = kernel.terms.empty() ? scheduleMap(k, provenance, entry)
                                      : scheduleContraction(k, provenance, entry);
+  if (done)
+    done = moveResults(k, provenance);
   if (!done && done.error().starts_with("kernel '"))
     return done;
   if (!done)
     return Error{"kernel '" + kernel.name + "': " + done.error()};
-  std::set<unsigned> written;
-  for (const forms::Result &r : kernel.results)
-    written.insert(r.access.tensor);
-  if (machine.pes() > 1)
-    for (unsigned t : written)
-      for (const Transfer &transfer : transfersOf(partition, c, k, t, works[k]))
-        if (Status s = moveRows(c, routes, t, transfer, provenance); !s)
-          return s;
   entry.firstCycle = INT64_MAX;
   for (size_t pe = 0; pe < program.pes.size(); ++pe)
     for (size_t i = before[pe]; i < program.pes[pe].instructions.size(); ++i) {

@@ -64,7 +64,15 @@ bool Context::looksUpIn(const Kernel &kernel, unsigned pe, Hemisphere h, unsigne
   return false;
 }
 
-/// Slices for `width` bytes of a table of `rows` rows: within a bank, or whole slices.
+/// Runs of `rows` rows in `width` slices of [first, last): within a bank each, or whole slices.
+static std::vector<Span> takeRows(HemisphereAllocator &allocator, const MemorySpec &spec,
+                                  unsigned width, unsigned rows, unsigned first, unsigned last,
+                                  const std::vector<unsigned> &cost) {
+  return rows <= spec.rowsPerBank ? allocator.takeApart(width, rows, first, last, cost)
+                                  : allocator.takeAcross(width, rows, first, last, cost);
+}
+
+/// Slices for `width` bytes of a table of `rows` rows.
 std::vector<Span> Context::takeTable(const Kernel &kernel, unsigned pe, Hemisphere h, unsigned tile,
                                      unsigned width, unsigned rows) {
   constexpr unsigned kOtherTile = 20; // gathered one after the other, if they must be
@@ -86,8 +94,7 @@ std::vector<Span> Context::takeTable(const Kernel &kernel, unsigned pe, Hemisphe
   std::vector<Span> spans;
   for (unsigned end : {std::min(weightSlices, last), last})
     if (spans.empty())
-      spans = rows <= spec.rowsPerBank ? allocator(pe, h).takeApart(width, rows, 0, end, cost)
-                                       : allocator(pe, h).takeAcross(width, rows, 0, end, cost);
+      spans = takeRows(allocator(pe, h), spec, width, rows, 0, end, cost);
   return spans;
 }
 
@@ -186,7 +193,7 @@ Status Context::addMaps(const Kernel &kernel, unsigned operand, unsigned pe, Hem
   std::vector<Span> spans;
   for (unsigned first : {std::max(outermost + 1, weightSlices), outermost + 1})
     if (spans.empty())
-      spans = allocator(pe, h).takeApart(1, rows, first, spec.slices, cost);
+      spans = takeRows(allocator(pe, h), spec, 1, rows, first, spec.slices, cost);
   if (spans.empty())
     return outOfMemory(tensor(key.indices).name, pe, h, rows, outermost + 1, spec.slices);
   IndexMap map{

@@ -63,20 +63,29 @@ TEST_F(ImageFile, an_empty_image_survives_too) {
   EXPECT_TRUE(read->data.empty());
 }
 
-TEST_F(ImageFile, data_is_a_view_of_the_file_until_it_is_edited) {
+TEST_F(ImageFile, large_tables_are_views_of_the_file_until_they_are_edited) {
   Image image;
   image.data = std::vector<uint8_t>{1, 2, 3};
+  image.instructions.push_back(std::vector<Instruction>(2));
+  image.producers.push_back(std::vector<Producer>(1));
   ASSERT_TRUE(writeImage(image, path()));
   Expected<Image> read = readImage(path());
   ASSERT_TRUE(read) << read.error();
   Image copy = *read;
   EXPECT_TRUE(read->data.isView());
+  EXPECT_TRUE(read->instructions[0].isView());
+  EXPECT_TRUE(read->producers[0].isView());
   copy.data.edit()[0] = 9;
+  copy.instructions[0].edit()[1].cycle = 5;
   EXPECT_FALSE(copy.data.isView());
+  EXPECT_FALSE(copy.instructions[0].isView());
   EXPECT_EQ(copy.data[0], 9);
+  EXPECT_EQ(copy.instructions[0][1].cycle, 5u);
   EXPECT_EQ(read->data[0], 1) << "the file's bytes changed with the copy's";
+  EXPECT_EQ(read->instructions[0][1].cycle, 0u);
   fs::remove(path());
   EXPECT_EQ(read->data[2], 3) << "the view must outlive the file's name";
+  EXPECT_EQ(read->instructions[0].size(), 2u);
 }
 
 TEST_F(ImageFile, equal_images_give_equal_bytes_whatever_lies_in_padding) {
