@@ -116,10 +116,30 @@ Status importTile(NodeImporter &node) {
   return node.done(node.t.reshape(repeated, flat));
 }
 
+/// The side of the blocks that an image's pixels or channels come in, when they divide them.
+Expected<int64_t> blockSize(NodeImporter &node, bool ofPixels) {
+  constexpr int64_t kMost = 8192; // its square times any extent is below 2^63
+  const int64_t size = node.getInt("blocksize", 1);
+  const Shape s(node.shape(0));
+  if (s.size() != 4)
+    return node.error("its input has " + std::to_string(s.size()) +
+                      " dimensions, not 4 (images, channels, rows, columns)");
+  if (size < 1 || size > kMost)
+    return node.error("its blocksize is " + std::to_string(size) + ", not from 1 to " +
+                      std::to_string(kMost));
+  if (ofPixels ? s[2] % size || s[3] % size : s[1] % (size * size))
+    return node.error("blocks of " + std::to_string(size) + " x " + std::to_string(size) +
+                      " do not divide its input " + shapeText({s.begin(), s.end()}));
+  return size;
+}
+
 /// Blocks of blocksize x blocksize pixels become channels.
 Status importSpaceToDepth(NodeImporter &node) {
-  int64_t size = node.getInt("blocksize", 1);
-  Shape s(node.shape(0));
+  const Expected<int64_t> side = blockSize(node, true);
+  if (!side)
+    return Error{side.error()};
+  const int64_t size = *side;
+  const Shape s(node.shape(0));
   Value split = node.t.reshape(node.in(0), {s[0], s[1], s[2] / size, size, s[3] / size, size});
   bool channelsFirst = node.getString("mode", "DCR") == "CRD";
   Value moved =
@@ -128,8 +148,11 @@ Status importSpaceToDepth(NodeImporter &node) {
 }
 
 Status importDepthToSpace(NodeImporter &node) {
-  int64_t size = node.getInt("blocksize", 1);
-  Shape s(node.shape(0));
+  const Expected<int64_t> side = blockSize(node, false);
+  if (!side)
+    return Error{side.error()};
+  const int64_t size = *side;
+  const Shape s(node.shape(0));
   int64_t channels = s[1] / (size * size);
   bool columnsFirst = node.getString("mode", "DCR") == "CRD";
   Value moved;

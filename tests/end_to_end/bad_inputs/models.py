@@ -76,6 +76,14 @@ model("attribute out of range", one_node("Softmax", axis=7))
 model("channels that fit no groups",
       one_node("Conv", inputs=("x", "K"), x=(FLOAT, [1, 4, 8, 8]), y=(FLOAT, [1, 4, 6, 6]), group=3,
                constants=[numpy_helper.from_array(np.ones((4, 2, 3, 3), np.float32), "K")]))
+model("blocks of an image of three dimensions",
+      one_node("SpaceToDepth", x=(FLOAT, [1, 4, 4]), y=(FLOAT, ["a", "b", "c"]), blocksize=2))
+model("blocks that do not divide the pixels",
+      one_node("SpaceToDepth", x=(FLOAT, [1, 1, 4, 5]), y=(FLOAT, [1, "a", "b", "c"]), blocksize=2))
+model("blocks that do not divide the channels",
+      one_node("DepthToSpace", x=(FLOAT, [1, 6, 2, 2]), y=(FLOAT, [1, "a", "b", "c"]), blocksize=2))
+model("blocks without a side",
+      one_node("DepthToSpace", x=(FLOAT, [1, 6, 2, 2]), y=(FLOAT, [1, "a", "b", "c"]), blocksize=0))
 model("reshape to another number of elements",
       one_node("Reshape", inputs=("x", "s"), y=(FLOAT, [3, 2]),
                constants=[numpy_helper.from_array(np.array([3, 2]), "s")]))
