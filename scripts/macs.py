@@ -6,8 +6,8 @@
 
 Prints JSON: {"macs_total": n, "by_node": [{"node", "op", "macs"}, ...]}.
 
-What is counted: every contraction whose operands depend on a graph input (one between constants
-folds away). The dense formula, without any padding to the machine's sizes:
+What is counted: every contraction whose operands depend on numbers of a graph input (one between
+constants or shapes folds away). The dense formula, without any padding to the machine's sizes:
   convolution  N * Ho * Wo * Cout * (Cin / group) * kh * kw, taps on the zero border included
   matmul       batch * M * N * K
   attention    projection B*S*D*(Hq+Hk+Hv) where the operator holds one, then Q K^T and P V over the
@@ -171,10 +171,12 @@ def count_macs(model: onnx.ModelProto, dims: dict[str, int] | None = None) -> di
 
 
 def varying_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Nodes that depend on a graph input the user gives; the rest folds to constants."""
+    """Nodes that depend on numbers of a graph input the user gives; the rest folds to constants."""
     varying = {value.name for value in probe.real_inputs(graph)}
     found = []
     for node in graph.node:
+        if node.op_type in ("Shape", "Size") and not node.domain:
+            continue
         if any(name in varying for name in node.input) or nested_graphs(node):
             varying.update(node.output)
             found.append(node)

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -39,11 +40,14 @@ Error cannotWrite(const std::string &path, int reason) {
   default:
     break;
   }
-  return Error{"cannot write '" + path + "': " + std::strerror(reason) + remedy};
+  const std::string what = path == kStandardOutput ? "to the standard output" : "'" + path + "'";
+  return Error{"cannot write " + what + ": " + std::strerror(reason) + remedy};
 }
 
 /// Where the file shall lie in the end: behind symbolic links, if `path` is one.
 Expected<std::string> targetOf(const std::string &path) {
+  if (path == kStandardOutput)
+    return path;
   struct stat existing;
   if (::stat(path.c_str(), &existing) != 0)
     return path;
@@ -70,6 +74,11 @@ public:
   }
 
   Status open() {
+    if (path == kStandardOutput) {
+      std::fflush(stdout); // what was printed before comes before
+      fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+      return fd < 0 ? Status(cannotWrite(path, errno)) : Status(Success{});
+    }
     const std::string folder = folderOf(target);
     // Its permissions are those of any new file; a link through /proc will name it.
     if (::access("/proc/self/fd", X_OK) == 0)
@@ -93,10 +102,8 @@ public:
 
   Status replace() {
     flush();
-    if (!failure && ::fsync(fd) != 0)
-      failure = errno;
-    if (!failure && !(name.empty() && linkTo(target)) && !moveOver())
-      failure = errno;
+    if (path != kStandardOutput)
+      giveName();
     if (failure)
       return cannotWrite(path, failure);
     return Success{};
@@ -117,6 +124,13 @@ protected:
   }
 
 private:
+  void giveName() {
+    if (!failure && ::fsync(fd) != 0)
+      failure = errno;
+    if (!failure && !(name.empty() && linkTo(target)) && !moveOver())
+      failure = errno;
+  }
+
   void flush() {
     write({reinterpret_cast<const uint8_t *>(pbase()), size_t(pptr() - pbase())});
     setp(pending.data(), pending.data() + pending.size());

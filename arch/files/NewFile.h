@@ -14,12 +14,16 @@
 
 namespace millrace {
 
+/// The path that stands for the standard output.
+constexpr std::string_view kStandardOutput = "-";
+
 /// A file under way: it has no name until replace() gives it one, and vanishes if that is never
 /// called. Where the file system knows no nameless files it is called .millrace-XXXXXX meanwhile.
 class NewFile {
 public:
   /// A new file in the folder of `path`. Errors name the path, the system's reason and a remedy: no
-  /// such folder, no permission, or something at `path` that is no regular file.
+  /// such folder, no permission, or something at `path` that is no regular file. "-" is the standard
+  /// output, to which bytes go as they come.
   static Expected<NewFile> create(const std::string &path);
   NewFile(NewFile &&) noexcept;
   NewFile &operator=(NewFile &&) noexcept;

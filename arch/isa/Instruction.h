@@ -103,7 +103,7 @@ struct Instruction {
   uint16_t k0 = 0, k1 = 0;
   uint16_t g0 = 0, g1 = 0;
   uint32_t immediate = 0;
-  // Checked annotation (machine-model S11): never drives execution.
+  // Checked annotation (docs/spec/image.md, 5): never drives execution.
   uint32_t tensor = 0;    ///< index into the image's tensor table, for MEM
   uint32_t producers = 0; ///< first of `producerCount` entries in the PE's producer table
   uint16_t producerCount = 0;

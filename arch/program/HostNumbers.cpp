@@ -74,9 +74,9 @@ void toFp32(HostElement from, const uint8_t *host, bool onlyStep, float *out, si
 void fp32ToGrid(const float *in, ElementType to, uint8_t *grid, size_t count) {
   switch (to) {
   case ElementType::Fp16:
-    return fp32ToFp16(in, reinterpret_cast<uint16_t *>(grid), count);
+    return fp32ToFp16Finite(in, reinterpret_cast<uint16_t *>(grid), count);
   case ElementType::Bf16:
-    return fp32ToBf16(in, reinterpret_cast<uint16_t *>(grid), count);
+    return fp32ToBf16Finite(in, reinterpret_cast<uint16_t *>(grid), count);
   case ElementType::E4M3:
     return fp32ToE4m3(in, grid, count);
   case ElementType::E5M2:

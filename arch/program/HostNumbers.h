@@ -38,8 +38,8 @@ unsigned byteWidth(HostElement type);
 bool sameBits(HostElement host, ElementType grid);
 
 /// Converts `count` elements at `host` to little-endian elements of `type` at `grid`.
-/// - Float to float rounds once, to nearest even; too large becomes infinity (an fp8 target is an
-///   error).
+/// - Float to float rounds once, to nearest even; infinities stay, and what is finite but too large
+///   becomes the largest finite value (an fp8 target is an error).
 /// - Integer to integer: a value out of range is an error; a bool is 0 or 1.
 /// - Integer to float: a value that the format does not hold exactly is an error.
 /// - Float to integer is an error.

@@ -153,11 +153,11 @@ public:
 private:
   std::string header() {
     if (file.size() < sizeof(Header))
-      return "is no program image: it has " + std::to_string(file.size()) +
+      return "is not a Millrace image: it has " + std::to_string(file.size()) +
              " bytes, a header alone has " + std::to_string(sizeof(Header));
     std::memcpy(&head, file.data(), sizeof(Header));
     if (std::memcmp(head.magic, kMagic, sizeof(kMagic)))
-      return "is no program image: it does not begin with MRACEIMG";
+      return "is not a Millrace image (bad magic number)";
     if (head.version != Image::kVersion)
       return "has version " + std::to_string(head.version) + "; this program reads version " +
              std::to_string(Image::kVersion) + "; compile the model again";

@@ -240,6 +240,11 @@ private:
   FieldSet fields{};
 };
 
+/// An output that a host step makes goes from there to whoever wants it.
+bool isUnplacedOutput(const Binding &b) {
+  return b.role == Binding::Role::Output && b.placements.empty();
+}
+
 class ImageVerifier {
 public:
   ImageVerifier(const Image &image, const Machine &m, bool schedule)
@@ -253,10 +258,19 @@ public:
     for (size_t k = 0; k < image.bindings.size(); ++k)
       if (Status s = verifyBinding(image.bindings[k], m); !s)
         return "binding " + std::to_string(k) + ": " + s.error();
+      else if (isUnplacedOutput(image.bindings[k]) && !isOfHost(k))
+        return "binding " + std::to_string(k) + ": output '" + image.bindings[k].name +
+               "' lies nowhere in memory, and no host step makes it";
     return {};
   }
 
 private:
+  bool isOfHost(size_t binding) const {
+    return std::any_of(image.steps.begin(), image.steps.end(), [&](const Step &step) {
+      return std::count(step.outputs.begin(), step.outputs.end(), uint32_t(binding)) != 0;
+    });
+  }
+
   Problem pes() {
     if (image.instructions.size() != m.pes())
       return "it is for " + std::to_string(image.instructions.size()) + " PEs; " + m.name +
@@ -331,6 +345,33 @@ private:
         return "lane map " + std::to_string(k) + " has " +
                std::to_string(image.laneMaps[k].size()) + " lanes; a vector has " +
                std::to_string(m.lanes());
+    return permutations();
+  }
+  /// What keeps lane map `k` from being a bijection (R11).
+  Problem permutation(size_t k) {
+    std::vector<bool> taken(m.lanes());
+    for (uint16_t lane : image.laneMaps[k]) {
+      if (lane >= m.lanes())
+        return "has a lane without a source";
+      if (taken[lane])
+        return "takes lane " + std::to_string(lane) + " twice";
+      taken[lane] = true;
+    }
+    return {};
+  }
+  Problem permutations() {
+    std::vector<bool> known(image.laneMaps.size());
+    for (size_t pe = 0; pe < image.instructions.size(); ++pe)
+      for (const Instruction &i : image.instructions[pe]) {
+        if (i.opcode != Opcode::Config || m.unit(i.queue).kind != UnitKind::Permutor ||
+            known[i.address])
+          continue;
+        known[i.address] = true;
+        if (Problem p = permutation(i.address); !p.empty())
+          return "lane map " + std::to_string(i.address) + " " + p + "; " +
+                 m.queueName(i.queue) + " of pe " + std::to_string(pe) +
+                 " permutes by it, which needs a bijection (R11)";
+      }
     return {};
   }
 
@@ -381,7 +422,7 @@ Status verifyBinding(const Binding &b, const Machine &m) {
   const Expected<uint64_t> elements = elementCount(b);
   if (!elements)
     return Error{"'" + b.name + "': " + elements.error()};
-  if (isRead && elementsWritten(b) < *elements)
+  if (isRead && !isUnplacedOutput(b) && elementsWritten(b) < *elements)
     return Error{"'" + b.name + "': its placements hold " + std::to_string(elementsWritten(b)) +
                  " of " + std::to_string(*elements) + " elements"};
   return Success{};

@@ -7,6 +7,8 @@
 namespace millrace {
 namespace {
 
+constexpr unsigned kMostPes = 65535; ///< as Verify.cpp says
+
 class Links {
 public:
   explicit Links(Machine &machine) : machine(machine) { machine.links.clear(); }
@@ -67,15 +69,24 @@ Status deriveLinks(Machine &machine) {
                    std::to_string(machine.pes()) +
                    "; name a topology that joins them: mesh, torus, ring or full"};
     machine.links.clear();
+  } else if (topology != "list" && machine.pes() > kMostPes) {
+    machine.links.clear(); // Machine::verify says so; links are for fabrics that can be
   } else if (topology == "mesh" || topology == "torus") {
     deriveGrid(machine, topology == "torus");
   } else if (topology == "ring") {
     deriveRing(machine);
   } else if (topology == "full") {
+    machine.links.clear();
+    if (machine.pes() > machine.c2c.ports + 1)
+      return Error{"'fabric.topology' is full, which needs a port to each of the other " +
+                   std::to_string(machine.pes() - 1) +
+                   " PEs, but c2c.ports = " + std::to_string(machine.c2c.ports) +
+                   "; raise it or lower fabric.rows or fabric.columns"};
     deriveFull(machine);
   } else if (topology != "list") {
-    return Error{"'fabric.topology' = '" + topology + "' is unknown; did you mean '" +
-                 nearest(topology, {"single", "mesh", "torus", "ring", "full", "list"}) + "'?"};
+    return Error{"'fabric.topology' = '" + topology + "' is unknown" +
+                 didYouMean(topology, {"single", "mesh", "torus", "ring", "full", "list"},
+                            "choose single, mesh, torus, ring, full or list")};
   }
   return Success{};
 }

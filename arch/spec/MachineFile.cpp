@@ -8,6 +8,7 @@
 #include "arch/spec/Quantity.h"
 #include "arch/spec/Schema.h"
 #include "arch/spec/Settings.h"
+#include "arch/spec/Verify.h"
 
 #include <algorithm>
 #include <charconv>
@@ -66,8 +67,9 @@ Expected<fs::path> findFile(const std::string &nameOrPath, const fs::path &folde
   std::string known;
   for (const std::string &name : names)
     known += (known.empty() ? "" : ", ") + name;
-  return Error{"unknown machine '" + nameOrPath + "'; did you mean '" + nearest(nameOrPath, names) +
-               "'? known: " + known + "; or give the path of a .yaml file"};
+  return Error{"unknown machine '" + nameOrPath + "'" + didYouMean(nameOrPath, names, "there are") +
+               (isNear(nameOrPath, nearest(nameOrPath, names)) ? " known: " : " ") + known +
+               "; or give the path of a .yaml file"};
 }
 
 Expected<std::string> readFile(const fs::path &path) {
@@ -77,6 +79,14 @@ Expected<std::string> readFile(const fs::path &path) {
   if (!stream)
     return Error{"cannot read machine file '" + path.string() + "'; check its permissions"};
   return text.str();
+}
+
+/// The outermost layer that some setting is of.
+unsigned layerOf(const std::vector<Setting> &settings) {
+  unsigned layer = 0;
+  for (const Setting &setting : settings)
+    layer = std::max(layer, setting.layer);
+  return layer;
 }
 
 bool isLink(const Setting &setting) { return setting.path.starts_with("fabric.links."); }
@@ -128,6 +138,9 @@ Expected<std::vector<Setting>> resolveBases(const std::string &yaml, const fs::p
   // A variant is another machine: what its base is called does not carry over.
   std::erase_if(*settings,
                 [](const Setting &s) { return s.path == "name" || s.path == "description"; });
+  const unsigned layer = layerOf(*settings) + 1;
+  for (Setting &setting : own->list)
+    setting.layer = layer;
   overlay(*settings, own->list);
   return settings;
 }
@@ -137,28 +150,60 @@ std::string shortNumber(double number) {
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr};
 }
 
-/// Turns settings into the members of a machine.
+/// Lines of errors, each of them whole.
+class Errors {
+public:
+  void add(const std::string &line) { text += (text.empty() ? "" : "\n") + line; }
+  void add(const Status &status) {
+    if (!status)
+      add(status.error());
+  }
+  bool none() const { return text.empty(); }
+  Error take() { return Error{std::move(text)}; }
+
+private:
+  std::string text;
+};
+
+/// Turns settings into the members of a machine. Errors name all settings that are wrong.
 class Builder {
 public:
+  explicit Builder(const std::string &file) : file(file) {}
+
   Expected<Machine> build(const std::vector<Setting> &settings) {
+    Errors errors;
     // Lengths of time and sizes in bytes wait for the clock and the vector length.
     for (bool late : {false, true}) {
       for (const Setting &setting : settings)
         if (needsContext(setting.text, findKey(setting.path).key->unit) == late)
-          if (Status status = apply(setting); !status)
-            return status.takeError();
+          errors.add(apply(setting));
       context = {machine.clockHz, machine.lanes()};
     }
-    for (const Key &key : machineKeys())
-      if (key.required && !given.count(std::string(key.path)))
-        return Error{"'" + std::string(key.path) + "' is missing (" + std::string(key.doc) +
-                     "); give it or name a base that does"};
-    if (Status status = checkLinks(settings); !status)
-      return status.takeError();
+    errors.add(checkGiven());
+    if (errors.none())
+      errors.add(checkLinks(settings));
+    if (!errors.none())
+      return errors.take();
     return std::move(machine);
   }
 
 private:
+  Status checkGiven() const {
+    std::vector<const Key *> missing;
+    for (const Key &key : machineKeys())
+      if (key.required && !given.count(std::string(key.path)))
+        missing.push_back(&key);
+    const auto isMissing = [this](const Key &key) {
+      return file + ": '" + std::string(key.path) + "' is missing (" + std::string(key.doc) + ")";
+    };
+    if (missing.empty())
+      return Success{};
+    if (missing.size() == 1)
+      return Error{isMissing(*missing[0]) + "; give it or name a base that does"};
+    return Error{isMissing(*missing[0]) + ", and so are " + std::to_string(missing.size() - 1) +
+                 " other keys; give them or name a base that does"};
+  }
+
   /// Links that would be left out, or lead to PE 0 because they do not say where to.
   Status checkLinks(const std::vector<Setting> &settings) const {
     const std::string &topology = machine.fabric.topology;
@@ -171,7 +216,8 @@ private:
       for (const char *end : {"from", "to"})
         if (const std::string path = "fabric.links." + std::to_string(link) + "." + end;
             !given.count(path))
-          return Error{"'" + path + "' is missing; a link names the two PEs that it joins"};
+          return Error{file + ": '" + path +
+                       "' is missing; a link names the two PEs that it joins"};
     return Success{};
   }
 
@@ -219,17 +265,20 @@ private:
       std::vector<std::string> names;
       for (unsigned type = 0; type < kElementTypes; ++type)
         names.push_back(nameOf(ElementType(type)));
-      return Error{"names no element type; did you mean '" + nearest(match.name, names) + "'?"};
+      return Error{"names no element type" +
+                   didYouMean(match.name, names, "there are " + listOf(names))};
     }
     if (match.key->path.starts_with("latency.alu_ops.")) {
       std::vector<std::string> names;
       for (const AluOpInfo &operation : aluOpTable)
         names.emplace_back(operation.mnemonic);
-      return Error{"names no operation; did you mean '" + nearest(match.name, names) + "'?"};
+      return Error{"names no operation" +
+                   didYouMean(match.name, names, "docs/spec/isa.md lists the mnemonics")};
     }
     return Error{"skips a link; number links from 0 without gaps"};
   }
 
+  const std::string &file;
   Machine machine;
   UnitContext context;
   std::set<std::string> given;
@@ -243,27 +292,68 @@ void completeLinks(Machine &machine) {
   }
 }
 
-Expected<Machine> finish(std::vector<Setting> settings, const std::string &file,
-                         const std::vector<std::string> &overrides) {
+/// Who is to blame for a contradiction: of the settings that it names, those written last. Options
+/// of the command line come before lines of a file, and those of a variant before those of its
+/// base.
+std::string whereOf(const Contradiction &wrong, const std::vector<Setting> &settings,
+                    const std::string &file) {
+  std::vector<const Setting *> last;
+  for (const std::string &key : wrong.keys)
+    for (const Setting &setting : settings) {
+      if (setting.path != key || (!last.empty() && setting.layer < last[0]->layer))
+        continue;
+      if (!last.empty() && setting.layer > last[0]->layer)
+        last.clear();
+      last.push_back(&setting);
+    }
+  if (last.empty())
+    return file;
+  std::string where = last[0]->where;
+  if (last[0]->layer == layerOf(settings) && where.starts_with("--set "))
+    for (size_t k = 1; k < last.size(); ++k)
+      where += ", " + last[k]->where;
+  return where;
+}
+
+Expected<std::vector<Setting>> readOverrides(const std::vector<std::string> &overrides,
+                                             unsigned layer) {
   std::vector<Setting> changes;
+  Errors errors;
   for (const std::string &text : overrides) {
     Expected<Setting> change = readOverride(text);
-    if (!change)
-      return change.takeError();
+    if (!change) {
+      errors.add(change.error());
+      continue;
+    }
+    change->layer = layer;
     changes.push_back(*change);
   }
-  overlay(settings, changes);
-  Expected<Machine> machine = Builder().build(settings);
-  if (!machine) {
-    // Errors of a setting say where it was written; a missing key was written nowhere.
-    const bool isPlaced = !machine.error().starts_with("'");
-    return isPlaced ? machine.takeError() : Error{file + ": " + machine.error()};
-  }
+  if (!errors.none())
+    return errors.take();
+  return changes;
+}
+
+Expected<Machine> finish(std::vector<Setting> settings, const std::string &file,
+                         const std::vector<std::string> &overrides) {
+  Expected<std::vector<Setting>> changes = readOverrides(overrides, layerOf(settings) + 1);
+  if (!changes)
+    return changes.takeError();
+  overlay(settings, *changes);
+  Expected<Machine> machine = Builder(file).build(settings);
+  if (!machine)
+    return machine.takeError();
+  std::vector<Contradiction> wrong;
   if (Status status = deriveLinks(*machine); !status)
-    return Error{file + ": " + status.error()};
+    wrong.push_back(
+        {{"fabric.topology", "fabric.rows", "fabric.columns", "c2c.ports"}, status.error()});
   completeLinks(*machine);
-  if (Status status = machine->verify(); !status)
-    return Error{file + ": " + status.error()};
+  for (Contradiction &each : contradictionsOf(*machine))
+    wrong.push_back(std::move(each));
+  Errors errors;
+  for (const Contradiction &each : wrong)
+    errors.add(whereOf(each, settings, file) + ": " + each.text);
+  if (!errors.none())
+    return errors.take();
   return machine;
 }
 

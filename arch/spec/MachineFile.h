@@ -15,7 +15,7 @@ namespace millrace {
 /// ("memory.slices=16") on top. The result is complete, its links are derived and Machine::verify
 /// holds. Errors: no such machine or file; everything that readSettings finds; values out of range
 /// or of a wrong unit; missing keys; bases that form a cycle; numbers that contradict each other.
-/// Messages begin with file:line.
+/// All of a kind, a line each: it begins with file:line, or with the --set that is to blame.
 Expected<Machine> loadMachine(const std::string &nameOrPath,
                               const std::vector<std::string> &overrides = {});
 

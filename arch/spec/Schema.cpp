@@ -61,7 +61,7 @@ TEXT("description", false, description, "one sentence for people"),
 REAL("clock", "Hz", 1, 1e12, true, clockHz, "clock of every unit; cycles become seconds by it"),
 COUNT("superlanes", "superlanes", 1, 4096, superlanes, "tile rows of a slice"),
 COUNT("lanes_per_superlane", "lanes", 1, 1024, lanesPerSuperlane, "one-byte lanes of a superlane; superlanes x this is the vector length"),
-COUNT("streams", "streams", 1, 1024, streams, "byte streams in each direction of each hemisphere"),
+COUNT("streams", "streams", 4, 1024, streams, "byte streams in each direction of each hemisphere"),
 
 COUNT("memory.slices", "slices", 1, 16384, memory.slices, "MEM slices per hemisphere"),
 COUNT("memory.slices_per_register", "slices", 1, 16384, memory.slicesPerRegister, "adjacent MEM slices that share one stream register, one position"),
@@ -71,7 +71,7 @@ COUNT("memory.rows_per_bank", "rows", 1, 16777216, memory.rowsPerBank, "rows of 
 COUNT("mxm.planes", "planes", 0, 64, mxm.planes, "weight planes per hemisphere"),
 COUNT("mxm.rows", "weights", 1, 65535, mxm.rows, "weights along K in a plane; equals the vector length"),
 COUNT("mxm.columns", "columns", 1, 65535, mxm.columns, "weights along N in a plane"),
-COUNT("mxm.columns_per_install", "columns", 1, 64, mxm.columnsPerInstall, "columns that one element of an Install fills, one per stream: a column group"),
+COUNT("mxm.columns_per_install", "columns", 16, 64, mxm.columnsPerInstall, "columns that one element of an Install fills, one per stream: a column group; a multiple of 16"),
 COUNT("mxm.buffers", "buffers", 1, 255, mxm.buffers, "weight buffers per plane"),
 COUNT("mxm.accumulator_rows", "accumulators", 1, 65536, mxm.accumulatorRows, "accumulator rows per plane, or per pair of planes in a 16-bit format"),
 FORMAT("planes", "planes", 1, 4, planes, "planes that hold one weight of this format, a byte each"),
@@ -216,7 +216,7 @@ std::vector<std::string> pathsOf(const Key &key, const Machine &machine) {
   return paths;
 }
 
-std::string nearestKey(std::string_view path) {
+std::string suggestKey(std::string_view path) {
   auto lastOf = [](std::string_view text) { return text.substr(text.rfind('.') + 1); };
   std::string best;
   unsigned bestDistance = ~0u;
@@ -224,7 +224,8 @@ std::string nearestKey(std::string_view path) {
     // The right word in the wrong section is as near as two typing errors.
     const unsigned distance =
         std::min(editDistance(path, known), editDistance(lastOf(path), lastOf(known)) + 2);
-    if (distance < bestDistance) {
+    const bool near = isNear(path, known) || isNear(lastOf(path), lastOf(known));
+    if (near && distance < bestDistance) {
       bestDistance = distance;
       best = known;
     }
@@ -236,7 +237,8 @@ std::string nearestKey(std::string_view path) {
       if (end == key.path.npos)
         break;
     }
-  return best;
+  return best.empty() ? "; docs/spec/machine-keys.md lists the keys"
+                      : "; did you mean '" + best + "'?";
 }
 
 std::string machineKeysMarkdown() {

@@ -46,8 +46,9 @@ bool isSection(std::string_view path);
 /// Paths that `key` has in this machine: itself, or one per member of its family.
 std::vector<std::string> pathsOf(const Key &key, const Machine &machine);
 
-/// The known path that an unknown one was probably meant to be.
-std::string nearestKey(std::string_view path);
+/// What to add to the refusal of an unknown path: "; did you mean 'known.path'?" if one is near,
+/// else "; " and where the keys are listed.
+std::string suggestKey(std::string_view path);
 
 /// Text of docs/spec/machine-keys.md.
 std::string machineKeysMarkdown();

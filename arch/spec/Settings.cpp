@@ -93,8 +93,7 @@ private:
     if (findKey(path).key)
       return leaf(value, path, origin);
     if (!isSection(path))
-      return Error{where(key) + ": unknown key '" + path + "'; did you mean '" + nearestKey(path) +
-                   "'?"};
+      return Error{where(key) + ": unknown key '" + path + "'" + suggestKey(path)};
     if (value.IsMap())
       return section(value, path + ".", origin);
     if (value.IsSequence() && path == "fabric.links")
@@ -135,7 +134,9 @@ private:
         const std::string &word = entry.first.Scalar();
         if (word != "value" && word != "source" && word != "trust")
           return Error{where(entry.first) + ": unknown key '" + path + "." + word +
-                       "'; did you mean '" + nearest(word, {"value", "source", "trust"}) + "'?"};
+                       "'" +
+                       didYouMean(word, {"value", "source", "trust"},
+                                  "a value has value, source and trust")};
         if (!seen.insert(word).second)
           return givenTwice(entry.first, path + "." + word);
       }
@@ -172,8 +173,7 @@ Expected<Setting> readOverride(const std::string &text) {
     return Error{"--set " + text + ": has no '='; write key=value, such as memory.slices=16"};
   std::string path = text.substr(0, equals);
   if (!findKey(path).key)
-    return Error{"--set " + text + ": unknown key '" + path + "'; did you mean '" +
-                 nearestKey(path) + "'?"};
+    return Error{"--set " + text + ": unknown key '" + path + "'" + suggestKey(path)};
   return Setting{path, text.substr(equals + 1), "--set " + text, "--set", Trust::Inferred};
 }
 

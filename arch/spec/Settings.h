@@ -19,6 +19,7 @@ struct Setting {
   std::string where; ///< "arch/machines/tsp-v1.yaml:12", or "--set memory.slices=44"
   std::string source;
   std::optional<Trust> trust;
+  unsigned layer = 0; ///< 0 for the innermost base, one more for each variant, most for --set
 };
 
 /// The settings of one file (bases not included), in the order of the file.

@@ -267,7 +267,7 @@ KernelGraph buildLayerNorm(int64_t rows, int64_t width, float epsilon, unsigned 
       build.op(AluOp::MulF32, {build.accumulator(), build.constant(1.0f / float(width))});
   unsigned centred = build.op(AluOp::SubF32, {build.load({x, {at(m), at(n)}, 0}), mean});
   unsigned square = build.op(AluOp::MulF32, {centred, centred});
-  unsigned squareHigh = build.op(AluOp::CvtF32Bf16, {square});
+  unsigned squareHigh = build.op(narrowFromF32(ElementType::Bf16), {square});
   unsigned rest = build.op(AluOp::SubF32, {square, build.op(AluOp::CvtBf16F32, {squareHigh})});
   build.store(centred, {d, {at(m), at(n)}, 0});
   build.storeBits(squareHigh, {high, {at(m), at(n)}, 0});

@@ -300,7 +300,8 @@ TensorBytes layOut(const Tensor &tensor, const TensorBytes &host) {
   for (;;) {
     std::vector<int64_t> from = tensor.hostStart, to(tensor.shape.size(), 0);
     for (size_t i = 0; i < step.size(); ++i) {
-      from[tensor.hostLoops[i].hostDim] += step[i] * tensor.hostLoops[i].hostStep;
+      if (tensor.hostLoops[i].hostStep)
+        from[tensor.hostLoops[i].hostDim] += step[i] * tensor.hostLoops[i].hostStep;
       to[tensor.hostLoops[i].dim] += step[i] * tensor.hostLoops[i].step;
     }
     int64_t source = 0, target = 0;

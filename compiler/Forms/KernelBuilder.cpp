@@ -38,9 +38,9 @@ AluOp narrowFromF32(ElementType type) {
   case ElementType::Int32:
     return AluOp::CvtF32I32;
   case ElementType::Fp16:
-    return AluOp::CvtF32F16;
+    return AluOp::CvtF32F16Fin;
   case ElementType::Bf16:
-    return AluOp::CvtF32Bf16;
+    return AluOp::CvtF32Bf16Fin;
   case ElementType::E4M3:
     return AluOp::CvtF32E4m3Sat;
   case ElementType::E5M2:

@@ -58,6 +58,8 @@ inline AffineIndex window(unsigned loop, int64_t stride, unsigned tap, int64_t d
 }
 
 /// The operation that widens a stored value to fp32, or narrows fp32 to the type; Pass for fp32.
+/// What is finite is stored as something finite: a sum with zeros, or a product with them, is as the
+/// model has it wherever the model's value is no infinity.
 AluOp widenToF32(ElementType type);
 AluOp narrowFromF32(ElementType type);
 

@@ -33,6 +33,7 @@ private:
   std::string checkTerm(const Kernel &kernel, const Term &term) const;
   std::string checkNodes(const Kernel &kernel) const;
   std::string checkShape(const Kernel &kernel) const;
+  std::string checkRunning(const Kernel &kernel) const;
   std::string checkReads(const Kernel &kernel) const;
   std::string checkRead(unsigned tensor, const std::string &reader) const;
   std::string mark(const Kernel &kernel, const Result &result);
@@ -177,6 +178,40 @@ std::string Verifier::checkNodes(const Kernel &kernel) const {
   return {};
 }
 
+/// What running loops move reaches a result through a Reduce alone, and there they are reduced.
+std::string Verifier::checkRunning(const Kernel &kernel) const {
+  const auto runs = [&](const Access &access) {
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1 &&
+          usesLoop(access, l))
+        return true;
+    return false;
+  };
+  const bool anyRuns = std::any_of(kernel.loops.begin(), kernel.loops.end(), [](const Loop &l) {
+    return l.kind == LoopKind::Running && l.extent > 1;
+  });
+  const bool sumRuns = std::any_of(kernel.terms.begin(), kernel.terms.end(),
+                                   [&](const Term &t) { return runs(t.a) || runs(t.w); });
+  std::vector<bool> moves(kernel.nodes.size(), false), reduced(kernel.nodes.size(), false);
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    moves[n] = (node.kind == Node::Kind::Accumulator && sumRuns) ||
+               (node.kind == Node::Kind::Operand && runs(kernel.operands[node.index]));
+    reduced[n] = node.kind == Node::Kind::Reduce;
+    for (unsigned a : node.args) {
+      moves[n] = moves[n] || (moves[a] && node.kind != Node::Kind::Reduce);
+      reduced[n] = reduced[n] || reduced[a];
+    }
+  }
+  for (const Result &result : kernel.results)
+    if (anyRuns && (moves[result.node] || !reduced[result.node]))
+      return "kernel '" + kernel.name + "': result '" + graph.tensors[result.access.tensor].name +
+             "' stores node " + std::to_string(result.node) +
+             (moves[result.node] ? ", which a running loop moves" : "") +
+             ", and each running loop has to be reduced on the way to it";
+  return {};
+}
+
 std::string Verifier::checkShape(const Kernel &kernel) const {
   for (const Loop &loop : kernel.loops)
     if (loop.extent < 1)
@@ -211,7 +246,9 @@ std::string Verifier::checkShape(const Kernel &kernel) const {
       return "kernel '" + kernel.name + "': a result names node " + std::to_string(result.node) +
              " of " + std::to_string(kernel.nodes.size());
   }
-  return checkNodes(kernel);
+  if (std::string error = checkNodes(kernel); !error.empty())
+    return error;
+  return checkRunning(kernel);
 }
 
 std::string Verifier::checkRead(unsigned tensor, const std::string &reader) const {

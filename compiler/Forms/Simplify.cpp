@@ -27,6 +27,17 @@ void forEachRead(const Kernel &kernel, const std::function<void(unsigned)> &visi
   }
 }
 
+/// And is each result an intermediate value of its own?
+bool readsConstantsAlone(const KernelGraph &graph, const Kernel &kernel,
+                         const std::vector<unsigned> &writers) {
+  bool alone = true;
+  forEachRead(kernel, [&](unsigned tensor) { alone &= isConstant(graph, tensor); });
+  for (const Result &result : kernel.results)
+    alone &= graph.tensors[result.access.tensor].role == TensorRole::Intermediate &&
+             writers[result.access.tensor] == 1;
+  return alone;
+}
+
 /// Evaluates kernels that read constants only.
 void foldConstants(KernelGraph &graph) {
   std::vector<unsigned> writers(graph.tensors.size(), 0);
@@ -35,18 +46,11 @@ void foldConstants(KernelGraph &graph) {
       ++writers[result.access.tensor];
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
-    const Kernel &kernel = graph.kernels[isHost ? 0 : index];
-    bool folds = !isHost;
-    if (folds) {
-      forEachRead(kernel, [&](unsigned tensor) { folds &= isConstant(graph, tensor); });
-      for (const Result &result : kernel.results)
-        folds &= graph.tensors[result.access.tensor].role == TensorRole::Intermediate &&
-                 writers[result.access.tensor] == 1;
-    }
-    if (!folds) {
+    if (isHost || !readsConstantsAlone(graph, graph.kernels[index], writers)) {
       order.push_back({isHost, index});
       continue;
     }
+    const Kernel &kernel = graph.kernels[index];
     std::vector<TensorBytes> tensors(graph.tensors.size());
     forEachRead(kernel, [&](unsigned tensor) { tensors[tensor] = graph.tensors[tensor].data; });
     for (const Result &result : kernel.results) {

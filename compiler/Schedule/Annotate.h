@@ -14,7 +14,6 @@ namespace millrace::schedule {
 /// Appends entries for operand `of`, byte `byte`, of a burst with n0 x n1 elements. `origins` holds
 /// one entry per element, i0 fastest; an element whose origin is absent is `kNoOrigin` and left
 /// out.
-constexpr uint32_t kNoOrigin = 0xfffffffe;
 void annotate(std::vector<Producer> &out, ProducerOf of, uint8_t byte, unsigned pe, unsigned n0,
               unsigned n1, const std::vector<Origin> &origins);
 

@@ -13,7 +13,6 @@ void PeState::clearUnits() {
   unsigned groups = (mxm.columns + mxm.columnsPerInstall - 1) / mxm.columnsPerInstall;
   BufferState empty;
   empty.installed.assign(groups, kNever);
-  empty.origin.assign(groups, {});
   empty.lastActivate.assign(groups, kNever);
   buffers.assign(size_t(kHemispheres) * mxm.planes * mxm.buffers, empty);
   accumulators.assign(size_t(kHemispheres) * mxm.planes * mxm.accumulatorRows, kNever);

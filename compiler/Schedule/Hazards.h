@@ -14,9 +14,12 @@ namespace millrace::schedule {
 
 constexpr Cycle kNever = INT64_MIN / 4;
 
+/// The `instruction` of an origin that does not exist.
+constexpr uint32_t kNoOrigin = 0xfffffffe;
+
 /// An element of a burst. `instruction` is a provisional number until the program is finished.
 struct Origin {
-  uint32_t instruction = 0;
+  uint32_t instruction = kNoOrigin;
   uint32_t element = 0;
   uint32_t block = 0; ///< with instruction == kInitialContents: the image block; element is its row
   bool operator==(const Origin &) const = default;
@@ -26,7 +29,7 @@ struct Origin {
 struct RowState {
   Cycle writeSlot = kNever; ///< when its present value was written
   Cycle lastRead = kNever;
-  Origin origin;
+  Origin origin; ///< kept from step to step, as memory is
 };
 
 /// A range of rows of one slice that belongs to a tensor for a while; becomes an image Region.
@@ -47,7 +50,6 @@ struct RegionState {
 /// One weight buffer of a plane, per column group.
 struct BufferState {
   std::vector<Cycle> installed; ///< cycle of the element that filled the group
-  std::vector<Origin> origin;
   std::vector<Cycle> lastActivate; ///< last activation element that used the group
 };
 

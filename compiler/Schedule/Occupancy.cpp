@@ -7,6 +7,10 @@
 namespace millrace::schedule {
 
 Cycle IntervalSet::firstFree(Cycle start, Cycle length) const {
+  const Cycle from = start;
+  for (const Full &f : full)
+    if (f.length <= length && f.from <= start && start < f.to)
+      start = f.to;
   auto it = intervals.upper_bound(start);
   if (it != intervals.begin()) {
     auto before = std::prev(it);
@@ -15,7 +19,30 @@ Cycle IntervalSet::firstFree(Cycle start, Cycle length) const {
   }
   for (; it != intervals.end() && it->first < start + length; ++it)
     start = it->second + 1;
+  if (start != from)
+    remember(length, from, start);
   return start;
+}
+
+/// Of each length what joins on, or reaches further than what is known.
+void IntervalSet::remember(Cycle length, Cycle from, Cycle to) const {
+  for (Full &f : full) {
+    if (f.length != length)
+      continue;
+    if (from <= f.to && f.from <= to) {
+      f.from = std::min(f.from, from);
+      f.to = std::max(f.to, to);
+    } else if (to - from > f.to - f.from) {
+      f = {length, from, to};
+    }
+    return;
+  }
+  if (full.size() < kRemembered) {
+    full.push_back({length, from, to});
+    return;
+  }
+  full[oldest] = {length, from, to};
+  oldest = (oldest + 1) % kRemembered;
 }
 
 void IntervalSet::reserve(Cycle start, Cycle length) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Who holds what, when: the two shapes of machine-model section 8. Ports, banks, ALUs and links are
-// held for intervals of cycles; streams for rectangles of diagonals x registers.
+// Who holds what, when: reservations have two shapes. Ports, banks, ALUs and links are held for
+// intervals of cycles; streams for rectangles of diagonals x registers.
 #pragma once
 
 #include "arch/spec/Types.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -24,8 +25,18 @@ public:
   Cycle busyCycles() const { return busy; }
 
 private:
+  /// No free run of at least `length` cycles begins in [from, to). Nothing is ever given back, so
+  /// this stays true, and a search need not walk over the same intervals again.
+  struct Full {
+    Cycle length = 0, from = 0, to = 0;
+  };
+  static constexpr std::size_t kRemembered = 8;
+  void remember(Cycle length, Cycle from, Cycle to) const;
+
   std::map<Cycle, Cycle> intervals; ///< first -> last
   Cycle busy = 0;
+  mutable std::vector<Full> full; ///< at most kRemembered, of different lengths
+  mutable std::size_t oldest = 0;
 };
 
 /// Vectors of one stream: diagonals [d0, d1], registers [p0, p1] (p0 <= p1, whatever the

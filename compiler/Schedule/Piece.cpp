@@ -4,7 +4,7 @@
 #include "compiler/Schedule/Piece.h"
 
 #include <algorithm>
-#include <cassert>
+#include <numeric>
 
 namespace millrace::schedule {
 
@@ -66,6 +66,10 @@ void Piece::latch(BurstId burst, ProducerOf operand, BurstId from) {
 
 void Piece::sum(BurstId accumulate, std::vector<Origin> partial) {
   sums.push_back({accumulate, std::move(partial)});
+}
+
+void Piece::weights(BurstId activate, unsigned plane, std::vector<Origin> groups) {
+  installed.push_back({activate, plane, std::move(groups)});
 }
 
 void Piece::product(BurstId accumulate, BurstId activate) {
@@ -212,89 +216,133 @@ bool Piece::excludeEachOther(const Stream &x, const Stream &y) const {
   return false;
 }
 
-Cycle Piece::misfitStreams(Cycle start) {
+/// How much later the stream's bytes fit on streams from `base` on, given the first `chosen` of
+/// streamOrder.
+Cycle Piece::shiftFor(const Stream &s, unsigned base, size_t chosen, Cycle start,
+                      bool alone) const {
   const Machine &m = program.machine;
-  for (size_t v = 0; v < streams.size(); ++v) {
-    Stream &s = streams[v];
-    auto shifted = [&](unsigned byte) {
-      Rectangle r = s.needs[byte];
-      r.d0 += start;
-      r.d1 += start;
-      return r;
-    };
-    std::vector<const Stream *> excluded;
-    for (size_t u = 0; u < v; ++u)
-      if (excludeEachOther(s, streams[u]))
-        excluded.push_back(&streams[u]);
-    auto shiftAt = [&](unsigned base) -> Cycle {
-      Cycle shift = 0;
-      for (const Stream *other : excluded)
-        if (base < other->base + other->width && other->base < base + s.width)
-          return INT64_MAX; // no shift helps, another number does
-      for (unsigned byte = 0; byte < s.width; ++byte) {
-        Rectangle r = shifted(byte);
-        StreamId id = m.stream(s.hemisphere, s.direction, base + byte);
-        shift = std::max(shift, program.occupancy[s.pe].streams[id].shiftNeeded(r));
-        for (size_t u = 0; u < v && !shift; ++u) { // streams of this piece already chosen
-          const Stream &other = streams[u];
-          if (other.pe == s.pe && other.hemisphere == s.hemisphere &&
-              other.direction == s.direction && base + byte >= other.base &&
-              base + byte < other.base + other.width) {
-            Rectangle q = other.needs[base + byte - other.base];
-            q.d0 += start;
-            q.d1 += start;
-            if (q.overlaps(r))
-              return INT64_MAX; // no shift of the whole piece helps
-          }
-        }
-      }
-      return shift;
-    };
-    Cycle least = INT64_MAX;
-    const unsigned groups = m.streams / s.width;
+  auto rectangle = [&](const Stream &of, unsigned byte) {
+    Rectangle r = of.needs[byte];
+    r.d0 += start;
+    r.d1 += start;
+    return r;
+  };
+  for (size_t k = 0; k < chosen; ++k) {
+    const Stream &other = streams[streamOrder[k]];
+    if (base < other.base + other.width && other.base < base + s.width &&
+        excludeEachOther(s, other))
+      return kNoShift;
+  }
+  Cycle shift = 0;
+  for (unsigned byte = 0; byte < s.width; ++byte) {
+    const Rectangle r = rectangle(s, byte);
+    if (!alone)
+      shift = std::max(shift, program.occupancy[s.pe]
+                                  .streams[m.stream(s.hemisphere, s.direction, base + byte)]
+                                  .shiftNeeded(r));
+    for (size_t k = 0; k < chosen && !shift; ++k) {
+      const Stream &other = streams[streamOrder[k]];
+      if (other.pe == s.pe && other.hemisphere == s.hemisphere && other.direction == s.direction &&
+          base + byte >= other.base && base + byte < other.base + other.width &&
+          rectangle(other, base + byte - other.base).overlaps(r))
+        return kNoShift;
+    }
+  }
+  return shift;
+}
+
+Cycle Piece::misfitStreams(Cycle start, bool alone) {
+  for (size_t k = 0; k < streamOrder.size(); ++k) {
+    Stream &s = streams[streamOrder[k]];
+    Cycle least = kNoShift;
+    const unsigned groups = program.machine.streams / s.width;
     for (unsigned g = 0; g < groups && least != 0; ++g) {
       // Wide groups from the top, narrow ones from the bottom, so that they seldom meet.
-      unsigned base = (s.width >= 8 ? groups - 1 - g : g) * s.width;
-      Cycle shift = shiftAt(base);
+      const unsigned base = (s.width >= 8 ? groups - 1 - g : g) * s.width;
+      const Cycle shift = shiftFor(s, base, k, start, alone);
       if (shift < least) {
         least = shift;
         s.base = base;
       }
     }
-    if (least == INT64_MAX)
-      return 1; // blocked only by this piece's own choices, which another start may change
     if (least)
       return least;
   }
   return 0;
 }
 
-Cycle Piece::misfitAlus(Cycle start) {
-  Cycle shift = 0;
-  for (size_t v = 0; v < alus.size(); ++v) {
-    AluNeed &need = alus[v];
+Cycle Piece::misfitAlus(Cycle start, bool alone) {
+  for (size_t k = 0; k < aluOrder.size(); ++k) {
+    AluNeed &need = alus[aluOrder[k]];
     const Cycle length = need.last - need.at + 1;
-    Cycle least = INT64_MAX;
+    Cycle least = kNoShift;
     for (unsigned a = 0; a < program.machine.vxm.alus && least != 0; ++a) {
       bool taken = false;
-      for (size_t u = 0; u < v && !taken; ++u)
-        taken = alus[u].pe == need.pe && alus[u].chosen == a && alus[u].at <= need.last &&
-                need.at <= alus[u].last;
+      for (size_t u = 0; u < k && !taken; ++u) {
+        const AluNeed &other = alus[aluOrder[u]];
+        taken = other.pe == need.pe && other.chosen == a && other.at <= need.last &&
+                need.at <= other.last;
+      }
       if (taken)
         continue;
-      unsigned queue = program.machine.queue({UnitKind::Alu, Hemisphere::West, a});
-      Cycle at = start + need.at;
-      Cycle wait = program.occupancy[need.pe].units[queue].firstFree(at, length) - at;
+      const unsigned queue = program.machine.queue({UnitKind::Alu, Hemisphere::West, a});
+      const Cycle at = start + need.at;
+      const Cycle wait =
+          alone ? 0 : program.occupancy[need.pe].units[queue].firstFree(at, length) - at;
       if (wait < least) {
         least = wait;
         need.chosen = a;
       }
     }
-    assert(least != INT64_MAX && "a piece with more ALUs than the machine has");
     if (least)
       return least;
   }
-  return shift;
+  return 0;
+}
+
+Error Piece::tooManyStreams(const Stream &last) const {
+  unsigned together = 0;
+  for (const Stream &s : streams)
+    if (s.pe == last.pe && s.hemisphere == last.hemisphere && s.direction == last.direction)
+      for (unsigned byte = 0; byte < s.width; ++byte)
+        together += s.needs[byte].d0 <= last.needs[0].d1 && last.needs[0].d0 <= s.needs[byte].d1;
+  return Error{"bursts that belong together need " + std::to_string(together) + " " +
+               (last.direction == Direction::Inward ? "inward" : "outward") +
+               " streams of one hemisphere at once, in aligned groups; the machine has streams = " +
+               std::to_string(program.machine.streams)};
+}
+
+Error Piece::tooManyAlus() const {
+  std::ptrdiff_t most = 0;
+  for (const AluNeed &need : alus)
+    most = std::max(most, std::count_if(alus.begin(), alus.end(), [&](const AluNeed &other) {
+                      return other.pe == need.pe && other.at <= need.at && need.at <= other.last;
+                    }));
+  return Error{"a kernel's epilogue needs " + std::to_string(most) +
+               " ALUs at once, the VXM has " + std::to_string(program.machine.vxm.alus)};
+}
+
+/// As given if that serves; else ALUs by their first cycle, which takes no more than are held at
+/// once (first fit colours interval graphs optimally in that order), and streams the widest first.
+Status Piece::orderChoices() {
+  streamOrder.resize(streams.size());
+  std::iota(streamOrder.begin(), streamOrder.end(), 0u);
+  aluOrder.resize(alus.size());
+  std::iota(aluOrder.begin(), aluOrder.end(), 0u);
+  if (misfitAlus(0, /*alone=*/true)) {
+    std::stable_sort(aluOrder.begin(), aluOrder.end(),
+                     [&](unsigned x, unsigned y) { return alus[x].at < alus[y].at; });
+    if (misfitAlus(0, /*alone=*/true))
+      return tooManyAlus();
+  }
+  if (misfitStreams(0, /*alone=*/true)) {
+    std::stable_sort(streamOrder.begin(), streamOrder.end(), [&](unsigned x, unsigned y) {
+      return streams[x].width > streams[y].width;
+    });
+    if (misfitStreams(0, /*alone=*/true))
+      return tooManyStreams(streams[streamOrder.back()]);
+  }
+  return Success{};
 }
 
 Cycle Piece::misfit(Cycle start) {
@@ -304,9 +352,11 @@ Cycle Piece::misfit(Cycle start) {
   for (const DispatchNeed &d : dispatchNeeds)
     if (d.set->count(start + d.at))
       return 1;
+  // A choice that only this piece's other choices block may be free one cycle later.
   if (Cycle wait = misfitAlus(start))
-    return wait;
-  return misfitStreams(start);
+    return wait == kNoShift ? 1 : wait;
+  const Cycle wait = misfitStreams(start);
+  return wait == kNoShift ? 1 : wait;
 }
 
 bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
@@ -345,16 +395,6 @@ Status Piece::checkHolds() const {
                    std::to_string(b.proto.address) +
                    "); the machine has too few slices or banks for this kernel"};
     }
-  if (alus.size() > program.machine.vxm.alus) {
-    for (size_t v = 0; v < alus.size(); ++v) {
-      unsigned together = 0;
-      for (const AluNeed &other : alus)
-        together += other.pe == alus[v].pe && other.at <= alus[v].at && alus[v].at <= other.last;
-      if (together > program.machine.vxm.alus)
-        return Error{"a kernel's epilogue needs " + std::to_string(together) +
-                     " ALUs at once, the VXM has " + std::to_string(program.machine.vxm.alus)};
-    }
-  }
   return Success{};
 }
 
@@ -368,11 +408,15 @@ Expected<Cycle> Piece::place(Cycle from) {
     program.crowded = true;
     return Error{"two bursts that belong together leave one MEM queue in one cycle"};
   }
+  if (Status s = orderChoices(); !s)
+    return s.takeError();
   Cycle start = std::max(from, lowerBound());
   while (Cycle wait = misfit(start))
     start += wait;
   reserve(start);
   emit(start);
+  if (!wrong.empty())
+    return Error{wrong};
   return start;
 }
 

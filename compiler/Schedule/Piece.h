@@ -45,6 +45,10 @@ public:
   /// `accumulate` adds to partial sums: per element, the Accumulate element that left them. The
   /// plan says whose; what the row holds by then is for the simulator to find out.
   void sum(BurstId accumulate, std::vector<Origin> partial);
+  /// `activate` multiplies by the weights that these elements installed into its `plane`-th plane:
+  /// one per column group, from its g0 on. The plan says whose; what the buffer holds by then is for
+  /// the simulator to find out.
+  void weights(BurstId activate, unsigned plane, std::vector<Origin> groups);
   /// `accumulate` takes the products of `activate`, element by element.
   void product(BurstId accumulate, BurstId activate);
   /// `receive` delivers what `send` (on another PE) put on the link.
@@ -64,7 +68,9 @@ public:
 
   /// Earliest start >= `from` that keeps every hazard and finds everything free; reserves it,
   /// appends the bursts to the program with their producers, and updates the state. Returns the
-  /// start; an error if the piece needs one resource twice at a time, so that no start fits.
+  /// start; an error if no start fits, since the piece needs one resource twice at a time or more
+  /// streams or ALUs than the machine has. The search ends: a piece for which streams and ALUs are
+  /// found on the machine alone finds them at the latest behind all reservations.
   Expected<Cycle> place(Cycle from);
   /// Do two of its bursts leave one queue in one cycle? Then no start fits.
   bool clashes() const;
@@ -111,6 +117,11 @@ private:
     BurstId accumulate;
     std::vector<Origin> partial;
   };
+  struct Weights {
+    BurstId activate;
+    unsigned plane;
+    std::vector<Origin> groups;
+  };
   struct Pair {
     BurstId consumer, producer;
   };
@@ -136,22 +147,31 @@ private:
   std::vector<AluNeed> alus;
   std::vector<Chain> chains, latches;
   std::vector<Sum> sums;
+  std::vector<Weights> installed;
   std::vector<Pair> products, links;
   std::vector<Hold> holds;
   std::vector<DispatchNeed> dispatchNeeds;
+  std::vector<unsigned> streamOrder, aluOrder; ///< in which they are chosen
 
   void collectNeeds();
   Status checkHolds() const;
+  /// Finds orders in which streams and ALUs can be chosen where nothing else is reserved.
+  Status orderChoices();
+  Error tooManyStreams(const Stream &last) const;
+  Error tooManyAlus() const;
   void collectHolds(BurstId burst);
   Cycle diagonal(const Stream &s, Cycle cycle, unsigned position) const;
   Cycle lowerBound() const;
   Cycle lowerBound(const Burst &burst) const;
   /// 0 if the piece fits at `start`, else how much later to try.
   Cycle misfit(Cycle start);
-  Cycle misfitStreams(Cycle start);
+  /// `alone`: as if nothing else were reserved. kNoShift if no shift helps but by other choices.
+  static constexpr Cycle kNoShift = INT64_MAX;
+  Cycle misfitStreams(Cycle start, bool alone = false);
+  Cycle shiftFor(const Stream &stream, unsigned base, size_t chosen, Cycle start, bool alone) const;
   /// One ALU takes both, and streams of one number may not enter it from both hemispheres (R8).
   bool excludeEachOther(const Stream &x, const Stream &y) const;
-  Cycle misfitAlus(Cycle start);
+  Cycle misfitAlus(Cycle start, bool alone = false);
 
   void reserve(Cycle start);
   void emit(Cycle start);

@@ -6,7 +6,6 @@
 #include "compiler/Schedule/Piece.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace millrace::schedule {
 namespace {
@@ -68,7 +67,7 @@ void Piece::emit(Cycle start) {
     program.pes[b.pe].instructions[b.id] = b.proto;
 }
 
-/// Who made what a Read or an Activate finds in memory and in the weight buffer.
+/// Who made what a Read finds in memory.
 void Piece::annotateState(const Burst &b) {
   const Instruction &i = b.proto;
   PeState &state = program.state[b.pe];
@@ -77,17 +76,14 @@ void Piece::annotateState(const Burst &b) {
     origins.reserve(i.elements());
     forEachElement(i, [&](unsigned i0, unsigned i1) {
       const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
-      assert(row.writeSlot != kNever || row.origin.instruction == kInitialContents);
+      if (row.origin.instruction == kNoOrigin)
+        refuse("the compiler lets " + program.machine.queueName(i.queue) + " read row " +
+               std::to_string(elementAddress(i, i0, i1)) +
+               ", which nothing has written; please report it with the model and the machine");
       origins.push_back(row.origin);
     });
     annotate(producersOf(b), ProducerOf::Memory, kAllBytes, b.pe, i.n0, i.n1, origins);
   }
-  if (i.opcode == Opcode::Activate)
-    for (unsigned plane = 0; plane < program.machine.mxm.format(i.format)->planes; ++plane) {
-      const BufferState &buffer = state.buffer(b.unit.hemisphere, b.unit.index + plane, i.buffer);
-      std::vector<Origin> origins(buffer.origin.begin() + i.g0, buffer.origin.begin() + i.g1);
-      annotate(producersOf(b), ProducerOf::Weights, uint8_t(plane), b.pe, i.g1 - i.g0, 1, origins);
-    }
 }
 
 /// Elements of taps and feeds meet on diagonals.
@@ -124,8 +120,10 @@ void Piece::annotateStreams(const Stream &s) {
       origins.reserve(to.proto.elements());
       forEachElement(to.proto, [&](unsigned i0, unsigned i1) {
         Cycle d = diagonal(s, to.at + elementCycle(to.proto, i0, i1), t.position);
-        assert(onDiagonal[size_t(d - r.d0)].instruction != kNoOrigin &&
-               "a tap finds an empty register");
+        if (onDiagonal[size_t(d - r.d0)].instruction == kNoOrigin)
+          refuse("the compiler lets " + program.machine.queueName(to.proto.queue) +
+                 " sample a stream that is empty there; please report it with the model and the "
+                 "machine");
         origins.push_back(onDiagonal[size_t(d - r.d0)]);
       });
       annotate(producersOf(to), t.operand, wholeGroup ? kAllBytes : uint8_t(byte - t.byte),
@@ -152,6 +150,11 @@ void Piece::annotateChains() {
     const Burst &to = bursts[s.accumulate];
     annotate(producersOf(to), ProducerOf::Sum, kAllBytes, to.pe, to.proto.n0, to.proto.n1,
              s.partial);
+  }
+  for (const Weights &w : installed) {
+    const Burst &to = bursts[w.activate];
+    annotate(producersOf(to), ProducerOf::Weights, uint8_t(w.plane), to.pe,
+             unsigned(w.groups.size()), 1, w.groups);
   }
   for (const Pair &p : products)
     annotate(producersOf(bursts[p.consumer]), ProducerOf::Product, kAllBytes, bursts[p.consumer].pe,
@@ -201,7 +204,6 @@ void Piece::updateState(const Burst &b) {
     forEachElement(i, [&](unsigned i0, unsigned i1) {
       unsigned group = elementAddress(i, i0, i1);
       buffer.installed[group] = t + elementCycle(i, i0, i1);
-      buffer.origin[group] = {b.id, element++, 0};
     });
     break;
   }

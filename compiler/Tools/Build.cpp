@@ -3,6 +3,8 @@
 
 #include "compiler/Codegen/Grid/Partition.h"
 #include "compiler/Schedule/Order.h"
+#include "compiler/Tools/FileKind.h"
+#include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/Stages.h"
 
 #include <algorithm>
@@ -27,13 +29,16 @@ void addLevel(CLI::App &command, const std::string &option, Level &level, const 
           },
           text)
       ->check(CLI::IsMember(std::vector<std::string>(begin, end)))
-      ->default_str(all[size_t(level)]);
+      ->type_name("LEVEL")
+      ->default_str(all[size_t(level)])
+      ->group(heading::Model);
 }
 
 void ModelOptions::addTo(CLI::App &command) {
   command
       .add_option("model", model,
                   "ONNX file, opset 7 or newer, or text of the level that --from names")
+      ->type_name("FILE")
       ->required();
   addLevel(command, "--from", from, "onnx", "sched",
            "level of the file: onnx, tensor or spatial (docs/dialects), or sched "
@@ -41,19 +46,27 @@ void ModelOptions::addTo(CLI::App &command) {
   command
       .add_option("--machine,-m", machine,
                   "machine: a name that `millrace machines` lists, or a YAML file")
-      ->capture_default_str();
+      ->type_name("MACHINE")
+      ->capture_default_str()
+      ->group(heading::Machine);
   auto only = [&](Level last, CLI::Option *option) { lastOf.emplace_back(option, last); };
   only(Level::Tensor,
        command
            .add_option("--precision,-p", precision,
                        "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
            ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
-           ->capture_default_str());
+           ->type_name("TYPE")
+           ->capture_default_str()
+           ->group(heading::Compiler));
   only(Level::Onnx,
-       command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more"));
-  command.add_option(
-      "--set", settings,
-      "change one key of the machine, path=value (memory.slices=16); repeat for more");
+       command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more")
+           ->type_name("NAME=N")
+           ->group(heading::Model));
+  command
+      .add_option("--set", settings,
+                  "change one key of the machine, path=value (memory.slices=16); repeat for more")
+      ->type_name("KEY=VALUE")
+      ->group(heading::Machine);
   std::vector<std::string> solvers{"auto"};
   std::string text = "who deals kernels to PEs: auto, the first whose weights fit";
   for (const grid::PartitionSolver &solver : grid::partitionSolvers()) {
@@ -62,7 +75,9 @@ void ModelOptions::addTo(CLI::App &command) {
   }
   only(Level::Spatial, command.add_option("--partition", partition, text)
                            ->check(CLI::IsMember(solvers))
-                           ->capture_default_str());
+                           ->type_name("NAME")
+                           ->capture_default_str()
+                           ->group(heading::Compiler));
   std::vector<std::string> orders;
   text = "in which order kernels are scheduled";
   for (const schedule::OrderSolver &solver : schedule::orderSolvers()) {
@@ -71,9 +86,13 @@ void ModelOptions::addTo(CLI::App &command) {
   }
   only(Level::Spatial, command.add_option("--order", order, text)
                            ->check(CLI::IsMember(orders))
-                           ->capture_default_str());
-  only(Level::Tensor, command.add_flag("--exact-qdq", exactQdq,
-                                       "int8: keep every rounding of the quantised graph"));
+                           ->type_name("NAME")
+                           ->capture_default_str()
+                           ->group(heading::Compiler));
+  only(Level::Tensor, command
+                          .add_flag("--exact-qdq", exactQdq,
+                                    "int8: keep every rounding of the quantised graph")
+                          ->group(heading::Compiler));
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {
@@ -83,6 +102,50 @@ std::optional<Failure> ModelOptions::checkLevels() const {
                                 levelNames[size_t(last)] + ", and " + model + " is of the level " +
                                 levelNames[size_t(from)] + "; leave it out, or enter with --from " +
                                 levelNames[size_t(last)]};
+  return std::nullopt;
+}
+
+std::optional<Failure> parseDims(const std::vector<std::string> &texts,
+                                 std::map<std::string, int64_t> &dims) {
+  for (const std::string &dim : texts) {
+    const size_t equals = dim.find('=');
+    char *end = nullptr;
+    const long value =
+        equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
+    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1 || !equals)
+      return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
+    if (!dims.emplace(dim.substr(0, equals), value).second)
+      return Failure{Usage, "--dim gives '" + dim.substr(0, equals) + "' twice; keep one"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> ModelOptions::checkKind() const {
+  const std::optional<FileKind> kind = kindOfFile(model);
+  if (!kind)
+    return std::nullopt;
+  const auto text = [&](Level level) {
+    return from == level ? std::nullopt
+                         : std::optional(Failure{
+                               BadInput, model + ": is text of the level " +
+                                             levelNames[size_t(level)] + "; enter with --from " +
+                                             levelNames[size_t(level)]});
+  };
+  switch (*kind) {
+  case FileKind::Image:
+    return Failure{BadInput, model + ": is a program image, which is compiled already; execute it "
+                                     "with `millrace simulate`"};
+  case FileKind::Tensor:
+    return text(Level::Tensor);
+  case FileKind::Spatial:
+    return text(Level::Spatial);
+  case FileKind::Assembly:
+    return text(Level::Sched);
+  case FileKind::Onnx:
+    if (from != Level::Onnx)
+      return Failure{BadInput, model + ": is an ONNX model; leave out --from"};
+    return std::nullopt;
+  }
   return std::nullopt;
 }
 
@@ -110,6 +173,8 @@ constexpr Way ways[] = {
 /// From the level of the model's file to `to`.
 std::optional<Failure> runStages(Stages &stages, const ModelOptions &options, Level to) {
   if (auto failure = options.checkLevels())
+    return failure;
+  if (auto failure = options.checkKind())
     return failure;
   if (auto failure = stages.loadTarget())
     return failure;

@@ -7,6 +7,7 @@
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/Compare.h"
 #include "compiler/Tools/Notes.h"
+#include "compiler/Tools/Progress.h"
 
 #include <map>
 #include <optional>
@@ -23,17 +24,24 @@ enum class Level : uint8_t { Onnx, Tensor, Spatial, Sched, Image };
 void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
               const std::string &last, const std::string &text);
 
+/// Values of --dim, each name=n.
+std::optional<Failure> parseDims(const std::vector<std::string> &texts,
+                                 std::map<std::string, int64_t> &dims);
+
 struct ModelOptions {
   std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto", order = "graph";
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
   bool forChecking = false; ///< keep what a check of the values needs
+  Verbosity verbosity = Verbosity::Normal;
   Level from = Level::Onnx; ///< of the file `model`
   /// Adds --machine, --precision, --dim, --set, --from and the model itself to a subcommand.
   void addTo(CLI::App &command);
   /// Was an option given that a file of the level `from` has behind it?
   std::optional<Failure> checkLevels() const;
+  /// Is the file plainly of another kind than the level `from`? Says what to call instead.
+  std::optional<Failure> checkKind() const;
 
 private:
   /// Options that decide how files of a level, or earlier ones, become the next.

@@ -3,8 +3,6 @@
 
 #include "arch/spec/Facts.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -12,41 +10,6 @@
 #include <vector>
 
 namespace millrace::driver {
-
-static bool isEmpty(mlir::Type type) {
-  auto shaped = mlir::dyn_cast<mlir::ShapedType>(type);
-  return shaped && shaped.hasStaticShape() && shaped.getNumElements() == 0;
-}
-
-/// The first operation that makes elements out of none (a sum over nothing), or null.
-static mlir::Operation *readerOfNothing(mlir::func::FuncOp main) {
-  mlir::Operation *found = nullptr;
-  main.walk([&](mlir::Operation *op) {
-    if (!found && llvm::any_of(op->getOperandTypes(), isEmpty) &&
-        llvm::any_of(op->getResultTypes(), [](mlir::Type type) {
-          return mlir::isa<mlir::ShapedType>(type) && !isEmpty(type);
-        }))
-      found = op;
-  });
-  return found;
-}
-
-Status checkOutputsHold(mlir::ModuleOp module) {
-  auto main = module.lookupSymbol<mlir::func::FuncOp>("main");
-  for (unsigned i = 0; main && i < main.getNumResults(); ++i)
-    if (isEmpty(main.getResultTypes()[i])) {
-      auto name = main.getResultAttrOfType<mlir::StringAttr>(i, "onnx.name");
-      return Error{"output '" + (name ? name.str() : std::to_string(i)) +
-                   "' has a dimension of 0, so that there is nothing to compute; use extents of "
-                   "at least 1"};
-    }
-  if (mlir::Operation *op = main ? readerOfNothing(main) : nullptr) {
-    auto name = mlir::dyn_cast<mlir::NameLoc>(op->getLoc());
-    return Error{"'" + (name ? name.getName().str() : op->getName().getStringRef().str()) +
-                 "' reads a tensor that has a dimension of 0; use extents of at least 1"};
-  }
-  return Success{};
-}
 
 /// How many indices of one dimension an access certainly reaches: those of its longest loop, with
 /// the other loops in their middle.

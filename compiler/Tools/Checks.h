@@ -6,13 +6,7 @@
 #include "arch/spec/Machine.h"
 #include "compiler/Forms/Kernel.h"
 
-#include "mlir/IR/BuiltinOps.h"
-
 namespace millrace::driver {
-
-/// A tensor level whose outputs hold something. The reference computes empty outputs too; a
-/// schedule would have nothing to do.
-Status checkOutputsHold(mlir::ModuleOp module);
 
 /// A model that cannot be in the memory of all PEs, however it is laid out, is refused before it is
 /// planned, by how much it is larger: its constants are there all the time, its inputs at the

@@ -5,6 +5,7 @@
 
 #include "arch/program/Image.h"
 #include "compiler/Support/HostTensor.h"
+#include "compiler/Tools/Progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -42,8 +43,13 @@ using MakeHostSteps = std::function<std::unique_ptr<HostSteps>(
 using FindHostSteps = std::function<MakeHostSteps(const Image &)>;
 
 using Action = std::function<int()>;
+/// Adds -q and -v, which choose how much the command says.
+void addVerbosity(CLI::App &command, Verbosity &verbosity);
+
 void addRun(CLI::App &app, Action &action);
+void addBatch(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
+void addCheck(CLI::App &app, Action &action);
 void addOpt(CLI::App &app, Action &action);
 void addSimulate(CLI::App &app, Action &action, const FindHostSteps &findHost);
 void addDump(CLI::App &app, Action &action);
@@ -52,7 +58,7 @@ void addDisassemble(CLI::App &app, Action &action);
 void addMachines(CLI::App &app, Action &action);
 void addDescribe(CLI::App &app, Action &action);
 
-/// Prints "millrace: error: <text>" and returns the code.
+/// Prints "millrace: error: <line>" for each line of the text and returns the code.
 int fail(Exit code, const std::string &text);
 
 } // namespace millrace::driver

@@ -2,6 +2,9 @@
 #include "arch/files/NewFile.h"
 #include "arch/program/ImageFile.h"
 #include "compiler/Tools/Build.h"
+#include "compiler/Tools/HelpText.h"
+
+#include <unistd.h>
 
 namespace millrace::driver {
 
@@ -17,8 +20,10 @@ int writeProgram(const ModelOptions &model, const std::string &output) {
   uint64_t cycles = 0;
   for (const Step &step : b.image.steps)
     cycles += step.predictedCycles;
-  std::printf("%s: %llu cycles on %s, compiled in %.2f s\n", output.c_str(),
-              static_cast<unsigned long long>(cycles), b.machine.name.c_str(), b.seconds);
+  if (model.verbosity != Verbosity::Quiet)
+    std::fprintf(output == kStandardOutput ? stderr : stdout,
+                 "%s: %llu cycles on %s, compiled in %.2f s\n", output.c_str(),
+                 static_cast<unsigned long long>(cycles), b.machine.name.c_str(), b.seconds);
   return Ok;
 }
 
@@ -37,18 +42,30 @@ void addCompile(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto output = std::make_shared<std::string>();
   auto to = std::make_shared<Level>(Level::Image);
-  CLI::App *command = app.add_subcommand(
-      "compile", "Compiles a model to a program image, or to the text of a level before it.\n\n"
-                 "Example: millrace compile model.onnx --machine tsp-v1 -o model.mrp");
+  CLI::App *command =
+      app.add_subcommand("compile",
+                         "Compiles a model to a program image, or to the text of a level")
+          ->group(heading::Models);
+  command->footer("Examples:\n"
+                  "  millrace compile model.onnx --machine tsp-v1 -o model.mrp\n"
+                  "  millrace compile model.onnx --to spatial -o - | less\n"
+                  "  millrace compile model.mlir --from spatial -o model.mrp");
+  command->add_option("--output,-o", *output, "file to write")
+      ->type_name("FILE")
+      ->required()
+      ->group(heading::Data);
+  addVerbosity(*command, model->verbosity);
   model->addTo(*command);
   addLevel(*command, "--to", *to, "tensor", "image",
            "level to stop at: tensor, spatial or sched, written as text, or image");
-  command->add_option("--output,-o", *output, "file to write")->required();
   command->callback([=, &action] {
     action = [=]() -> int {
       if (*to < model->from)
         return fail(Usage, "--to names a level before that of --from; the order is onnx, tensor, "
                            "spatial, sched, image");
+      if (*to == Level::Image && *output == kStandardOutput && ::isatty(STDOUT_FILENO))
+        return fail(Usage, "an image is no text for a terminal; redirect the standard output, or "
+                           "name a file");
       if (Status s = checkWritable(*output); !s)
         return fail(BadOutput, s.error());
       return *to == Level::Image ? writeProgram(*model, *output) : writeLevel(*model, *to, *output);

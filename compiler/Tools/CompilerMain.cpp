@@ -2,6 +2,8 @@
 //
 // millrace-compiler: every command. `millrace` hands over to it what it cannot do itself.
 #include "compiler/Tools/CommandLine.h"
+#include "compiler/Tools/Completion.h"
+#include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostRunner.h"
 
 using namespace millrace::driver;
@@ -9,8 +11,12 @@ using namespace millrace::driver;
 int main(int argc, char **argv) {
   runCommandLine(argc, argv, [](CLI::App &app, Action &action) {
     addRun(app, action);
+    addBatch(app, action);
     addCompile(app, action);
+    addCheck(app, action);
     addOpt(app, action);
     addImageCommands(app, action, beginHostRunner);
+    addHelp(app, action);
+    addCompletion(app, action);
   });
 }

@@ -4,6 +4,7 @@
 #include "arch/files/NewFile.h"
 #include "arch/program/HostData.h"
 #include "compiler/Support/Npy.h"
+#include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostSteps.h"
 #include "compiler/Tools/Inputs.h"
 #include "simulator/truth/Truth.h"
@@ -23,28 +24,38 @@ static std::string notNegative(const std::string &text) {
 }
 
 void ExecuteOptions::addTo(CLI::App &command) {
-  command.add_option("--input,-i", inputs,
-                     "value of an input, name=file.npy; inputs not given are drawn at random");
+  this->command = &command;
+  command
+      .add_option("--input,-i", inputs,
+                  "value of an input, name=file.npy; inputs not given are drawn at random")
+      ->type_name("NAME=FILE")
+      ->group(heading::Data);
   command.add_option("--seed", seed, "seed of inputs that are drawn")
       ->check(notNegative)
-      ->capture_default_str();
-  command.add_flag("--cycles-only", cyclesOnly,
-                   "time the program without data: same cycles, no outputs");
+      ->type_name("NUMBER")
+      ->capture_default_str()
+      ->group(heading::Data);
+  command
+      .add_option("--output-dir,-o", outputDirectory,
+                  "folder for one .npy per output, named after it")
+      ->type_name("FOLDER")
+      ->group(heading::Data);
+  command.add_option("--json", json, "write the result as JSON")
+      ->type_name("FILE")
+      ->group(heading::Data);
+  command
+      .add_flag("--cycles-only", cyclesOnly,
+                "time the program without data: same cycles, no outputs")
+      ->group(heading::Simulation);
   command
       .add_option("--window", window,
                   "cycles that a PE simulates at a time (0: as many as its links allow); results "
                   "are the same")
       ->check(notNegative)
-      ->capture_default_str();
-  command.add_option("--output-dir,-o", outputDirectory,
-                     "folder for one .npy per output, named after it");
-  command.add_option("--json", json, "file for the result as JSON");
+      ->type_name("CYCLES")
+      ->capture_default_str()
+      ->group(heading::Simulation);
   watch.addTo(command);
-}
-
-int fail(Exit code, const std::string &text) {
-  std::fprintf(stderr, "millrace: error: %s\n", text.c_str());
-  return code;
 }
 
 namespace {
@@ -82,8 +93,10 @@ Status checkDistinct(const std::vector<std::pair<const char *, std::string>> &fi
   for (size_t a = 0; a < files.size(); ++a)
     for (size_t b = 0; b < a; ++b)
       if (!files[a].second.empty() && files[a].second == files[b].second)
-        return Error{std::string(files[b].first) + " and " + files[a].first + " both name '" +
-                     files[a].second + "'; choose two files"};
+        return Error{std::string(files[b].first) + " and " + files[a].first +
+                     (files[a].second == kStandardOutput ? " are both the standard output"
+                                                         : " both name '" + files[a].second + "'") +
+                     "; choose two files"};
   return Success{};
 }
 
@@ -230,9 +243,14 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (!options.outputDirectory.empty() && !execution.result.violation)
     if (Status s = writeOutputs(options.outputDirectory, execution); !s)
       return fail(BadOutput, s.error());
-  std::fputs(tableOf(image, machine, execution).c_str(), stdout);
+  if (options.watch.verbosity != Verbosity::Quiet) {
+    // What a program reads from the standard output is not mixed with what people read.
+    const bool isTaken = options.json == kStandardOutput || options.watch.trace == kStandardOutput ||
+                         options.watch.vcd == kStandardOutput;
+    std::fputs(tableOf(image, machine, execution).c_str(), isTaken ? stderr : stdout);
+  }
   if (!options.json.empty())
-    if (Status s = writeFile(options.json, jsonOf(image, machine, execution) + "\n"); !s)
+    if (Status s = writeFile(options.json, jsonOf(image, machine, options, execution) + "\n"); !s)
       return fail(BadOutput, s.error());
   for (const auto &[name, d] : execution.distances)
     if (!(d.relativeL2 <= kMostRelativeL2))

@@ -18,6 +18,8 @@ struct ExecuteOptions {
   int64_t window = 0;
   std::string outputDirectory, json;
   WatchOptions watch;
+  const CLI::App *command = nullptr; ///< whose options they are; outlives them
+  std::string modelSha256;           ///< of the model's file; empty if an image is executed
   void addTo(CLI::App &command);
 };
 
@@ -44,6 +46,7 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
 
 /// The table that people read, and the object that programs read.
 std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);
-std::string jsonOf(const Image &image, const Machine &machine, const Execution &execution);
+std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
+                   const Execution &execution);
 
 } // namespace millrace::driver

@@ -2,6 +2,7 @@
 #include "compiler/Tools/HostRunner.h"
 
 #include "arch/program/HostData.h"
+#include "arch/program/PlacementWalk.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 
@@ -97,17 +98,25 @@ HostRunner::HostRunner(const std::map<std::string, HostTensor> &inputs,
     : inputs(inputs), outputs(outputs), functions(std::move(functions)) {}
 HostRunner::~HostRunner() = default;
 
+/// Integers of MLIR have no sign: those of the model may.
+static bool isSameInteger(HostType x, HostType y) {
+  const auto isInteger = [](HostType t) { return t >= HostType::Int8 && t <= HostType::UInt64; };
+  return isInteger(x) && isInteger(y) && byteSize(x) == byteSize(y);
+}
+
 /// Rows are filled by the binding's type and shape, whatever the function gives.
-static Status checkResult(const Step &step, const Binding &binding, const HostTensor &result) {
-  Expected<HostTensor> wanted = tensorFor(binding);
-  if (!wanted)
-    return wanted.takeError();
-  if (result.type != wanted->type || result.elementCount() != wanted->elementCount())
+static Status checkResult(const Step &step, const Binding &binding, HostTensor &result) {
+  const std::optional<HostType> wanted = hostTypeOf(binding);
+  const Expected<uint64_t> elements = elementCount(binding);
+  if (wanted && isSameInteger(result.type, *wanted))
+    result.type = *wanted;
+  if (!elements || result.type != wanted || uint64_t(result.elementCount()) != *elements)
     return Error{"host function '" + step.function + "' gives " +
                  std::to_string(result.elementCount()) + " elements of " +
                  std::string(onnxName(result.type)) + " for '" + binding.name + "', which has " +
-                 std::to_string(wanted->elementCount()) + " of " + binding.hostType +
+                 (elements ? std::to_string(*elements) : "too many") + " of " + binding.hostType +
                  "; compile the model again"};
+  result.shape = binding.shape;
   return Success{};
 }
 

@@ -7,15 +7,20 @@
 #include "arch/spec/MachineFile.h"
 #include "arch/spec/Nearest.h"
 #include "compiler/Tools/Commands.h"
+#include "compiler/Tools/FileKind.h"
+#include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/Watch.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 
 namespace millrace::driver {
 namespace {
+
+constexpr std::string_view kStandardInput = "-";
 
 struct DumpOptions {
   std::string image, machine, json, cycles;
@@ -30,6 +35,8 @@ struct Opened {
 };
 
 Expected<Opened> open(const std::string &path, const std::string &machineName) {
+  if (Status s = expectImage(path); !s)
+    return s.takeError();
   Expected<Image> image = readImage(path);
   if (!image)
     return image.takeError();
@@ -52,7 +59,7 @@ Status checkFilter(const DumpFilter &filter, const Image &image, const Machine &
     return absent("--pe", *filter.pe, image.instructions.size(), "PEs");
   if (filter.step && *filter.step >= image.steps.size())
     return absent("--step", *filter.step, image.steps.size(), "steps");
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"mem", "mxm", "sxm", "alu", "send", "receive"};
   for (unsigned queue = 0; queue < machine.queues(); ++queue) {
     names.push_back(machine.queueName(queue));
     const std::string &name = names.back();
@@ -60,7 +67,9 @@ Status checkFilter(const DumpFilter &filter, const Image &image, const Machine &
       return Success{};
   }
   return Error{"--queue '" + filter.queue + "' is no queue of '" + machine.name +
-               "', nor the beginning of one; did you mean '" + nearest(filter.queue, names) + "'?"};
+               "', nor the beginning of one" +
+               didYouMean(filter.queue, names,
+                          "there are mem.w.0, alu.0, mxm.e.0.activate and the like")};
 }
 
 int dump(DumpOptions options) {
@@ -107,12 +116,15 @@ int disassembleFile(const std::string &path, const std::string &machineName,
 }
 
 int assembleFile(const std::string &path, const std::string &output) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
+  std::ifstream file;
+  if (path != kStandardInput)
+    file.open(path, std::ios::binary);
+  std::istream &in = path == kStandardInput ? std::cin : file;
+  if (!in)
     return fail(BadInput,
                 "cannot read '" + path + "': " + std::strerror(errno) + "; check the path");
   std::ostringstream text;
-  if (!(text << file.rdbuf()) && file.peek() != EOF)
+  if (!(text << in.rdbuf()) && in.peek() != EOF)
     return fail(BadInput,
                 "cannot read '" + path + "': it is a folder or damaged; name a text file");
   Expected<Image> image = assemble(text.str(), path);
@@ -127,39 +139,64 @@ int assembleFile(const std::string &path, const std::string &output) {
   return Ok;
 }
 
+void addMachineThatNames(CLI::App &command, std::string &machine) {
+  command
+      .add_option("--machine,-m", machine,
+                  "machine that names queues and streams; the one in the image by default")
+      ->type_name("MACHINE")
+      ->group(heading::Machine);
+}
+
 } // namespace
 
 void addDump(CLI::App &app, Action &action) {
   auto options = std::make_shared<DumpOptions>();
-  CLI::App *command = app.add_subcommand(
-      "dump", "Lists what is in a program image.\n\n"
-              "Example: millrace dump model.mrp --pe 0 --queue mxm --cycles 100..200");
+  CLI::App *command = app.add_subcommand("dump", "Lists what is in a program image")
+                          ->group(heading::Images);
+  command->footer("Examples:\n"
+                  "  millrace dump model.mrp --no-instructions\n"
+                  "  millrace dump model.mrp --pe 0 --queue mxm --cycles 100..200");
   command->add_option("image", options->image, "image that `millrace compile` or `assemble` wrote")
+      ->type_name("FILE")
       ->required();
-  command->add_option("--machine,-m", options->machine,
-                      "machine that names queues and streams; the one in the image by default");
-  command->add_option("--pe", options->filter.pe, "only this PE");
-  command->add_option("--step", options->filter.step, "only this step");
-  command->add_option("--queue", options->filter.queue,
-                      "only this queue, or all that begin like it: alu.3, mem.w, mxm");
-  command->add_option("--cycles", options->cycles,
-                      "only what runs in these cycles of its step: 100..200");
-  command->add_option("--node", options->filter.node,
-                      "only instructions of nodes whose name contains this");
-  command->add_flag("--producers", options->filter.producers, "the producer of each operand too");
-  command->add_flag("--no-tables", options->noTables, "instructions alone");
-  command->add_flag("--no-instructions", options->noInstructions, "tables alone");
-  command->add_option("--json", options->json, "write a summary as JSON to this file instead");
+  addMachineThatNames(*command, options->machine);
+  const auto choice = [](CLI::Option *option) { option->group(heading::Choice); };
+  choice(command->add_option("--pe", options->filter.pe, "only this PE")->type_name("NUMBER"));
+  choice(command->add_option("--step", options->filter.step, "only this step")->type_name("NUMBER"));
+  choice(command
+             ->add_option("--queue", options->filter.queue,
+                          "only this queue, or all that begin like it: alu.3, mem.w, mxm")
+             ->type_name("QUEUE"));
+  choice(command
+             ->add_option("--cycles", options->cycles,
+                          "only what runs in these cycles of its step: 100..200")
+             ->type_name("CYCLES"));
+  choice(command
+             ->add_option("--node", options->filter.node,
+                          "only instructions of nodes whose name contains this")
+             ->type_name("NODE"));
+  choice(command->add_flag("--producers", options->filter.producers,
+                           "the producer of each operand too"));
+  choice(command->add_flag("--no-tables", options->noTables, "instructions alone"));
+  choice(command->add_flag("--no-instructions", options->noInstructions, "tables alone"));
+  choice(command->add_option("--json", options->json, "write a summary as JSON instead")
+             ->type_name("FILE"));
   command->callback([=, &action] { action = [=] { return dump(*options); }; });
 }
 
 void addAssemble(CLI::App &app, Action &action) {
   auto path = std::make_shared<std::string>(), output = std::make_shared<std::string>();
   CLI::App *command =
-      app.add_subcommand("assemble", "Makes a program image from text (docs/spec/assembly.md).\n\n"
-                                     "Example: millrace assemble program.s -o program.mrp");
-  command->add_option("text", *path, "assembly")->required();
-  command->add_option("--output,-o", *output, "image to write")->required();
+      app.add_subcommand("assemble", "Makes a program image from text (docs/spec/assembly.md)")
+          ->group(heading::Images);
+  command->footer("Example: millrace assemble program.s -o program.mrp");
+  command->add_option("text", *path, "assembly, - for the standard input")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--output,-o", *output, "image to write")
+      ->type_name("FILE")
+      ->required()
+      ->group(heading::Data);
   command->callback([=, &action] { action = [=] { return assembleFile(*path, *output); }; });
 }
 
@@ -167,17 +204,22 @@ void addDisassemble(CLI::App &app, Action &action) {
   auto path = std::make_shared<std::string>(), machine = std::make_shared<std::string>(),
        output = std::make_shared<std::string>();
   auto noData = std::make_shared<bool>(false);
-  CLI::App *command = app.add_subcommand(
-      "disassemble",
-      "Writes a program image as text that `millrace assemble` turns back into it.\n\n"
-      "Example: millrace disassemble program.mrp -o program.s");
+  CLI::App *command =
+      app.add_subcommand("disassemble",
+                         "Writes a program image as text that `assemble` turns back into it")
+          ->group(heading::Images);
+  command->footer("Example: millrace disassemble program.mrp -o program.s");
   command->add_option("image", *path, "image that `millrace compile` or `assemble` wrote")
+      ->type_name("FILE")
       ->required();
-  command->add_option("--output,-o", *output, "file to write; the standard output by default");
-  command->add_option("--machine,-m", *machine,
-                      "machine that names queues and streams; the one in the image by default");
-  command->add_flag("--no-data", *noData,
-                    "leave out the contents of memory; the text does not assemble to the image");
+  command->add_option("--output,-o", *output, "file to write; the standard output by default")
+      ->type_name("FILE")
+      ->group(heading::Data);
+  addMachineThatNames(*command, *machine);
+  command
+      ->add_flag("--no-data", *noData,
+                 "leave out the contents of memory; the text does not assemble to the image")
+      ->group(heading::Choice);
   command->callback([=, &action] {
     action = [=] { return disassembleFile(*path, *machine, *output, {.data = !*noData}); };
   });

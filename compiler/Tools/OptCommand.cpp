@@ -7,6 +7,7 @@
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/ErrorLine.h"
+#include "compiler/Tools/HelpText.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
@@ -93,7 +94,7 @@ int runPasses(const OptOptions &options) {
                 "cannot write to the standard output: " + llvm::outs().error().message());
   }
   if (options.file.empty())
-    return fail(Usage, "opt needs a file; `millrace opt --help` says what can be given");
+    return fail(Usage, "opt needs a file; see `millrace opt --help`");
   mlir::MLIRContext context;
   mlir::PassManager manager(&context, mlir::ModuleOp::getOperationName(),
                             mlir::PassManager::Nesting::Implicit);
@@ -124,21 +125,33 @@ int runPasses(const OptOptions &options) {
 
 void addOpt(CLI::App &app, Action &action) {
   auto options = std::make_shared<OptOptions>();
-  CLI::App *command = app.add_subcommand(
-      "opt",
-      "Verifies text of the tensor or the spatial level, runs passes on it and prints it.\n\n"
-      "Example: millrace opt model.mlir --pass=form-kernels{machine=lp30} "
-      "--pass=split-windows");
-  command->add_option("file", options->file, "text, - for the standard input");
-  command->add_option("--pass", options->passes,
-                      "a pass, with options in braces: name{key=value key=value}; repeat for more");
-  command->add_option("--output,-o", options->output,
-                      "file to write; the standard output by default");
-  command->add_flag("--list-passes", options->list, "list the passes and their options instead");
-  command->add_flag("--split-input-file", options->split,
-                    "the file holds several texts with // ----- between them");
-  command->add_flag("--verify-diagnostics", options->verifyDiagnostics,
-                    "compare diagnostics with expected-error comments instead of printing them");
+  CLI::App *command =
+      app.add_subcommand("opt", "Runs single passes on text of the tensor or the spatial level")
+          ->group(heading::Models);
+  command->footer("Examples:\n"
+                  "  millrace opt model.mlir --pass=form-kernels{machine=lp30} "
+                  "--pass=split-windows\n"
+                  "  millrace compile model.onnx --to tensor -o - | millrace opt - "
+                  "--pass=form-kernels");
+  command->add_option("file", options->file, "text, - for the standard input")->type_name("FILE");
+  command
+      ->add_option("--pass", options->passes,
+                   "a pass, with options in braces: name{key=value key=value}; repeat for more")
+      ->type_name("PASS")
+      ->group(heading::Compiler);
+  command->add_option("--output,-o", options->output, "file to write; the standard output by default")
+      ->type_name("FILE")
+      ->group(heading::Data);
+  command->add_flag("--list-passes", options->list, "list the passes and their options instead")
+      ->group(heading::Compiler);
+  command
+      ->add_flag("--split-input-file", options->split,
+                 "the file holds several texts with // ----- between them")
+      ->group(heading::Data);
+  command
+      ->add_flag("--verify-diagnostics", options->verifyDiagnostics,
+                 "compare diagnostics with expected-error comments instead of printing them")
+      ->group(heading::Data);
   command->callback([=, &action] { action = [=] { return runPasses(*options); }; });
 }
 

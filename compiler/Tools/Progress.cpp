@@ -9,9 +9,19 @@ namespace millrace::driver {
 
 using namespace std::chrono_literals;
 
-Progress::Progress() : terminal(isatty(STDERR_FILENO)) {}
+Progress::Progress(Verbosity verbosity)
+    : verbosity(verbosity), terminal(isatty(STDERR_FILENO)) {}
 
-Progress::~Progress() { endLine(); }
+Progress::~Progress() {
+  endLine();
+  endStage();
+}
+
+void Progress::endStage() {
+  if (verbosity == Verbosity::Verbose && !name.empty())
+    std::fprintf(stderr, "millrace: %s took %.3f s\n", name.c_str(),
+                 std::chrono::duration<double>(Clock::now() - began).count());
+}
 
 void Progress::endLine() {
   if (lineOpen)
@@ -20,8 +30,12 @@ void Progress::endLine() {
 }
 
 void Progress::stage(const std::string &stageName, uint64_t stageTotal) {
+  if (verbosity == Verbosity::Verbose)
+    endLine();
+  endStage();
   name = stageName;
   total = stageTotal;
+  began = Clock::now();
   if (next == Clock::time_point())
     next = Clock::now() + (terminal ? 200ms : 5s);
   update(0);
@@ -29,28 +43,32 @@ void Progress::stage(const std::string &stageName, uint64_t stageTotal) {
 
 void Progress::update(uint64_t done) {
   const Clock::time_point now = Clock::now();
-  if (now < next)
+  if (now < next || verbosity == Verbosity::Quiet)
     return;
   next = now + (terminal ? 100ms : 5s);
   show(done);
 }
 
+unsigned percentOf(uint64_t done, uint64_t total) {
+  return unsigned(100.0 * double(std::min(done, total)) / double(total));
+}
+
 void Progress::show(uint64_t done) {
   if (!terminal) {
     if (total)
-      std::fprintf(stderr, "millrace: %s: %llu of %llu (%llu %%)\n", name.c_str(),
-                   static_cast<unsigned long long>(done), static_cast<unsigned long long>(total),
-                   static_cast<unsigned long long>(100 * done / total));
+      std::fprintf(stderr, "millrace: %s: %llu of %llu (%u %%)\n", name.c_str(),
+                   static_cast<unsigned long long>(std::min(done, total)),
+                   static_cast<unsigned long long>(total), percentOf(done, total));
     else
       std::fprintf(stderr, "millrace: %s\n", name.c_str());
     return;
   }
   constexpr size_t kWidth = 40;
-  const size_t filled = total ? std::min<size_t>(kWidth, kWidth * done / total) : 0;
+  const size_t filled = total ? kWidth * percentOf(done, total) / 100 : 0;
   std::fprintf(stderr, "\r%-11s [%s%s]", name.c_str(), std::string(filled, '#').c_str(),
                std::string(kWidth - filled, '.').c_str());
   if (total)
-    std::fprintf(stderr, " %3llu %%", static_cast<unsigned long long>(100 * done / total));
+    std::fprintf(stderr, " %3u %%", percentOf(done, total));
   std::fputs("\x1b[K", stderr);
   lineOpen = true;
 }

@@ -12,9 +12,19 @@
 
 namespace millrace::driver {
 
+/// "41 %" of a total that is not 0; never more than 100 %.
+unsigned percentOf(uint64_t done, uint64_t total);
+
+/// How much a command says beside its result and its errors.
+enum class Verbosity : uint8_t {
+  Quiet,  ///< nothing
+  Normal, ///< how far it is, if it takes long, and a table
+  Verbose ///< also each stage with the time that it took
+};
+
 class Progress {
 public:
-  Progress();
+  explicit Progress(Verbosity verbosity = Verbosity::Normal);
   /// Ends the line of the stage under way.
   ~Progress();
   Progress(const Progress &) = delete;
@@ -22,18 +32,27 @@ public:
 
   /// Another stage begins, such as "scheduling"; `total` things will be done in it, 0 if unknown.
   void stage(const std::string &name, uint64_t total = 0);
-  /// `done` of them are done. Cheap: shows nothing more often than people read.
+  /// `done` of them are done; more than `total` shows as all. Cheap: shows nothing more often than
+  /// people read.
   void update(uint64_t done);
+  /// The same where the total is known only now.
+  void update(uint64_t done, uint64_t of) {
+    total = of;
+    update(done);
+  }
 
 private:
   using Clock = std::chrono::steady_clock;
   void show(uint64_t done);
   void endLine();
+  void endStage();
 
+  const Verbosity verbosity;
   const bool terminal;
   std::string name;
   uint64_t total = 0;
-  Clock::time_point next; ///< when to show again
+  Clock::time_point next;  ///< when to show again
+  Clock::time_point began; ///< the stage under way
   bool lineOpen = false;
 };
 

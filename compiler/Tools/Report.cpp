@@ -3,6 +3,8 @@
 
 #include "arch/spec/Facts.h"
 #include "compiler/Tools/Notes.h"
+#include "compiler/Tools/RunRecord.h"
+#include "compiler/Tools/Throughput.h"
 #include "simulator/report/Report.h"
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <optional>
 
 namespace millrace::driver {
@@ -53,29 +56,6 @@ MemoryUse memoryUse(const Image &image, const Machine &machine) {
   }
   use.capacity = machine.pes() * rowsPerPe * machine.lanes();
   return use;
-}
-
-/// What one run of a model does, as people count it: tokens if it looks up rows of a table by an
-/// input [batch, sequence], images if its first input is [batch, channels, height, width], else the
-/// run itself.
-struct Work {
-  const char *unit = "runs"; ///< plural
-  int64_t perRun = 1;
-};
-
-Work workOf(const Image &image) {
-  const json bounds = jsonNote(image, "integer_input_bounds");
-  const Binding *first = nullptr;
-  for (const Binding &b : image.bindings) {
-    if (b.role != Binding::Role::Input)
-      continue;
-    if (bounds.is_object() && bounds.contains(b.name) && b.shape.size() == 2)
-      return {"tokens", b.shape[0] * b.shape[1]};
-    first = first ? first : &b;
-  }
-  if (first && first->shape.size() == 4)
-    return {"images", first->shape[0]};
-  return {};
 }
 
 /// Cycles that one part of the machine needs for the program, if nothing else ever held it up.
@@ -122,24 +102,45 @@ std::string grouped(uint64_t number) {
 
 std::string inCycles(uint64_t number) { return grouped(number) + " cycles"; }
 
-/// Lines of two columns, in sections.
+/// Lines of two columns, in sections. The first column is as wide as its names, but for very long
+/// ones.
 class Table {
 public:
-  explicit Table(const std::string &title) : text(title + "\n") {}
-  void section() { text += "\n"; }
-  void row(const std::string &name, const std::string &value) {
-    text += fmt::format("  {:<24}{}\n", name, value);
+  explicit Table(std::string title) : title(std::move(title)) {}
+  void section() { rows.emplace_back(); }
+  void row(const std::string &name, const std::string &value) { rows.push_back({name, value}); }
+  std::string str() const {
+    constexpr size_t kLeast = 24, kMost = 48;
+    size_t width = kLeast;
+    for (const auto &[name, value] : rows)
+      if (name.size() + 2 <= kMost)
+        width = std::max(width, name.size() + 2);
+    std::string text = title + "\n";
+    for (const auto &[name, value] : rows)
+      text += value.empty()
+                  ? "\n"
+                  : "  " + name + std::string(std::max(width, name.size() + 2) - name.size(), ' ') +
+                        value + "\n";
+    return text;
   }
-  const std::string &str() const { return text; }
 
 private:
-  std::string text;
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> rows; ///< a section begins with an empty one
 };
 
 double mebibytes(uint64_t bytes) { return double(bytes) / (1 << 20); }
 
 double secondsAtClock(const Machine &machine, const Execution &e) {
   return double(e.result.measuredCycles) / machine.clockHz;
+}
+
+/// What people count, per second at the clock; nothing of a program that does nothing or is wrong.
+std::optional<double> rateOf(const Image &image, const Machine &machine, const Execution &e) {
+  const double seconds = secondsAtClock(machine, e);
+  if (e.result.violation || !(seconds > 0))
+    return std::nullopt;
+  return double(workOf(image).perRun) / seconds;
 }
 
 void addCycles(Table &table, const Image &image, const Machine &machine, const Execution &e) {
@@ -157,13 +158,35 @@ void addCycles(Table &table, const Image &image, const Machine &machine, const E
     for (size_t s = 0; s < e.result.steps.size(); ++s)
       if (const sim::StepResult &step = e.result.steps[s]; step.kind == Step::Kind::Grid)
         table.row(fmt::format("  step {}", s), inCycles(step.measuredCycles));
-  const double seconds = secondsAtClock(machine, e);
   table.row("time at the clock",
-            fmt::format("{:.2f} us at {:g} MHz", seconds * 1e6, machine.clockHz / 1e6));
-  const Work work = workOf(image);
-  if (seconds > 0)
-    table.row(std::string(work.unit) + " per second",
-              grouped(uint64_t(double(work.perRun) / seconds + 0.5)) + ", one run after the other");
+            fmt::format("{:.2f} us at {:g} MHz", secondsAtClock(machine, e) * 1e6,
+                        machine.clockHz / 1e6));
+  if (const std::optional<double> rate = rateOf(image, machine, e))
+    table.row(std::string(workOf(image).unit) + " per second",
+              grouped(uint64_t(*rate + 0.5)) + ", one run after the other");
+}
+
+/// Who multiplies, a line per operator.
+void addOperators(Table &table, const Image &image) {
+  const json rows = jsonNote(image, "macs_by_operator");
+  if (!rows.is_array())
+    return;
+  const std::map<std::string, const char *> phrases = {
+      {"grid", " on the grid"},
+      {"host", " on the host"},
+      {"none", " by nobody (equal or without effect)"}};
+  std::map<std::string, std::string> lines;
+  for (json row : rows) {
+    if (!row.is_object() || !row["operator"].is_string() || !row["device"].is_string() ||
+        !row["macs"].is_number_unsigned())
+      continue; // an image may say anything
+    const auto phrase = phrases.find(row["device"].get<std::string>());
+    std::string &line = lines[row["operator"].get<std::string>()];
+    if (phrase != phrases.end())
+      line += (line.empty() ? "" : ", ") + grouped(row["macs"].get<uint64_t>()) + phrase->second;
+  }
+  for (const auto &[name, line] : lines)
+    table.row("  " + name, line);
 }
 
 void addUnits(Table &table, const Image &image, const Machine &machine, const Execution &e) {
@@ -171,6 +194,7 @@ void addUnits(Table &table, const Image &image, const Machine &machine, const Ex
   if (total.is_number() && onGrid.is_number())
     table.row("MACs on the grid",
               grouped(onGrid.get<uint64_t>()) + " of " + grouped(total.get<uint64_t>()));
+  addOperators(table, image);
   const Bounds bounds = boundsOf(image, machine, e);
   if (bounds.macPeak)
     table.row("MACs at peak rate", inCycles(*bounds.macPeak));
@@ -201,6 +225,23 @@ void addMemoryAndLinks(Table &table, const Image &image, const Machine &machine,
                           links[0].link.to, links[0].vectors, 100 * links[0].share));
 }
 
+/// Joules by the machine's costs, or which of them it does not state.
+void addEnergy(Table &table, const Machine &machine, const Execution &e) {
+  const sim::Energy energy = sim::energyOf(e.result.total, machine);
+  if (const std::optional<double> total = energy.total()) {
+    table.row("energy", fmt::format("{:.3f} uJ", *total * 1e-6));
+    return;
+  }
+  std::string unknown;
+  for (const auto &[name, part] :
+       {std::pair("macs", energy.macs), std::pair("alus", energy.alus),
+        std::pair("sram", energy.sram), std::pair("streams", energy.streams),
+        std::pair("links", energy.links)})
+    if (!part)
+      unknown += (unknown.empty() ? "" : ", ") + std::string(name);
+  table.row("energy", "unknown: the machine states no cost of " + unknown);
+}
+
 void addHost(Table &table, const Image &image, const Machine &machine) {
   table.row("host link", fmt::format("{:.1f} us in and out, beside the cycles",
                                      sim::hostSeconds(image, machine) * 1e6));
@@ -209,7 +250,7 @@ void addHost(Table &table, const Image &image, const Machine &machine) {
   if (host.is_array())
     for (const json &op : host)
       steps += (steps.empty() ? "" : ", ") + (op.is_string() ? op.get<std::string>() : op.dump());
-  table.row("host steps", steps.empty() ? "none" : steps);
+  table.row("host steps", steps.empty() ? "none" : steps + "; not in the cycles");
   if (const json packed = jsonNote(image, "packed"); packed.is_array())
     for (const json &line : packed)
       if (line.is_string())
@@ -217,11 +258,13 @@ void addHost(Table &table, const Image &image, const Machine &machine) {
 }
 
 void addThisComputer(Table &table, const Image &image, const Execution &e) {
+  std::string text;
   if (const json compiled = jsonNote(image, "compile_seconds"); compiled.is_number())
-    table.row("compiled in", fmt::format("{:.2f} s", compiled.get<double>()));
-  table.row("simulated in", fmt::format("{:.2f} s, host steps {:.2f} s of it", e.simulateSeconds,
-                                        e.hostStepSeconds));
-  table.row("peak memory", fmt::format("{:.0f} MiB of this process", mebibytes(peakBytes())));
+    text = fmt::format("compiled in {:.2f} s, ", compiled.get<double>());
+  text += fmt::format("simulated in {:.2f} s", e.simulateSeconds);
+  if (e.hostStepSeconds > 0)
+    text += fmt::format(", {:.2f} s of it in host steps", e.hostStepSeconds);
+  table.row("this computer", text + fmt::format("; {:.0f} MiB of this process", mebibytes(peakBytes())));
   for (const auto &[name, d] : e.distances)
     table.row("check " + name,
               fmt::format("relative L2 {:.1e} from the evaluation, {} of {} elements "
@@ -245,23 +288,32 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addUnits(table, image, machine, e);
   table.section();
   addMemoryAndLinks(table, image, machine, e);
+  addEnergy(table, machine, e);
   addHost(table, image, machine);
   table.section();
   addThisComputer(table, image, e);
   return table.str();
 }
 
-std::string jsonOf(const Image &image, const Machine &machine, const Execution &e) {
+/// Figures of the computer that simulates: none of them says anything of the machine.
+static json thisComputer(const Image &image, const Execution &e) {
+  return {{"compile_seconds", jsonNote(image, "compile_seconds")},
+          {"simulate_seconds", e.simulateSeconds},
+          {"host_step_seconds", e.hostStepSeconds},
+          {"peak_rss_bytes", peakBytes()}};
+}
+
+std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
+                   const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
-  for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "host_ops",
-                          "compile_seconds", "bursts", "kernels", "order", "packed", "partition"})
+  out.update(runRecordOf(options));
+  for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator",
+                          "host_ops", "bursts", "kernels", "order", "packed", "partition"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;
   out["clock_hertz"] = machine.clockHz;
-  out["simulate_seconds"] = e.simulateSeconds;
-  out["host_step_seconds"] = e.hostStepSeconds;
-  out["peak_rss_bytes"] = peakBytes();
+  out["this_computer"] = thisComputer(image, e);
   const Bounds bounds = boundsOf(image, machine, e);
   out["mac_peak_cycles"] = bounds.macPeak ? json(*bounds.macPeak) : json();
   out["mxm_alone_cycles"] = bounds.mxm;
@@ -270,9 +322,8 @@ std::string jsonOf(const Image &image, const Machine &machine, const Execution &
   out["memory_used_bytes"] = memory.used;
   out["memory_capacity_bytes"] = memory.capacity;
   out["memory_fullest_pe_bytes"] = memory.fullestPe;
-  const Work work = workOf(image);
-  out[std::string(work.unit) + "_per_second"] =
-      out["measured_cycles"] == 0 ? 0 : double(work.perRun) / secondsAtClock(machine, e);
+  const std::optional<double> rate = rateOf(image, machine, e);
+  out[std::string(workOf(image).unit) + "_per_second"] = rate ? json(*rate) : json();
   json macs = json::array();
   for (const sim::Counters &pe : e.result.pes)
     macs.push_back(pe.macsInt8 + pe.macsFloat);
@@ -284,7 +335,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const Execution &
                               {"shape", tensor.shape},
                               {"type", std::string(onnxName(tensor.type))}});
   if (!e.distances.empty())
-    out["check_seconds"] = e.checkSeconds;
+    out["this_computer"]["check_seconds"] = e.checkSeconds;
   for (json &output : out["outputs"])
     if (auto d = e.distances.find(output["name"].get<std::string>()); d != e.distances.end()) {
       output["reference_relative_l2"] = d->second.relativeL2;

@@ -5,7 +5,6 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
-#include "compiler/Forms/Former/Build.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Checks.h"
@@ -28,12 +27,42 @@ void note(Image &image, const char *key, const json &value) {
   image.notes.push_back({key, jsonText(value)});
 }
 
+/// Multiply-accumulates by operator and by who does them: of the model where it is known, else of
+/// the kernels.
+void addMacs(Image &image, const spatial::ModelFacts &facts, const forms::KernelGraph &graph,
+             const grid::CompileReport &report) {
+  if (!facts.macs) {
+    note(image, "macs_total", graph.macs());
+    note(image, "macs_on_grid", report.macsOnGrid);
+    return;
+  }
+  std::map<std::pair<std::string, std::string>, int64_t> counts; ///< by operator and device
+  int64_t total = 0, onGrid = 0;
+  const auto add = [](int64_t &sum, int64_t macs) { // saturates, as the counts of nodes do
+    sum = macs > INT64_MAX - sum ? INT64_MAX : sum + macs;
+  };
+  for (const spatial::NodeMacs &node : *facts.macs) {
+    add(total, node.macs);
+    add(onGrid, node.onGrid);
+    for (const auto &[device, macs] :
+         {std::pair("grid", node.onGrid), std::pair("host", node.onHost),
+          std::pair("none", node.macs - node.onGrid - node.onHost)})
+      if (macs)
+        add(counts[{node.type, device}], macs);
+  }
+  json rows = json::array();
+  for (const auto &[key, macs] : counts)
+    rows.push_back({{"operator", key.first}, {"device", key.second}, {"macs", macs}});
+  note(image, "macs_total", total);
+  note(image, "macs_on_grid", onGrid);
+  note(image, "macs_by_operator", rows);
+}
+
 void addNotes(Image &image, const spatial::ModelFacts &facts, const forms::KernelGraph &graph,
               const grid::CompileReport &report) {
   note(image, "model", facts.model);
   note(image, "precision", facts.precision);
-  note(image, "macs_total", graph.macs());
-  note(image, "macs_on_grid", report.macsOnGrid);
+  addMacs(image, facts, graph, report);
   note(image, "host_ops", report.hostCalls);
   note(image, "bursts", report.bursts);
   note(image, "partition", report.partition);
@@ -63,7 +92,8 @@ std::string textOf(mlir::ModuleOp module, bool locations) {
 
 } // namespace
 
-Stages::Stages(const ModelOptions &options) : options(options), errors(context) {
+Stages::Stages(const ModelOptions &options)
+    : options(options), progress(options.verbosity), errors(context) {
   loadImportDialects(context);
 }
 
@@ -82,39 +112,29 @@ std::optional<Failure> Stages::loadTarget() {
 std::optional<Failure> Stages::importModel() {
   progress.stage("importing");
   ImportOptions import;
-  for (const std::string &dim : options.dims) {
-    const size_t equals = dim.find('=');
-    char *end = nullptr;
-    const long value =
-        equals == std::string::npos ? 0 : std::strtol(dim.c_str() + equals + 1, &end, 10);
-    if (!end || *end || value < 0 || end == dim.c_str() + equals + 1 || !equals)
-      return Failure{Usage, "--dim '" + dim + "' is not name=n with n >= 0"};
-    if (!import.dims.emplace(dim.substr(0, equals), value).second)
-      return Failure{Usage, "--dim gives '" + dim.substr(0, equals) + "' twice; keep one"};
-  }
-  auto imported = importOnnx(options.model, import, context);
+  if (std::optional<Failure> failure = parseDims(options.dims, import.dims))
+    return failure;
+  std::vector<millrace::NodeMacs> macs;
+  auto imported = importOnnx(options.model, import, context, &macs);
   if (!imported)
     return Failure{BadInput, imported.error()};
   module = std::move(*imported);
   facts.model = options.model;
+  facts.macs.emplace();
+  for (const NodeMacs &node : macs)
+    facts.macs->push_back({.node = node.node, .type = node.type, .macs = node.macs});
   return std::nullopt;
 }
 
 std::optional<Failure> Stages::formKernels() {
-  if (Status s = checkOutputsHold(*module); !s)
-    return Failure{BadInput, options.model + ": " + s.error()};
   progress.stage("forming kernels");
-  std::vector<std::string> remarks;
-  mlir::FailureOr<forms::KernelGraph> formed = forms::buildKernelGraph(
-      *module,
-      forms::optionsFor(*target, *forms::precisionNamed(options.precision), options.exactQdq),
-      &remarks);
+  mlir::FailureOr<forms::KernelGraph> formed =
+      spatial::formKernels(*module, *target, options.precision, options.exactQdq, facts);
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
-  spatial::describe(*module, *target, options.precision, facts);
-  facts.packed = forms::rewrite(graph, *target);
-  facts.packed.insert(facts.packed.end(), remarks.begin(), remarks.end());
+  for (std::string &line : forms::rewrite(graph, *target))
+    facts.packed.push_back(std::move(line));
   return std::nullopt;
 }
 
@@ -125,8 +145,8 @@ std::optional<Failure> Stages::schedule() {
   grid::CompileOptions compileOptions;
   compileOptions.partition = options.partition;
   compileOptions.order = options.order;
-  progress.stage("scheduling", graph.kernels.size());
-  compileOptions.progress = [&](size_t done, size_t) { progress.update(done); };
+  progress.stage("scheduling", graph.order.size());
+  compileOptions.progress = [&](size_t done, size_t of) { progress.update(done, of); };
   Expected<Image> compiled = grid::compile(graph, *target, compileOptions, report);
   if (!compiled)
     return failed(TooLarge, compiled.error());

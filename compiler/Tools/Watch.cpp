@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Watch.h"
 
+#include "compiler/Tools/HelpText.h"
+#include "compiler/Tools/Notes.h"
+#include "compiler/Tools/RunRecord.h"
+
 #include <cstdlib>
 
 namespace millrace::driver {
@@ -26,19 +30,44 @@ uint64_t instructionsOf(const Image &image) {
 }
 
 void WatchOptions::addTo(CLI::App &command) {
-  command.add_option("--trace", trace, "file for a trace that ui.perfetto.dev opens");
-  command.add_option("--vcd", vcd,
-                     "file for a waveform (value change dump): per queue the instruction under "
-                     "way; for small programs");
-  command.add_option("--vcd-cycles", vcdCycles,
-                     "only these cycles of the program in the waveform: 100..200");
+  command.add_option("--trace", trace, "write a trace that ui.perfetto.dev opens")
+      ->type_name("FILE")
+      ->group(heading::Recording);
+  command
+      .add_option("--trace-cycles", traceCycles,
+                  "only what acts in these cycles of the program in the trace: 100..200")
+      ->type_name("CYCLES")
+      ->group(heading::Recording);
+  command
+      .add_flag("--trace-flows", traceFlows,
+                "arrows from producers to consumers in the trace, which grows threefold")
+      ->group(heading::Recording);
+  command
+      .add_option("--vcd", vcd,
+                  "write a waveform (value change dump): per queue the instruction under way; for "
+                  "small programs")
+      ->type_name("FILE")
+      ->group(heading::Recording);
+  command
+      .add_option("--vcd-cycles", vcdCycles,
+                  "only these cycles of the program in the waveform: 100..200")
+      ->type_name("CYCLES")
+      ->group(heading::Recording);
   command
       .add_option("--vcd-limit", vcdLimit,
                   "most instructions in the waveform; memory and file grow by about 150 B each")
-      ->capture_default_str();
+      ->type_name("NUMBER")
+      ->capture_default_str()
+      ->group(heading::Recording);
 }
 
 Status WatchOptions::check() const {
+  if (!traceCycles.empty() && !parseCycles(traceCycles))
+    return Error{"--trace-cycles '" + traceCycles +
+                 "' is no range of cycles; write 100..200, or 100"};
+  if (trace.empty() && (traceFlows || !traceCycles.empty()))
+    return Error{std::string(traceFlows ? "--trace-flows" : "--trace-cycles") +
+                 " without --trace; name the file for the trace"};
   if (!vcdCycles.empty() && !parseCycles(vcdCycles))
     return Error{"--vcd-cycles '" + vcdCycles + "' is no range of cycles; write 100..200, or 100"};
   if (!vcdCycles.empty() && vcd.empty())
@@ -67,6 +96,23 @@ void VcdPart::endStep(unsigned step, uint64_t cycles) {
   writer->endStep(step, cycles);
 }
 
+static sim::TraceOptions traceOptions(const WatchOptions &options, const Image &image,
+                                      const Machine &machine) {
+  const CycleRange range = parseCycles(options.traceCycles).value_or(CycleRange());
+  sim::TraceOptions trace;
+  trace.first = range.first;
+  trace.last = range.last;
+  trace.flows = options.traceFlows;
+  trace.metadata = {{"tool", jsonText(toolRecord())},
+                    {"machine", jsonText(machine.name)},
+                    {"clock_hertz", jsonText(machine.clockHz)}};
+  for (const char *key : {"model", "precision"})
+    trace.metadata.emplace_back(key, jsonText(jsonNote(image, key)));
+  if (!options.traceCycles.empty())
+    trace.metadata.emplace_back("cycles", jsonText(options.traceCycles));
+  return trace;
+}
+
 Expected<std::unique_ptr<Watch>> Watch::create(const WatchOptions &options, const Image &image,
                                                const Machine &machine) {
   std::unique_ptr<Watch> watch(new Watch(options));
@@ -77,7 +123,8 @@ Expected<std::unique_ptr<Watch>> Watch::create(const WatchOptions &options, cons
     if (!file)
       return file.takeError();
     watch->traceFile = std::move(*file);
-    watch->trace.emplace(watch->traceFile->stream(), image, machine);
+    watch->trace.emplace(watch->traceFile->stream(), image, machine,
+                         traceOptions(options, image, machine));
     watch->all.all.push_back(&*watch->trace);
   }
   if (!options.vcd.empty()) {

@@ -23,8 +23,10 @@ struct CycleRange {
 std::optional<CycleRange> parseCycles(const std::string &text);
 
 struct WatchOptions {
-  std::string trace, vcd, vcdCycles;
+  std::string trace, traceCycles, vcd, vcdCycles;
+  bool traceFlows = false;
   uint64_t vcdLimit = 100000; ///< instructions
+  Verbosity verbosity = Verbosity::Normal;
   void addTo(CLI::App &command);
   /// Errors of the command line, before anything is done.
   Status check() const;
@@ -65,7 +67,7 @@ public:
   Status finish();
 
 private:
-  explicit Watch(const WatchOptions &options) : options(options) {}
+  explicit Watch(const WatchOptions &options) : options(options), progress(options.verbosity) {}
   const WatchOptions &options;
   Progress progress;
   std::optional<SimulationProgress> counter;

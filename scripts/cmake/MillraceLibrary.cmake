@@ -53,7 +53,9 @@ function(add_millrace_library name)
     add_library(${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(${name} ${scope} "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+  target_include_directories(${name} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+                             "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}>"
+                             "$<INSTALL_INTERFACE:include/millrace>")
   target_link_libraries(${name} ${scope} ${arg_DEPENDS} ${arg_LINK})
   if(arg_MLIR)
     millrace_use_mlir(${name})

@@ -13,6 +13,7 @@ Prints one line per finding; exit code 1 if there is any.
 - `millrace COMMAND --flag` names a command and flags that its --help has. A flag alone in code is
   one of millrace's, or of a script in scripts/ or models/recipes/.
 - Every fence of code that opens is closed, and no line of three dots stands where a fence should.
+- Comments of source name pages (`docs/spec/image.md`, `machine.md`) and files of the tree that exist.
 """
 
 import functools
@@ -39,9 +40,7 @@ class Program:
 
     def __init__(self, path):
         self.path = path
-        text = self.help()
-        listed = text[text.find("Subcommands:"):]
-        self.commands = set(re.findall(r"^  ([a-z]+) {2,}", listed, re.MULTILINE))
+        self.commands = set(re.findall(r"^  ([a-z]+) {2,}", self.help(), re.MULTILINE))
 
     def help(self, *command):
         return subprocess.run([self.path, *command, "--help"], text=True, capture_output=True,
@@ -168,6 +167,34 @@ def scriptFlags():
     return {flag for text in SCRIPT_TEXTS for flag in re.findall(r"--[a-z][\w-]*", text)}
 
 
+SOURCES = (".h", ".cpp", ".def", ".inc", ".td", ".cmake", ".py")
+COMMENTS = {suffix: re.compile(r"^\s*#(.*)" if suffix in (".cmake", ".py") else r"//(.*)")
+            for suffix in SOURCES}
+PAGE = re.compile(r"(?<![\w/.-])([\w/-]+\.md)\b")
+FILE = re.compile(r"(?<![\w/.-])((?:arch|compiler|simulator|models|scripts|tests|docs)(?:/[\w.-]+)+"
+                  r"\.(?:h|cpp|def|inc|td|cmake|py|json|yaml|env))\b")
+
+
+def sourceFindings(root, pages, path):
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        comment = COMMENTS[path.suffix].search(line)
+        if not comment:
+            continue
+        for match in PAGE.finditer(comment[1]):
+            if not (root / match[1]).exists() and pathlib.PurePath(match[1]).name not in pages:
+                yield number, f"there is no page '{match[1]}'"
+        for match in FILE.finditer(comment[1]):
+            if not (root / match[1]).exists() and not PLACEHOLDER.search(match[1]):
+                yield number, f"there is no '{match[1]}'"
+
+
+def sourcesOf(root):
+    for folder in sorted(TOP_FOLDERS):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SOURCES and path.is_file():
+                yield path
+
+
 def documentsOf(root):
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders
@@ -196,6 +223,11 @@ def main():
         for number, text in sorted(found):
             print(f"{name}:{number}: {text}")
         wrong += len(found)
+    pages = {document.name for document in documentsOf(root)}
+    for source in sourcesOf(root):
+        for number, text in sourceFindings(root, pages, source):
+            print(f"{source.relative_to(root).as_posix()}:{number}: {text}")
+            wrong += 1
     return 1 if wrong else 0
 
 

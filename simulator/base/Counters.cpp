@@ -14,6 +14,8 @@ void Counters::add(const Counters &other) {
   streamHops += other.streamHops;
   sramReads += other.sramReads;
   sramWrites += other.sramWrites;
+  partnerActivations += other.partnerActivations;
+  partnerAccumulations += other.partnerAccumulations;
   macsInt8 += other.macsInt8;
   macsFloat += other.macsFloat;
   aluLanes += other.aluLanes;

@@ -9,8 +9,11 @@ namespace millrace::sim {
 /// What one PE did. Cycles-only and value runs count the same.
 struct Counters {
   std::vector<uint64_t>
-      busy;                  ///< [queue] elements executed: cycles in which the queue's port worked
-  uint64_t instructions = 0; ///< dispatched
+      busy; ///< [queue] elements executed: cycles in which the queue's port worked
+  /// Elements of formats of several planes, once for every plane beyond the first: those have no
+  /// dispatch of their own and work all the same.
+  uint64_t partnerActivations = 0, partnerAccumulations = 0;
+  uint64_t instructions = 0;  ///< dispatched
   uint64_t streamVectors = 0; ///< put on a stream
   uint64_t streamHops = 0;    ///< registers that vectors moved through, up to their last sampler
   uint64_t sramReads = 0, sramWrites = 0; ///< rows

@@ -238,6 +238,19 @@ void MemorySlice::notMeant(Burst &burst, Tag tag, uint32_t address, Cycle now) {
   });
 }
 
+/// An annotation of a Gather names the burst that made the rows, not an element: which row it takes is data.
+void MemorySlice::checkGathered(Burst &burst, Tag tag, uint32_t address, Cycle now) {
+  if (!context.checks(burst))
+    return;
+  const auto expected = meant(burst, ProducerOf::Memory, slot::Memory, 0);
+  if (!expected || (expected->pe == context.pe && expected->tag.instruction == tag.instruction))
+    return;
+  context.report(Invariant::S6, now, burst, [&] {
+    return "row " + std::to_string(address) + " should be of the burst that makes " +
+           context.describe(expected->tag) + ", but holds " + context.describe(tag);
+  });
+}
+
 /// Fetches ahead what the burst's next row holds, and who made the one behind it: slices take
 /// turns, so that the CPU's own prefetching sees no order in them.
 inline void MemorySlice::fetchAhead(const Burst &burst, int64_t address) const {
@@ -311,6 +324,7 @@ void MemorySlice::gather(Burst &burst, uint32_t base, Cycle now) {
         continue;
       }
       checkWritten(burst, madeBy(address), address, now);
+      checkGathered(burst, madeBy(address).tag, address, now);
       readRow(address, line.data());
       std::memcpy(lanes, line.data() + s * m.lanesPerSuperlane, m.lanesPerSuperlane);
     }

@@ -58,6 +58,7 @@ private:
       notMeant(burst, tag, address, now);
   }
   void notMeant(Burst &burst, Tag tag, uint32_t address, Cycle now);
+  void checkGathered(Burst &burst, Tag tag, uint32_t address, Cycle now);
   void checkWritten(const Burst &burst, const Made &row, uint32_t address, Cycle now) {
     if (row.tag.empty() ||
         row.at + Cycle(context.machine.latency.readAfterWrite) > context.base + now) [[unlikely]]

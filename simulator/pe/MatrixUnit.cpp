@@ -174,6 +174,7 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
   }
   Run &run = *plane.runs.back();
   const unsigned bytes = byteWidth(i.format);
+  context.counters.partnerActivations += bytes - 1;
   for (unsigned b = 0; b < bytes; ++b) {
     VectorRef v = context.sample(burst, ProducerOf::A, slot::A + b, b, StreamId(i.a.index + b),
                                  context.timing.last, now);
@@ -203,11 +204,22 @@ std::pair<MatrixUnit::Run *, size_t> MatrixUnit::productOf(Plane &plane, Cycle a
   return {nullptr, 0};
 }
 
-/// Whether an Accumulate adds to the partial sum that is meant.
-void MatrixUnit::checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now) {
+static bool isInteger(const Burst &accumulate) {
+  return accumulate.instruction->format == ElementType::Int8;
+}
+
+/// Whether an Accumulate adds to a partial sum of its type, and the one that is meant.
+void MatrixUnit::checkSum(Burst &burst, const LastSum &sum, int64_t row, Cycle now) {
+  const Tag &held = sum.tag;
   if (held.empty()) {
     context.report(Invariant::S4, now, burst, [&] {
       return "adds to accumulator row " + std::to_string(row) + ", which nothing has written";
+    });
+  } else if (sum.isInteger != isInteger(burst)) {
+    context.report(Invariant::S4, now, burst, [&] {
+      return "adds a product of " + std::string(millrace::nameOf(burst.instruction->format)) +
+             " to accumulator row " + std::to_string(row) + ", which holds " +
+             (sum.isInteger ? "int32" : "fp32");
     });
   } else if (context.checks(burst)) {
     if (!isMeant(burst, ProducerOf::Sum, slot::Sum, 0, held, context.pe))
@@ -223,6 +235,7 @@ void MatrixUnit::checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now)
 
 void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
+  context.counters.partnerAccumulations += byteWidth(i.format) - 1;
   Plane &plane = *planes[context.unitOf(i.queue).index];
   const Cycle activated = now - context.timing.product;
   auto [run, element] = productOf(plane, activated);
@@ -253,14 +266,14 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   }
   LastSum &sum = plane.sums[size_t(row)];
   if (i.function & AccumulateMode::Add)
-    checkSum(burst, sum.tag, row, now);
+    checkSum(burst, sum, row, now);
   if (sum.at + Cycle(context.machine.latency.accumulateInterval) > now)
     context.report(Invariant::S8, now, burst, [&] {
       return "accumulator row " + std::to_string(row) + " was used in cycle " +
              std::to_string(sum.at) + " and is free again after " +
              std::to_string(context.machine.latency.accumulateInterval) + " cycles";
     });
-  sum = {now, burst.tag()};
+  sum = {now, burst.tag(), isInteger(burst)};
   const bool emits = i.function & AccumulateMode::Emit;
   VectorRef result = 0;
   if (context.values && emits)

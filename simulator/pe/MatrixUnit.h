@@ -73,6 +73,7 @@ private:
   struct LastSum {
     Cycle at = INT64_MIN / 2; ///< far enough from INT64_MIN to add to
     Tag tag;                  ///< empty: there was none
+    bool isInteger = false;   ///< int32, else fp32 (R3)
   };
   struct Plane : PendingValues {
     MatrixUnit *unit = nullptr;
@@ -89,7 +90,7 @@ private:
   void clear(Burst &burst, Cycle now);
   void activate(Burst &burst, Cycle now);
   void accumulate(Burst &burst, Cycle now);
-  void checkSum(Burst &burst, const Tag &held, int64_t row, Cycle now);
+  void checkSum(Burst &burst, const LastSum &held, int64_t row, Cycle now);
   std::pair<Run *, size_t> productOf(Plane &plane, Cycle activated);
 
   /// Column group `group` of (plane, buffer) is about to change in cycle `now`: settles everyone

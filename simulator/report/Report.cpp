@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 namespace millrace::sim {
 
@@ -46,6 +47,11 @@ std::vector<Utilisation> utilisations(const SimulationResult &result, const Mach
     groups[g].busyCycles += result.total.busy[q];
     queues[g] += machine.pes();
   }
+  for (Utilisation &group : groups)
+    group.busyCycles +=
+        group.unit == groupOf(UnitKind::MxmActivate)     ? result.total.partnerActivations
+        : group.unit == groupOf(UnitKind::MxmAccumulate) ? result.total.partnerAccumulations
+                                                         : 0;
   for (size_t g = 0; g < groups.size(); ++g)
     if (result.measuredCycles)
       groups[g].share =
@@ -68,21 +74,41 @@ std::vector<LinkUse> linkUses(const SimulationResult &result, const Machine &mac
   return uses;
 }
 
+/// Of so many events; nothing if there are any and a cost of zero says that it is not known.
+static std::optional<double> costOf(uint64_t events, double each) {
+  return events == 0 || each > 0 ? std::optional(double(events) * each) : std::nullopt;
+}
+
+static std::optional<double> sum(std::initializer_list<std::optional<double>> parts) {
+  double all = 0;
+  for (const std::optional<double> &part : parts) {
+    if (!part)
+      return std::nullopt;
+    all += *part;
+  }
+  return all;
+}
+
+std::optional<double> Energy::total() const { return sum({macs, alus, sram, streams, links}); }
+
 Energy energyOf(const Counters &c, const Machine &m) {
   const EnergySpec &e = m.energy;
   const double lanes = m.lanes();
   Energy energy;
-  energy.macs = double(c.macsInt8) * e.macInt8 + double(c.macsFloat) * e.macFloat;
-  energy.alus = double(c.aluLanes) * e.aluLane;
-  energy.sram = double(c.sramReads + c.sramWrites) * lanes * e.sramByte;
-  energy.streams = double(c.streamHops) * lanes * e.streamByteHop;
-  energy.links = double(c.linkVectors) * lanes * e.linkByte;
+  energy.macs = sum({costOf(c.macsInt8, e.macInt8), costOf(c.macsFloat, e.macFloat)});
+  energy.alus = costOf(c.aluLanes, e.aluLane);
+  energy.sram = costOf(c.sramReads + c.sramWrites, lanes * e.sramByte);
+  energy.streams = costOf(c.streamHops, lanes * e.streamByteHop);
+  energy.links = costOf(c.linkVectors, lanes * e.linkByte);
   return energy;
 }
 
 double hostSeconds(const Image &image, const Machine &machine) {
   uint64_t bytes[2] = {};
+  std::set<std::pair<Binding::Role, std::string>> seen; // what has several bindings moves once
   for (const Binding &b : image.bindings) {
+    if (!seen.emplace(b.role, b.name).second)
+      continue;
     const std::optional<HostElement> element = hostElementNamed(b.hostType);
     uint64_t size = element ? byteWidth(*element) : 1; // of unknown types, bytes
     for (int64_t extent : b.shape)
@@ -143,9 +169,12 @@ nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machi
                              {"vectors", use.vectors},
                              {"share", use.share}});
   const Energy energy = energyOf(r.total, machine);
-  json["energy_picojoules"] = {{"macs", energy.macs},   {"alus", energy.alus},
-                               {"sram", energy.sram},   {"streams", energy.streams},
-                               {"links", energy.links}, {"total", energy.total()}};
+  const auto orNull = [](const std::optional<double> &part) {
+    return part ? nlohmann::json(*part) : nlohmann::json();
+  };
+  json["energy_picojoules"] = {{"macs", orNull(energy.macs)},   {"alus", orNull(energy.alus)},
+                               {"sram", orNull(energy.sram)},   {"streams", orNull(energy.streams)},
+                               {"links", orNull(energy.links)}, {"total", orNull(energy.total())}};
   json["host_transfer_seconds"] = hostSeconds(image, machine);
   json["violation"] = r.violation ? violationJson(*r.violation) : nlohmann::json();
   return json;

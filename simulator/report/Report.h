@@ -7,21 +7,28 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace millrace::sim {
 
-/// Share of the cycles in which the queues of one kind worked, over all PEs.
+/// Share of the cycles in which the units of one kind worked, over all PEs. Of the MXM, planes
+/// count and not queues: an element of a 16-bit format works in both planes of a pair, and only the
+/// first one's queue dispatches it. So 1 is what the formats in use can reach, whichever they are.
 struct Utilisation {
   std::string unit; ///< "mem", "mxm install", "mxm activate", "mxm accumulate", "vxm", "sxm",
                     ///< "send", "receive"
   uint64_t busyCycles = 0;
-  double share = 0; ///< of queues x measured cycles
+  double share = 0; ///< of units x measured cycles
 };
 std::vector<Utilisation> utilisations(const SimulationResult &result, const Machine &machine);
 
-/// Picojoules by the machine's costs per event; parts without a cost are zero.
+/// Picojoules by the machine's costs per event. A part is nothing where events happened whose cost
+/// the machine does not state, and so is the total.
 struct Energy {
-  double macs = 0, alus = 0, sram = 0, streams = 0, links = 0;
-  double total() const { return macs + alus + sram + streams + links; }
+  std::optional<double> macs, alus, sram, streams, links;
+  std::optional<double> total() const;
 };
 Energy energyOf(const Counters &counters, const Machine &machine);
 

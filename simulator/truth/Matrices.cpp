@@ -56,6 +56,7 @@ void Matrices::install(const Work &work, Cycle now) {
 
 void Matrices::activate(const Work &work, Cycle now) {
   const Instruction &i = *work.what;
+  core.counters.partnerActivations += byteWidth(i.format) - 1;
   auto activation = std::make_shared<Activation>();
   activation->at = now;
   activation->plane = planeOf(work);
@@ -86,6 +87,8 @@ void Matrices::checkRow(const Work &work, std::pair<unsigned, uint32_t> row, Cyc
   if (work.what->function & AccumulateMode::Add) {
     if (!written) {
       core.report(Invariant::S4, now, work, "adds to a row that nothing has written");
+    } else if (used->second.isInteger != (work.what->format == ElementType::Int8)) {
+      core.report(Invariant::S4, now, work, "adds to a row of another type");
     } else if (core.checks(work)) {
       const std::optional<Meant> expected = meant(work, ProducerOf::Sum, 0);
       if (!expected || expected->pe != core.pe || expected->tag != used->second.by)
@@ -98,6 +101,7 @@ void Matrices::checkRow(const Work &work, std::pair<unsigned, uint32_t> row, Cyc
 
 void Matrices::accumulate(const Work &work, Cycle now) {
   const Instruction &i = *work.what;
+  core.counters.partnerAccumulations += byteWidth(i.format) - 1;
   const LatencySpec &l = core.machine.latency;
   if (work.row() < 0 || work.row() >= int64_t(core.machine.mxm.accumulatorRows))
     return core.report(Invariant::S8, now, work, "the accumulator row does not exist");
@@ -111,7 +115,7 @@ void Matrices::accumulate(const Work &work, Cycle now) {
       core.report(Invariant::S4, now, work, "the product is not the one that is meant");
   }
   checkRow(work, sum.row, now);
-  lastUse[sum.row] = {now, work.tag()};
+  lastUse[sum.row] = {now, work.tag(), i.format == ElementType::Int8};
   for (unsigned b = 0; b < 4 && (i.function & AccumulateMode::Emit); ++b) {
     sum.result[b] = core.vector();
     core.inject(work, now + l.mxmAccumulate + l.mxmExit, StreamId(i.out[0] + b),

@@ -48,6 +48,7 @@ private:
   struct LastUse {
     Cycle at;
     Tag by;
+    bool isInteger; ///< int32, else fp32 (R3)
   };
   void fill(const Work &work, Cycle now, unsigned group);
   void install(const Work &work, Cycle now);

@@ -130,6 +130,10 @@ void Memories::gather(const Work &work, Cycle now, uint32_t first) {
     }
     const Row &row = rowOf(work, number);
     checkReadable(work, row, now);
+    if (const std::optional<Meant> expected = meant(work, ProducerOf::Memory, 0);
+        core.checks(work) && expected &&
+        (expected->pe != core.pe || expected->tag.instruction != row.tag.instruction))
+      core.report(Invariant::S6, now, work, "the row is not of the burst that is meant");
     std::copy_n(row.bytes.begin() + s * width, width, value->begin() + s * width);
   }
   core.inject(work, now + core.machine.latency.memGather, i.out[0], position, value);

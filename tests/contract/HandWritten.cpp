@@ -2,6 +2,7 @@
 #include "tests/contract/HandWritten.h"
 
 #include "arch/program/Assembler.h"
+#include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
 
 #include <algorithm>
@@ -46,6 +47,10 @@ static bool readExpectation(const std::string &text, HandWritten &program) {
     program.cycles = count;
     return bool(words) && words.peek() == EOF;
   }
+  if (word == "refused:") {
+    std::getline(words >> std::ws, program.refusal);
+    return !program.refusal.empty();
+  }
   if (word.size() > 1 && word[0] == 'S' && std::isdigit(word[1])) {
     program.violation = text;
     return true;
@@ -82,11 +87,16 @@ Expected<HandWritten> readHandWritten(const std::string &name) {
     return Error{path + ": " + loaded.error()};
   program.machine = *loaded;
   Expected<Image> image = assemble(text, path, &program.machine);
-  if (!image)
+  if (!image && program.refusal.empty())
     return image.takeError();
-  program.image = std::move(*image);
-  if (program.violation.empty() != program.cycles.has_value())
-    return Error{path + ": expects neither or both of cycles and a violation"};
+  if (!image)
+    program.error = image.error();
+  else if (Status s = verifyImage(*image, program.machine, {.schedule = false}); !s)
+    program.error = s.error();
+  if (image)
+    program.image = std::move(*image);
+  if (program.cycles.has_value() + !program.violation.empty() + !program.refusal.empty() != 1)
+    return Error{path + ": expects one of cycles, a violation and a refusal"};
   return program;
 }
 

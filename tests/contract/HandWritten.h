@@ -7,7 +7,9 @@
 //   ; expect: mem.w.4 row 0 lane 3 = 7 8 9     bytes of memory afterwards, of pe 0
 //   ; expect: pe 1 mem.w.4 row 0 lane 3 = 7    ... or of another
 //   ; expect: S4 at pe 0 mem.w.3 cycle 21      the first violation
+//   ; expect: S4 in step 1 at pe 0 mem.w.3 cycle 21   ... in a step that is not the first
 //   ; expect: S11 cycle 60                     ... which of S11 has no place
+//   ; expect: refused: WORDS                   no image is made of it; the error has these words
 //   ; values only                              what a run without values cannot tell
 #pragma once
 
@@ -35,6 +37,8 @@ struct HandWritten {
   std::vector<Bytes> bytes;
   bool valuesOnly = false;
   std::string violation; ///< "S4 at pe 0 mem.w.3 cycle 21"; empty: none is expected
+  std::string refusal;   ///< words of the error; empty: it is assembled
+  std::string error;     ///< that the program gave, where one was expected
 };
 
 /// Names of the programs, sorted. Paths count from the root of the source tree.

@@ -3,7 +3,7 @@
 // Does the simulator say of programs that no compiler touched what a person worked out by hand?
 // Every file of tests/contract/programs is a test; its name says what it is about:
 // sNN-UNIT-legal[-WORDS] keeps an invariant by the least amount, sNN-UNIT-illegal[-WORDS] breaks
-// it, composition-WORDS is a row of "Checks by composition".
+// it, composition-WORDS is a row of "Checks by composition", refused-WORDS is no program.
 #include "tests/contract/HandWritten.h"
 
 #include "simulator/truth/Truth.h"
@@ -25,7 +25,8 @@ std::string wordsOf(const sim::Violation &v, const Machine &machine) {
   const std::string cycle = " cycle " + std::to_string(v.cycle);
   if (v.invariant == sim::Invariant::S11)
     return nameOf(v.invariant) + cycle;
-  return nameOf(v.invariant) + " at pe " + std::to_string(v.pe) + " " + machine.queueName(v.queue) +
+  const std::string step = v.step ? " in step " + std::to_string(v.step) : "";
+  return nameOf(v.invariant) + step + " at pe " + std::to_string(v.pe) + " " + machine.queueName(v.queue) +
          cycle;
 }
 
@@ -53,6 +54,11 @@ using Simulator = Expected<sim::SimulationResult> (*)(const Image &, const Machi
                                                       HostStepRunner *);
 
 void expectOutcome(const HandWritten &program, Simulator simulator) {
+  if (!program.refusal.empty()) {
+    EXPECT_NE(program.error.find(program.refusal), std::string::npos)
+        << (program.error.empty() ? "it is assembled" : program.error);
+    return;
+  }
   for (bool values : {true, false}) {
     if (!values && program.valuesOnly)
       continue;
@@ -83,6 +89,8 @@ TEST_P(Programs, DoTheSameInTheSlowSimulator) {
   const Expected<HandWritten> program = test::readHandWritten(GetParam());
   ASSERT_TRUE(program) << program.error();
   expectOutcome(*program, sim::simulateSlowly);
+  if (!program->refusal.empty())
+    return;
   for (bool values : {true, false}) {
     sim::SimulationOptions options;
     options.values = values;
@@ -187,6 +195,7 @@ TEST(TheFolder, NamesItsFilesByWhatTheyExpect) {
     ASSERT_TRUE(program) << program.error();
     const bool illegal = name.find("-illegal-") != name.npos || name.ends_with("-illegal");
     EXPECT_EQ(illegal, !program->violation.empty()) << name;
+    EXPECT_EQ(name.starts_with("refused-"), !program->refusal.empty()) << name;
     if (illegal && name[0] == 's') {
       const std::string invariant = "S" + std::to_string(std::stoi(name.substr(1, 2))) + " ";
       EXPECT_TRUE(program->violation.starts_with(invariant)) << name;

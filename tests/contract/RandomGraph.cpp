@@ -123,6 +123,8 @@ private:
     step.operands = {x};
     if (step.operation == "attention")
       return attention(x);
+    if (step.operation == "alternate")
+      return alternate(x);
     return choose(step, Value(values[x])) && append(step);
   }
 
@@ -218,6 +220,26 @@ private:
       made = append({"softmax", {*made}, {}});
     if (made)
       made = append({"product", {*made, *vT}, {}});
+    if (!made)
+      recipe.steps.resize(before), values.resize(before);
+    return made.has_value();
+  }
+
+  /// Sums over lanes in changing types: planes and buffers go from 16-bit pairs to single planes and
+  /// back, while all sums of one type share a tile of ones.
+  bool alternate(unsigned x) {
+    const Value v = values[x];
+    if (v.shape.size() != 2)
+      return false;
+    const size_t before = values.size();
+    std::optional<unsigned> made = x;
+    for (int64_t turns = number("alternations"); turns > 0 && made; --turns) {
+      const ElementType next = type();
+      if (values[*made].type != next)
+        made = append({"convert", {*made}, {{"type", int64_t(next)}}});
+      if (made)
+        made = append({"sums", {*made}, {}});
+    }
     if (!made)
       recipe.steps.resize(before), values.resize(before);
     return made.has_value();

@@ -50,7 +50,7 @@ private:
     const int64_t superlanes =
         set("superlanes", std::max(number("superlanes"), (15 + width) / width));
     const int64_t lanes = set("mxm.rows", superlanes * width), streams = draws("streams");
-    int64_t group = number("mxm.columns_per_install");
+    group = number("mxm.columns_per_install");
     if (group > lanes || streams % group)
       group = 16;
     set("mxm.columns_per_install", group);
@@ -71,7 +71,9 @@ private:
     const int64_t step = draws("memory.slices_per_register");
     int64_t slices = number("memory.slices");
     slices -= slices % step;
-    slices = set("memory.slices", slices < 16 ? slices + step : slices);
+    while (slices < group)
+      slices += step;
+    set("memory.slices", slices);
     set("c2c.position", draw.between(0, slices / step));
   }
 
@@ -125,7 +127,7 @@ private:
 
   Draw &draw;
   std::vector<std::string> list;
-  int64_t groups = 1; ///< of columns
+  int64_t group = 16, groups = 1; ///< columns of a group, and groups of a plane
 };
 
 } // namespace

@@ -99,6 +99,10 @@ Made matrixStepOf(const std::string &op, const Step &n, const std::vector<Value>
     macs = x.elements() * most;
     return Value{x.type, {most, rows}};
   }
+  if (op == "sums") {
+    macs = x.elements() * lanes;
+    return x;
+  }
   if (!isFloat(x))
     return {};
   macs = op == "softmax" ? rows * lanes * std::max(rows, lanes) : x.elements() * lanes;

@@ -21,6 +21,9 @@ void Realiser::realiseContraction() {
   else if (op == "lanes")
     multiply(operand(0), selection(step()("lanes"), x.lanes(), step()("from", 0), x.type),
              tensors[at_], 1);
+  else if (op == "sums") // every kernel of one type and width takes the same tile of ones
+    multiply(operand(0), splat({x.lanes(), x.lanes()}, x.type, 1), tensors[at_],
+             1 / float(x.lanes()));
   else if (op == "conv")
     makeConv();
   else if (op == "softmax")

@@ -68,7 +68,7 @@ def test_bad_input_has_a_message_and_an_exit_code_and_writes_nothing(millrace, p
         (("simulate", damaged, "--cycles-only"), 3, "its checksum does not fit its contents"),
         (("dump", damaged_data), 3, "the checksum of its data does not fit"),
         (("simulate", damaged_data), 3, "the checksum of its data does not fit"),
-        (("simulate", tmp_path / "example.s"), 3, "is no program image"),
+        (("simulate", tmp_path / "example.s"), 3, "is assembly, no program image"),
         (("dump", program, "--cycles", "9..1"), 2, "is no range of cycles"),
         (("dump", program, "--machine", "tsp-vl"), 3, "tsp-v1"),
     ]

@@ -115,7 +115,10 @@ def test_uint8_of_the_whole_range_goes_in_and_out(millrace, tmp_path):
     constants = scheme | {"large": np.float32(0.5), "w": numbers("uint8", 5, 3, 3, 3, seed=3),
                           "filters": reals(5, 3, 3, 3) / 100}
     report = assert_same(millrace, tmp_path, "tsp-v1", model_of(nodes, inputs, constants), inputs, units=1)
-    assert report["macs_on_grid"] == report["macs_total"]
+    by = {(row["operator"], row["device"]): row["macs"] for row in report["macs_by_operator"]}
+    conv = by["Conv", "grid"] // 2
+    assert by == {("Conv", "grid"): 2 * conv, ("QLinearConv", "none"): conv}  # the same as the quantised one of them
+    assert report["macs_total"] == 3 * conv == 25_515
 
 
 def with_uint8(model):

@@ -26,11 +26,14 @@ def dim_flags(dims: dict[str, int]) -> list[str]:
     return [word for name, extent in dims.items() for word in ("--dim", f"{name}={extent}")]
 
 
-def check_counts(report: dict, model: onnx.ModelProto, dims: dict[str, int]) -> None:
-    """Cycles as predicted; the multiply-accumulates of the ONNX shapes, all of them on the grid."""
+def check_counts(report: dict, model: onnx.ModelProto, dims: dict[str, int], has_equal_nodes: bool = False) -> None:
+    """Cycles as predicted; the multiply-accumulates of the ONNX shapes, all of them on the grid, or once for all nodes
+    that compute the same."""
     assert report["measured_cycles"] == report["predicted_cycles"] > 0
     total = count_macs(model, dims)["macs_total"]
-    assert report["macs_total"] == report["macs_on_grid"] == total > 0
+    merged = sum(row["macs"] for row in report["macs_by_operator"] if row["device"] == "none")
+    assert report["macs_total"] == report["macs_on_grid"] + merged == total > 0
+    assert merged == 0 or has_equal_nodes
 
 
 def check_evaluation(report: dict) -> None:
@@ -108,7 +111,7 @@ def test_a_light_graph_as_it_is_runs_in_bf16(millrace, tmp_path, name):
     inputs = probe.seeded_inputs(model)
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "bf16", inputs, tmp_path,
                        ["--check"])
-    check_counts(got.report, model, {})
+    check_counts(got.report, model, {}, has_equal_nodes=True)  # of equal weights: two 1 x 1 convolutions of one value
     check_evaluation(got.report)
     for value in got.outputs.values():
         assert np.isfinite(value).all() and np.allclose(value.sum(), 1, atol=2e-2)

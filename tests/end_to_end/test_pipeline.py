@@ -5,8 +5,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from quantize import quantize
 from resnet50 import resnet50
@@ -121,3 +123,40 @@ def test_the_host_writes_no_more_than_the_grid_reads(millrace, tmp_path, precisi
     good(millrace, "dump", tmp_path / "image.mrp", "--no-instructions", "--json", tmp_path / "dump.json")
     data, = (b for b in json.loads((tmp_path / "dump.json").read_text())["bindings"] if b["role"] == "input")
     assert data["elements"] < data["elements_written"] <= 2 * data["elements"]
+
+
+def test_what_the_driver_refuses_the_pass_refuses_too_and_what_it_remarks_is_kept(millrace, tmp_path):
+    """form-kernels is the way of the driver: empty outputs are refused in both, and tables that stay with the host
+    are noted in both."""
+    def info(name, kind, shape):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    def model(nodes, inputs, outputs, constants, name):
+        graph = helper.make_graph(nodes, "g", inputs, outputs,
+                                  [numpy_helper.from_array(v, n) for n, v in constants.items()])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / name)
+        return tmp_path / name
+
+    empty = model([helper.make_node("Slice", ["x", "from", "to"], ["y"])], [info("x", TensorProto.FLOAT, [4, 3])],
+                  [info("y", TensorProto.FLOAT, [0, 3])],
+                  {"from": np.array([2], np.int64), "to": np.array([2], np.int64)}, "empty.onnx")
+    refused = [run(millrace, "compile", empty, "-o", tmp_path / "no.mrp")]
+    good(millrace, "compile", empty, "--to", "tensor", "-o", tmp_path / "empty.mlir")
+    refused.append(run(millrace, "opt", tmp_path / "empty.mlir", "--pass=form-kernels"))
+    for done in refused:
+        assert done.returncode == 3 and "output 'y' has a dimension of 0" in done.stderr, done.stderr
+
+    machine = tmp_path / "little.yaml"
+    machine.write_text("name: little\nbase: tsp-small\nmemory: { rows_per_bank: 512 }\n")  # 2.75 MiB
+    rows = 30_000  # of 64 numbers
+    large = model([helper.make_node("Gather", ["table", "i"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])],
+                  [info("i", TensorProto.INT64, [3])], [info("y", TensorProto.FLOAT, [3, 8])],
+                  {"table": np.arange(rows * 64, dtype=np.float32).reshape(rows, 64) % 7, "w": np.ones((64, 8), np.float32)}, "large.onnx")
+    straight = tmp_path / "straight.mlir"
+    good(millrace, "compile", large, "-m", machine, "--to", "spatial", "-o", straight)
+    good(millrace, "compile", large, "--to", "tensor", "-o", tmp_path / "large.mlir")
+    passes = good(millrace, "opt", tmp_path / "large.mlir", f"--pass=form-kernels{{machine={machine}}}",
+                  f"--pass=rewrite-kernels{{machine={machine}}}")
+    noted = [line for line in straight.read_text().splitlines() if "millrace.facts" in line]
+    assert noted and "table" in noted[0], noted
+    assert [line for line in passes.splitlines() if "millrace.facts" in line] == noted

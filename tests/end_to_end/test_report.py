@@ -39,8 +39,8 @@ def test_the_table_names_every_figure_that_a_run_promises(mesh_run):
     for row in ("cycles predicted", "cycles measured", "time at the clock", "images per second",
                 "MACs on the grid", "MACs at peak rate", "layout on MXM alone",
                 "layout on VXM alone", "busy mem", "busy mxm activate", "busy vxm", "busy send",
-                "memory used", "peak link", "host link", "host steps", "compiled in", "simulated in",
-                "peak memory", "output prediction"):
+                "memory used", "peak link", "energy", "host link", "host steps", "this computer",
+                "output prediction"):
         assert f"\n  {row} " in table, row
     assert "\n  MACs on the grid        26,368 of 26,368\n" in table
 
@@ -60,8 +60,9 @@ def test_the_json_has_the_promised_keys_with_the_values_of_the_run(mesh_run):
     assert report["predicted_cycles"] == report["measured_cycles"] > 0
     assert report["macs_total"] == report["macs_on_grid"] == 26368
     assert report["host_ops"] == [] and report["violation"] is None
-    for key in ("compile_seconds", "simulate_seconds", "peak_rss_bytes", "memory_used_bytes"):
-        assert report[key] > 0, key
+    assert report["memory_used_bytes"] > 0
+    for key in ("compile_seconds", "simulate_seconds", "peak_rss_bytes"):
+        assert report["this_computer"][key] > 0, key
     assert report["outputs"] == [{"name": "prediction", "file": str(folder / "prediction.npy"),
                                   "shape": [1, 10], "type": "float"}]
     assert np.load(folder / "prediction.npy").shape == (1, 10)
@@ -90,11 +91,11 @@ def test_the_document_lists_the_keys_of_the_report(mesh_run):
     documented = {key for row in rows for key in re.findall(r"`(\w+)`", row.split(" | ")[0])}
     missing = set(mesh_run[1]) - documented
     assert not missing, f"docs/running.md does not say what {missing} are"
-    assert documented - {"tokens_per_second", "runs_per_second", "check_seconds"} == set(mesh_run[1])
+    assert documented - {"tokens_per_second", "runs_per_second"} == set(mesh_run[1])
 
 
 def test_the_document_names_every_command(millrace):
-    commands = re.findall(r"^  ([a-z]+) ", run(millrace, "--help").stdout.split("Subcommands:")[-1], re.M)
+    commands = re.findall(r"^  ([a-z]+) {2,}", run(millrace, "--help").stdout, re.M)
     assert len(commands) > 5 and all(f"`{command}`" in DOCUMENT.read_text() for command in commands), commands
 
 
@@ -103,7 +104,7 @@ def test_the_peak_of_memory_is_not_that_of_the_parent(millrace, tmp_path):
     done = run(millrace, "run", MNIST, "--json", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "r.json").read_text())
-    assert 10 << 20 < report["peak_rss_bytes"] < len(ballast)
+    assert 10 << 20 < report["this_computer"]["peak_rss_bytes"] < len(ballast)
 
 
 def test_the_peak_link_is_the_busiest_of_the_links(mesh_run):

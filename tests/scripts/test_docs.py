@@ -67,6 +67,18 @@ def test_the_lint_refuses_what_does_not_exist(tmp_path, text, finding):
 
 
 @pytest.mark.parametrize("text, finding", [
+    ("// As docs/spec/isa.md says, and isa.md, 2; made by scripts/NAME.py", ""),
+    ("int x; // (iso.md 2.4): never", "docs/part.h:1: there is no page 'iso.md'"),
+    ("#pragma once\n/// see docs/part.cpp", "docs/part.h:2: there is no 'docs/part.cpp'"),
+    ("const char *name = \"iso.md\";", ""),
+])
+def test_comments_of_source_name_what_exists(tmp_path, text, finding):
+    outcome = lint(tmp_path, text, "docs/part.h")
+    assert outcome.returncode == (1 if finding else 0), outcome.stdout
+    assert finding in outcome.stdout
+
+
+@pytest.mark.parametrize("text, finding", [
     ("# How\n\n2 steps, a minute.\n\n1. One\n2. Two\n", ""),
     ("# How\n\n1. One\n", "says first how many steps"),
     ("# How\n\n2 steps, a minute.\n\n1. One\n", "2 steps are announced, and those numbered are 1"),

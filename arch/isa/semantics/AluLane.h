@@ -130,10 +130,10 @@ template <AluOp Op> MILLRACE_LANE uint32_t alu(uint32_t a, uint32_t b, uint32_t 
   else if constexpr (Op == CvtF32Bf16) return narrow<bf16>(a);
   else if constexpr (Op == CvtE4m3F32) return widen<e4m3>(a);
   else if constexpr (Op == CvtF32E4m3) return narrow<e4m3>(a);
-  else if constexpr (Op == CvtF32E4m3Sat) return narrow<e4m3, true>(a);
+  else if constexpr (Op == CvtF32E4m3Sat) return narrow<e4m3, TooLarge::Saturates>(a);
   else if constexpr (Op == CvtE5m2F32) return widen<e5m2>(a);
   else if constexpr (Op == CvtF32E5m2) return narrow<e5m2>(a);
-  else if constexpr (Op == CvtF32E5m2Sat) return narrow<e5m2, true>(a);
+  else if constexpr (Op == CvtF32E5m2Sat) return narrow<e5m2, TooLarge::Saturates>(a);
   else if constexpr (Op == CvtI8F32) return asBits(float(int32_t(int8_t(a))));
   else if constexpr (Op == CvtF32I8) return uint32_t(toInt8(a)) & 0xff;
   else if constexpr (Op == CvtU8F32) return asBits(float(int32_t(a & 0xff)));
@@ -142,6 +142,8 @@ template <AluOp Op> MILLRACE_LANE uint32_t alu(uint32_t a, uint32_t b, uint32_t 
   else if constexpr (Op == CvtI32I8) return uint32_t(clampInteger(ia, -128, 127)) & 0xff;
   else if constexpr (Op == CvtU8I32) return a & 0xff;
   else if constexpr (Op == CvtI32U8) return uint32_t(clampInteger(ia, 0, 255));
+  else if constexpr (Op == CvtF32F16Fin) return narrow<fp16, TooLarge::KeepsFinite>(a);
+  else if constexpr (Op == CvtF32Bf16Fin) return narrow<bf16, TooLarge::KeepsFinite>(a);
   // clang-format on
   else
     static_assert(Op == Pass, "AluOp.def has an operation without a meaning here");

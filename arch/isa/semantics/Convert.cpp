@@ -14,13 +14,19 @@ float e4m3ToFp32(uint8_t bits) { return lane::asFloat(lane::widen<lane::e4m3>(bi
 float e5m2ToFp32(uint8_t bits) { return lane::asFloat(lane::widen<lane::e5m2>(bits)); }
 uint16_t fp32ToFp16(float value) { return uint16_t(lane::narrow<lane::fp16>(lane::asBits(value))); }
 uint16_t fp32ToBf16(float value) { return uint16_t(lane::narrow<lane::bf16>(lane::asBits(value))); }
+uint16_t fp32ToFp16Finite(float value) {
+  return uint16_t(lane::narrow<lane::fp16, lane::TooLarge::KeepsFinite>(lane::asBits(value)));
+}
+uint16_t fp32ToBf16Finite(float value) {
+  return uint16_t(lane::narrow<lane::bf16, lane::TooLarge::KeepsFinite>(lane::asBits(value)));
+}
 uint8_t fp32ToE4m3(float value) { return uint8_t(lane::narrow<lane::e4m3>(lane::asBits(value))); }
 uint8_t fp32ToE4m3Saturating(float value) {
-  return uint8_t(lane::narrow<lane::e4m3, true>(lane::asBits(value)));
+  return uint8_t(lane::narrow<lane::e4m3, lane::TooLarge::Saturates>(lane::asBits(value)));
 }
 uint8_t fp32ToE5m2(float value) { return uint8_t(lane::narrow<lane::e5m2>(lane::asBits(value))); }
 uint8_t fp32ToE5m2Saturating(float value) {
-  return uint8_t(lane::narrow<lane::e5m2, true>(lane::asBits(value)));
+  return uint8_t(lane::narrow<lane::e5m2, lane::TooLarge::Saturates>(lane::asBits(value)));
 }
 int8_t fp32ToInt8(float value) { return int8_t(lane::toInt8(lane::asBits(value))); }
 uint8_t fp32ToUint8(float value) { return uint8_t(lane::toUint8(lane::asBits(value))); }
@@ -49,6 +55,12 @@ void fp32ToFp16(const float *in, uint16_t *out, size_t count) {
 }
 void fp32ToBf16(const float *in, uint16_t *out, size_t count) {
   rowKernels().fp32ToBf16(reinterpret_cast<const uint32_t *>(in), out, count);
+}
+void fp32ToFp16Finite(const float *in, uint16_t *out, size_t count) {
+  rowKernels().fp32ToFp16Finite(reinterpret_cast<const uint32_t *>(in), out, count);
+}
+void fp32ToBf16Finite(const float *in, uint16_t *out, size_t count) {
+  rowKernels().fp32ToBf16Finite(reinterpret_cast<const uint32_t *>(in), out, count);
 }
 void fp32ToE4m3(const float *in, uint8_t *out, size_t count) {
   rowKernels().fp32ToE4m3(reinterpret_cast<const uint32_t *>(in), out, count);

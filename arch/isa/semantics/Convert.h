@@ -34,6 +34,9 @@ float e5m2ToFp32(uint8_t bits);
 uint16_t fp32ToFp16(float value);
 uint16_t fp32ToBf16(float value);
 uint8_t fp32ToE5m2(float value);
+/// Infinities stay; a finite magnitude that is too large becomes the largest finite value.
+uint16_t fp32ToFp16Finite(float value);
+uint16_t fp32ToBf16Finite(float value);
 /// Too large a magnitude becomes NaN: the format has no infinity.
 uint8_t fp32ToE4m3(float value);
 /// Infinities and too large magnitudes become the largest finite value of that sign.
@@ -54,6 +57,8 @@ void e4m3ToFp32(const uint8_t *in, float *out, size_t count);
 void e5m2ToFp32(const uint8_t *in, float *out, size_t count);
 void fp32ToFp16(const float *in, uint16_t *out, size_t count);
 void fp32ToBf16(const float *in, uint16_t *out, size_t count);
+void fp32ToFp16Finite(const float *in, uint16_t *out, size_t count);
+void fp32ToBf16Finite(const float *in, uint16_t *out, size_t count);
 void fp32ToE4m3(const float *in, uint8_t *out, size_t count);
 void fp32ToE4m3Saturating(const float *in, uint8_t *out, size_t count);
 void fp32ToE5m2(const float *in, uint8_t *out, size_t count);

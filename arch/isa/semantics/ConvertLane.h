@@ -50,9 +50,16 @@ template <SmallFloat F> MILLRACE_LANE uint32_t widen(uint32_t small) {
   return nan ? canonicalNan : sign | value;
 }
 
-/// Bits in format F of an fp32 value, rounded once to nearest even, subnormals included. Too large
-/// becomes F.overflow, or the largest finite value when Saturate.
-template <SmallFloat F, bool Saturate = false> MILLRACE_LANE uint32_t narrow(uint32_t bits) {
+/// What a magnitude above the largest finite value becomes.
+enum class TooLarge {
+  Overflows,  ///< F.overflow
+  Saturates,  ///< the largest finite value, infinities too
+  KeepsFinite ///< the largest finite value, but infinities stay infinite
+};
+
+/// Bits in format F of an fp32 value, rounded once to nearest even, subnormals included.
+template <SmallFloat F, TooLarge Mode = TooLarge::Overflows>
+MILLRACE_LANE uint32_t narrow(uint32_t bits) {
   constexpr int shift = 23 - F.mantissaBits;
   uint32_t magnitude = bits & ~signBit;
   uint32_t sign = (bits & signBit) >> F.signShift();
@@ -70,8 +77,10 @@ template <SmallFloat F, bool Saturate = false> MILLRACE_LANE uint32_t narrow(uin
   // Compared as integers; a magnitude far below the least normal wrapped, but was replaced above.
   bool tooLarge = value > F.largest;
   bool nan = magnitude > infinityBits;
-  if constexpr (Saturate)
+  if constexpr (Mode == TooLarge::Saturates)
     value = tooLarge ? F.largest : value;
+  else if constexpr (Mode == TooLarge::KeepsFinite)
+    value = tooLarge ? (magnitude < infinityBits ? F.largest : F.overflow) : value;
   else if constexpr (F.overflow != F.nan)
     value = tooLarge ? F.overflow : value;
   else

@@ -24,6 +24,8 @@ struct RowKernels {
   void (*e5m2ToFp32)(const uint8_t *, uint32_t *, size_t);
   void (*fp32ToFp16)(const uint32_t *, uint16_t *, size_t);
   void (*fp32ToBf16)(const uint32_t *, uint16_t *, size_t);
+  void (*fp32ToFp16Finite)(const uint32_t *, uint16_t *, size_t);
+  void (*fp32ToBf16Finite)(const uint32_t *, uint16_t *, size_t);
   void (*fp32ToE4m3)(const uint32_t *, uint8_t *, size_t);
   void (*fp32ToE4m3Saturating)(const uint32_t *, uint8_t *, size_t);
   void (*fp32ToE5m2)(const uint32_t *, uint8_t *, size_t);

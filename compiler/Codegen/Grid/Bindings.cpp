@@ -124,11 +124,12 @@ std::vector<Placement> placementsOf(const Tensor &t, const TensorLayout &layout,
     for (size_t n = 0; n < t.hostLoops.size(); ++n) { // every row dimension has one loop
       const forms::HostLoop &l = t.hostLoops[n];
       const bool lanes = l.dim == t.laneDim;
-      q.start[l.hostDim] += (lanes ? part.first[n] : box.start[l.dim]) * l.hostStep;
+      if (l.hostStep)
+        q.start[l.hostDim] += (lanes ? part.first[n] : box.start[l.dim]) * l.hostStep;
       lane += lanes ? part.first[n] * l.step : 0;
       q.loops.push_back({uint32_t(lanes ? part.count[n] : box.count[l.dim]),
                          int32_t(layout.pitch[l.dim] * l.step), lanes ? int32_t(l.step) : 0,
-                         l.hostDim, int32_t(l.hostStep)});
+                         l.hostStep ? l.hostDim : kNoDim, int32_t(l.hostStep)});
     }
     q.lane = uint32_t(lane);
     placements.push_back(std::move(q));

@@ -40,7 +40,8 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, ColumnPlaces columnPlaces)
       : graph(graph), machine(machine), options(options), report(report), program(machine),
-        c(machine, graph, program, columnPlaces), routes(machine), storage(c, works, partition) {}
+        c(machine, graph, program, columnPlaces), routes(machine), storage(c, works, partition),
+        mxm(machine) {}
 
   Expected<Image> run();
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
@@ -60,7 +61,7 @@ private:
   std::vector<size_t> order;        ///< places of graph.order, in the order of scheduling
   std::vector<size_t> lastUse;      ///< per tensor: last place in the order that touches it
   std::vector<uint32_t> bindingOf;  ///< per tensor: its binding, if it has one
-  std::vector<WorkerState> workers; ///< of all formats, by plane
+  MxmState mxm;
 
   Status planKernels();
   Status checkFormats(const Kernel &kernel) const;
@@ -73,7 +74,6 @@ private:
   void endGridStep();
   Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
-  WorkerState &stateOf(const Worker &worker);
   Image finish();
 };
 
@@ -83,15 +83,11 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
       return Error{"kernel '" + kernel.name + "' multiplies " + nameOf(c.tensor(t.a.tensor).type) +
                    ", which the MXM of '" + machine.name +
                    "' does not; choose another --precision"};
-  if (!kernel.terms.empty() && machine.mxm.columnsPerInstall > machine.memory.slices)
-    return Error{"kernel '" + kernel.name + "' installs weights from mxm.columns_per_install = " +
-                 std::to_string(machine.mxm.columnsPerInstall) +
-                 " slices at once, a hemisphere has memory.slices = " +
-                 std::to_string(machine.memory.slices) + "; raise memory.slices"};
   return Success{};
 }
 
 Status GridCompiler::planKernels() {
+  int64_t bundles = 0;
   for (const Kernel &kernel : graph.kernels) {
     if (Status s = checkFormats(kernel); !s)
       return s;
@@ -99,6 +95,9 @@ Status GridCompiler::planKernels() {
     if (!work)
       return work.takeError();
     works.push_back(std::move(*work));
+    bundles += leastBundlesOf(c, kernel, works.back());
+    if (bundles > kMostBundles)
+      return tooManyBundles(kernel, leastBundlesOf(c, kernel, works.back()));
   }
   if (Status s = planOrder(); !s)
     return s;
@@ -167,17 +166,6 @@ Status GridCompiler::planPartition() {
   return verify(problem, partition);
 }
 
-WorkerState &GridCompiler::stateOf(const Worker &worker) {
-  for (WorkerState &s : workers)
-    if (s.worker == worker)
-      return s;
-  WorkerState state;
-  state.worker = worker;
-  state.resident.assign(machine.mxm.buffers, "");
-  workers.push_back(state);
-  return workers.back();
-}
-
 Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
@@ -201,7 +189,7 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
         continue;
       any = true;
       if (Status s =
-              contract(c, kernel, k, work, job.shares[j], stateOf(job.worker), counts, provenance);
+              contract(c, kernel, k, work, job.shares[j], job.worker, mxm, counts, provenance);
           !s)
         return s;
     }
@@ -311,8 +299,7 @@ void GridCompiler::releaseAfter(size_t at) {
 
 void GridCompiler::endGridStep() {
   program.endGridStep();
-  for (WorkerState &worker : workers)
-    worker.resident.assign(machine.mxm.buffers, "");
+  mxm.beginStep();
   for (memory::HemisphereAllocator &a : c.allocators)
     a.forgetTimes();
 }
@@ -388,6 +375,8 @@ Expected<Image> GridCompiler::run() {
 
 Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
                         const CompileOptions &options, CompileReport &report) {
+  if (Status s = machine.verify(); !s)
+    return s.takeError();
   const CompileReport before = report;
   std::optional<Error> first;
   for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart}) {

@@ -12,42 +12,54 @@ namespace {
 class Contraction : ContractionPlan {
 public:
   Contraction(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-              const Share &share, WorkerState &state, ContractionCounts &counts,
+              const Share &share, const Worker &worker, MxmState &mxm, ContractionCounts &counts,
               uint32_t provenance)
-      : ContractionPlan(c, kernel, kernelIndex, work, share, state.worker, provenance),
-        state(state), counts(counts) {}
+      : ContractionPlan(c, kernel, kernelIndex, work, share, worker, provenance), mxm(mxm),
+        counts(counts) {}
 
   Status run();
 
 private:
-  WorkerState &state;
+  MxmState &mxm;
   ContractionCounts &counts;
   std::vector<schedule::Origin> partial; ///< per accumulator row of the share: who left its sum
 
   Expected<unsigned> install(const Tile &tile, Cycle from);
-  Status installConstant(const Tile &tile, unsigned buffer, Cycle from);
-  Status installRows(const Tile &tile, unsigned buffer, Cycle from);
-  void addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes, unsigned buffer);
+  /// The Installs, one per plane, as numbers in the PE's program.
+  using Installs = std::vector<uint32_t>;
+  Expected<Installs> installConstant(const Tile &tile, unsigned buffer, Cycle from);
+  Expected<Installs> installRows(const Tile &tile, unsigned buffer, Cycle from);
+  Expected<Installs> placeInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
+                                   unsigned buffer, Cycle from);
+  void annotateWeights(Piece &piece, Piece::BurstId activate, unsigned planes, unsigned buffer);
   Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
                         Cycle from, unsigned passes = 0);
 };
 
-void Contraction::addInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
-                              unsigned buffer) {
+Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::StreamVar stream,
+                                                           unsigned planes, unsigned buffer,
+                                                           Cycle from) {
+  std::vector<Piece::BurstId> bursts;
   for (unsigned p = 0; p < planes; ++p) {
     Instruction i = instruction(Opcode::Install, dense(columnGroups(), 1));
     i.s0 = 1;
     i.buffer = uint8_t(buffer);
     i.provenance = domain.provenance;
-    Piece::BurstId burst = piece.add(
-        domain.pe, {UnitKind::MxmInstall, state.worker.hemisphere, state.worker.plane + p}, i,
-        Cycle(p) * columnGroups());
-    piece.tap(burst, ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
+    bursts.push_back(
+        piece.add(domain.pe, {UnitKind::MxmInstall, worker.hemisphere, worker.plane + p}, i,
+                  Cycle(p) * columnGroups()));
+    piece.tap(bursts.back(), ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
   }
   ++counts.installs;
+  if (Expected<Cycle> start = piece.place(from); !start)
+    return start.takeError();
+  Installs installs;
+  for (Piece::BurstId burst : bursts)
+    installs.push_back(piece.idOf(burst));
+  return installs;
 }
 
-Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle from) {
+Expected<Contraction::Installs> Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle from) {
   const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   Expected<WeightTile> stored = store(tile);
   if (!stored)
@@ -66,10 +78,7 @@ Status Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle fro
                                      -c.program.timing.readTo(slice, m.lastPosition()));
     piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
   }
-  addInstalls(piece, stream, planes, buffer);
-  if (Expected<Cycle> start = piece.place(from); !start)
-    return start.takeError();
-  return Success{};
+  return placeInstalls(piece, stream, planes, buffer, from);
 }
 
 /// Columns of a column copy from one step of the loop to the next.
@@ -81,7 +90,8 @@ int64_t columnStep(const TensorLayout &layout, const Access &w, unsigned loop) {
 }
 
 /// Weights made at run time: rows of a tensor, column n of the tile is column base + n of the copy.
-Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
+Expected<Contraction::Installs> Contraction::installRows(const Tile &tile, unsigned buffer,
+                                                         Cycle from) {
   const Term &term = kernel.terms[tile.term];
   const Tensor &w = c.tensor(term.w.tensor);
   const TensorLayout &layout = c.layouts[term.w.tensor];
@@ -121,27 +131,38 @@ Status Contraction::installRows(const Tile &tile, unsigned buffer, Cycle from) {
                     Cycle(p) * columnGroups() - c.program.timing.readTo(slice, m.lastPosition()));
       piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
     }
-  addInstalls(piece, stream, planes, buffer);
-  if (Expected<Cycle> start = piece.place(from); !start)
-    return start.takeError();
-  return Success{};
+  return placeInstalls(piece, stream, planes, buffer, from);
 }
 
 /// Which buffer holds the tile, after installing it if none does.
 Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
-  for (unsigned b = 0; b < state.resident.size(); ++b)
-    if (state.resident[b] == tile.key) {
-      state.lastBuffer = b;
-      return b;
-    }
-  const unsigned buffer = (state.lastBuffer + 1) % m.mxm.buffers;
-  Status done =
+  const unsigned planes = m.mxm.format(typeOf(tile))->planes;
+  unsigned &last = mxm.plane(worker.pe, worker.hemisphere, worker.plane).lastBuffer;
+  if (const std::optional<unsigned> held = mxm.bufferOf(worker, planes, tile.key))
+    return last = *held;
+  const unsigned buffer = (last + 1) % m.mxm.buffers;
+  Expected<Installs> done =
       isConstant(tile) ? installConstant(tile, buffer, from) : installRows(tile, buffer, from);
   if (!done)
     return done.takeError();
-  state.resident[buffer] = tile.key;
-  state.lastBuffer = buffer;
-  return buffer;
+  for (unsigned p = 0; p < planes; ++p)
+    mxm.plane(worker.pe, worker.hemisphere, worker.plane + p).resident[buffer] = {tile.key, p,
+                                                                                  (*done)[p]};
+  return last = buffer;
+}
+
+/// The weights that the pass means, whatever the scheduler believes to be installed.
+void Contraction::annotateWeights(Piece &piece, Piece::BurstId activate, unsigned planes,
+                                  unsigned buffer) {
+  const Instruction &i = piece.proto(activate);
+  for (unsigned p = 0; p < planes; ++p) {
+    const ResidentTile &held =
+        mxm.plane(worker.pe, worker.hemisphere, worker.plane + p).resident[buffer];
+    std::vector<schedule::Origin> groups;
+    for (unsigned g = i.g0; g < i.g1; ++g)
+      groups.push_back({held.install, g, 0});
+    piece.weights(activate, p, std::move(groups));
+  }
 }
 
 /// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
@@ -196,6 +217,7 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   Piece::BurstId act =
       piece.add(worker.pe, {UnitKind::MxmActivate, worker.hemisphere, worker.plane}, activate, 0);
   piece.tap(act, ProducerOf::A, stream, 0, byteWidth(type), m.lastPosition());
+  annotateWeights(piece, act, format->planes, buffer);
   Instruction accumulate = instruction(Opcode::Accumulate, flow);
   accumulate.address = row + (whole ? 0 : unsigned(pass.box.from1 * all.n0 + pass.box.from0));
   accumulate.s0 = 1;
@@ -246,10 +268,11 @@ Status Contraction::run() {
                  std::to_string(m.mxm.accumulatorRows)};
   if (Status s = make(); !s)
     return s;
-  if (state.nextAccumulator + rows > m.mxm.accumulatorRows)
-    state.nextAccumulator = 0;
-  const unsigned row = state.nextAccumulator;
-  state.nextAccumulator += rows;
+  unsigned &next = mxm.plane(worker.pe, worker.hemisphere, worker.plane).nextAccumulator;
+  if (next + rows > m.mxm.accumulatorRows)
+    next = 0;
+  const unsigned row = next;
+  next += rows;
   partial.assign(rows, {}); // the first pass writes every row
   Cycle from = 0;
   for (size_t p = 0; p < passes.size(); ++p) {
@@ -266,10 +289,32 @@ Status Contraction::run() {
 
 } // namespace
 
+void MxmState::beginStep() {
+  PlaneState empty;
+  empty.resident.resize(machine.mxm.buffers);
+  planes.assign(size_t(machine.pes()) * kHemispheres * machine.mxm.planes, empty);
+}
+
+std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
+                                           const std::string &key) {
+  for (unsigned b = 0; b < machine.mxm.buffers; ++b) {
+    bool whole = true;
+    for (unsigned p = 0; p < count && whole; ++p) {
+      const ResidentTile &held =
+          plane(worker.pe, worker.hemisphere, worker.plane + p).resident[b];
+      whole = held.key == key && held.part == p;
+    }
+    if (whole)
+      return b;
+  }
+  return std::nullopt;
+}
+
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                const Share &share, WorkerState &state, ContractionCounts &counts,
-                uint32_t provenance) {
-  Status done = Contraction(c, kernel, kernelIndex, work, share, state, counts, provenance).run();
+                const Share &share, const Worker &worker, MxmState &mxm,
+                ContractionCounts &counts, uint32_t provenance) {
+  Status done =
+      Contraction(c, kernel, kernelIndex, work, share, worker, mxm, counts, provenance).run();
   if (!done && done.error().find("kernel '") == std::string::npos)
     return Error{"kernel '" + kernel.name + "': " + done.error()};
   return done;

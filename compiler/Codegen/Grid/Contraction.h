@@ -10,12 +10,36 @@
 
 namespace millrace::grid {
 
-/// What one worker (a plane, or the planes of a 16-bit format) keeps from job to job.
-struct WorkerState {
-  Worker worker;
-  std::vector<std::string> resident; ///< weight tile key per buffer
+/// What one weight buffer of one plane holds: a byte plane of a weight tile, and who installed it.
+struct ResidentTile {
+  std::string key;      ///< of the tile; empty: nothing
+  unsigned part = 0;    ///< which of the tile's planes
+  uint32_t install = 0; ///< number of the Install in its PE's program; its element g fills group g
+};
+
+/// What one plane keeps from job to job, whichever formats the jobs have: a plane of a 16-bit pair
+/// serves int8 by itself, too.
+struct PlaneState {
+  std::vector<ResidentTile> resident; ///< per buffer
   unsigned lastBuffer = 0;
   unsigned nextAccumulator = 0;
+};
+
+/// The planes of all PEs during a grid step.
+class MxmState {
+public:
+  explicit MxmState(const Machine &machine) : machine(machine) { beginStep(); }
+  /// Weights do not persist from step to step.
+  void beginStep();
+  PlaneState &plane(unsigned pe, Hemisphere h, unsigned plane) {
+    return planes[(size_t(pe) * kHemispheres + size_t(h)) * machine.mxm.planes + plane];
+  }
+  /// The buffer that holds the whole tile on all planes of the worker, if there is one.
+  std::optional<unsigned> bufferOf(const Worker &worker, unsigned planes, const std::string &key);
+
+private:
+  const Machine &machine;
+  std::vector<PlaneState> planes;
 };
 
 /// Counts for the report.
@@ -28,8 +52,8 @@ struct ContractionCounts {
 /// Runs one share of a contraction on a worker: every pass, its installs, and the epilogue with the
 /// last pass.
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                const Share &share, WorkerState &state, ContractionCounts &counts,
-                uint32_t provenance);
+                const Share &share, const Worker &worker, MxmState &mxm,
+                ContractionCounts &counts, uint32_t provenance);
 
 /// The passes of a kernel in the order in which every share adds their sums: the rounding points of
 /// its accumulator.

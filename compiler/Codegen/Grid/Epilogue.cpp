@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Grid/Epilogue.h"
 
 #include "compiler/Codegen/Grid/Gather.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ private:
   unsigned which, passes;
   const schedule::Timing &timing;
 
-  std::vector<bool> needed, onAccumulator; ///< per node
+  std::vector<bool> needed; ///< per node
   std::vector<bool> late; ///< per node: taken once, after the running reduction, not per element
   std::vector<Cycle> dispatch;
   std::vector<std::optional<Piece::BurstId>> bursts;
@@ -77,7 +78,7 @@ private:
     return last + timing.aluToChained(kernel.nodes[n].op);
   }
 
-  Status plan();
+  void plan();
   Status place(unsigned n);
   Expected<Source> take(unsigned n, Cycle at);
   Expected<Source> origin(unsigned n, Cycle at);
@@ -98,49 +99,17 @@ bool Mesh::isLatched(unsigned n) const {
   return true;
 }
 
-/// Dispatch cycles: as early as the accumulator allows, what does not hang on it as late as its
-/// users allow, and once if they all come after the running reduction.
-Status Mesh::plan() {
-  const size_t count = kernel.nodes.size();
-  needed = forms::neededNodes(kernel);
-  late.assign(count, false);
-  onAccumulator.assign(count, false);
-  dispatch.assign(count, kUnset);
-  bursts.assign(count, std::nullopt);
+/// The epilogue's plan, from the cycle in which the accumulator or the first operand arrives.
+void Mesh::plan() {
+  forms::EpiloguePlan plan = forms::planEpilogue(
+      kernel, [&](AluOp op) { return timing.aluToChained(op); }, d.flow.last());
   const Cycle base = accumulator.empty() ? start : accumulator.front().arrive;
-  for (unsigned n = 0; n < count; ++n) {
-    const Node &node = kernel.nodes[n];
-    onAccumulator[n] = node.kind == Node::Kind::Accumulator;
-    if (!isOp(n))
-      continue;
-    Cycle at = base;
-    for (unsigned a : node.args) {
-      onAccumulator[n] = onAccumulator[n] || onAccumulator[a];
-      late[n] = late[n] || late[a] || kernel.nodes[a].kind == Node::Kind::Reduce;
-      if (isOp(a))
-        at = std::max(at, dispatch[a] + latency(a));
-    }
-    dispatch[n] = at;
-  }
-  for (size_t n = count; n-- > 0;) {
-    if (onAccumulator[n] || !needed[n] || late[n] || kernel.nodes[n].kind == Node::Kind::Reduce)
-      continue;
-    Cycle latest = INT64_MAX;
-    bool once = std::none_of(kernel.results.begin(), kernel.results.end(),
-                             [&](const forms::Result &r) { return r.node == n; });
-    for (size_t u = n + 1; u < count; ++u)
-      if (needed[u] && isOp(unsigned(u)))
-        for (unsigned a : kernel.nodes[u].args)
-          if (a == n) {
-            if (isOp(unsigned(n)))
-              latest = std::min(latest, dispatch[u] - latency(unsigned(n)));
-            once = once && late[u];
-          }
-    late[n] = once;
-    if (isOp(unsigned(n)) && latest != INT64_MAX)
-      dispatch[n] = latest;
-  }
-  return Success{};
+  needed = std::move(plan.needed);
+  late = std::move(plan.late);
+  dispatch = std::move(plan.dispatch);
+  for (Cycle &at : dispatch)
+    at += base;
+  bursts.assign(kernel.nodes.size(), std::nullopt);
 }
 
 Expected<std::vector<uint8_t>> Mesh::constantLanes(const Access &access) const {
@@ -445,8 +414,7 @@ Status Mesh::store() {
 }
 
 Status Mesh::build() {
-  if (Status s = plan(); !s)
-    return s;
+  plan();
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (needed[n] && isOp(n))
       if (Status s = place(n); !s)

@@ -30,15 +30,17 @@ void RowSet::mark(const TensorLayout &layout, unsigned tile, int64_t row) {
 
 namespace {
 
+/// Counts until a hemisphere has more than `most`: by how much more does not matter then, and a
+/// model that will be refused may have a million tiles.
 Expected<std::vector<uint64_t>> weightRowsOf(Context &c, const std::vector<Work> &works,
-                                             const Partition &partition) {
+                                             const Partition &partition, uint64_t most) {
   std::vector<uint64_t> rows(size_t(c.machine.pes()) * kHemispheres, 0);
   std::vector<std::set<std::string>> tiles(rows.size());
   for (size_t k = 0; k < works.size(); ++k) {
     const Kernel &kernel = c.graph.kernels[k];
     if (kernel.terms.empty())
       continue;
-    const int64_t most = longestShare(c.machine, works[k]);
+    const int64_t longest = longestShare(c.machine, works[k]);
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
       std::set<std::string> *counted = &tiles[size_t(pe) * kHemispheres];
       const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
@@ -55,9 +57,12 @@ Expected<std::vector<uint64_t>> weightRowsOf(Context &c, const std::vector<Work>
           if (counted[size_t(h)].insert(key).second)
             rows[size_t(pe) * kHemispheres + size_t(h)] += n;
         };
-        for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, most))
+        for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, longest)) {
           if (Status s = forEachWeightTile(c, kernel, k, works[k], share, team[member], count); !s)
             return s.takeError();
+          if (rows[size_t(pe) * kHemispheres + size_t(h)] > most)
+            return rows;
+        }
       }
     }
   }
@@ -136,7 +141,7 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
     for (bool wholeTiles : {false, true}) {
       if (wholeTiles)
         p.hemispheres = dealHemispheres(problem.c, problem.works, p);
-      Expected<std::vector<uint64_t>> rows = weightRowsOf(problem.c, problem.works, p);
+      Expected<std::vector<uint64_t>> rows = weightRowsOf(problem.c, problem.works, p, 2 * all);
       if (!rows)
         return rows.takeError();
       p.weightRows = std::move(*rows);

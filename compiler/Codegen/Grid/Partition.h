@@ -41,7 +41,8 @@ struct Partition {
   /// Per kernel, PE and share: the hemisphere whose workers do it. Empty while memory does for
   /// weights in both hemispheres, of which each does a part of every share.
   std::vector<std::vector<std::vector<Hemisphere>>> hemispheres;
-  /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere).
+  /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere); counted
+  /// no further once one has twice its memory.
   std::vector<uint64_t> weightRows;
 };
 

@@ -132,6 +132,12 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
                  " rows at once, more than the " +
                  std::to_string(std::numeric_limits<uint16_t>::max()) +
                  " that an instruction counts; use a smaller input"};
+  int64_t instances = 1;
+  for (unsigned l : outer)
+    if (kernel.loops[l].extent > kMostBundles / instances)
+      return tooManyBundles(kernel, kMostBundles);
+    else
+      instances *= kernel.loops[l].extent;
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
   for (unsigned l : outer) {
     std::vector<std::vector<int64_t>> next;
@@ -154,6 +160,20 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   return w;
 }
 
+/// Sweeps through the MXM that a share makes, heads aside.
+static int64_t passesOfShare(const Context &c, const Kernel &kernel, const Work &w) {
+  int64_t passes = 0;
+  for (const forms::Term &t : kernel.terms) {
+    int64_t taps = 1;
+    for (unsigned l : w.roles.contracted)
+      if ((forms::usesLoop(t.a, l) || forms::usesLoop(t.w, l)) && // not another term's
+          coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
+        taps *= kernel.loops[l].extent;
+    passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
+  }
+  return passes;
+}
+
 int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
   int64_t rows = w.units() * w.stripRows;
   if (kernel.terms.empty())
@@ -164,15 +184,20 @@ int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
       sweeps += int64_t(headsOf(kernel, w, tile.start, tile.count).size());
     rows = rows / int64_t(w.tiles.size()) * sweeps;
   }
-  int64_t passes = 0;
-  for (const forms::Term &t : kernel.terms) {
-    int64_t taps = 1;
-    for (unsigned l : w.roles.contracted)
-      if (coefficient(t.a.index[c.tensor(t.a.tensor).laneDim], l) == 0)
-        taps *= kernel.loops[l].extent;
-    passes += taps * int64_t(c.layouts[t.a.tensor].tiles.size());
-  }
-  return rows * passes;
+  return rows * passesOfShare(c, kernel, w);
+}
+
+Error tooManyBundles(const Kernel &kernel, int64_t bundles) {
+  return Error{"kernel '" + kernel.name + "' takes " + std::to_string(bundles) +
+               " or more sweeps through the machine, with those before it more than the " +
+               std::to_string(kMostBundles) +
+               " that are scheduled at most; use a smaller input, or compute '" +
+               kernel.provenance + "' outside"};
+}
+
+int64_t leastBundlesOf(const Context &c, const Kernel &kernel, const Work &w) {
+  return int64_t(w.instances.size() * w.tiles.size()) *
+         std::max<int64_t>(1, passesOfShare(c, kernel, w));
 }
 
 std::vector<Head> headsOf(const Kernel &kernel, const Work &w, int64_t start, int64_t count) {

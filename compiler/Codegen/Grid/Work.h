@@ -23,7 +23,14 @@ struct Work {
   int64_t stripRows = 1; ///< extent of loop0, or 1 if linear
   int64_t units() const { return int64_t(instances.size()) * int64_t(tiles.size()) * strips; }
 };
+/// Errors: loops that no address walk serves; more parts than kMostBundles.
 Expected<Work> workOf(const Context &c, const Kernel &kernel);
+/// Bundles that are scheduled at most, in all: each takes some 100 microseconds. BERT-base has
+/// 30,000.
+constexpr int64_t kMostBundles = 1'000'000;
+/// What a kernel takes at least, before its rows are dealt.
+int64_t leastBundlesOf(const Context &c, const Kernel &kernel, const Work &work);
+Error tooManyBundles(const Kernel &kernel, int64_t bundles);
 
 /// Columns [from, to) of a lane tile that belong to one step of the group loop.
 struct Head {

@@ -6,6 +6,7 @@
 #include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
+#include "compiler/Support/LargeStack.h"
 
 #include "arch/spec/Facts.h"
 
@@ -41,17 +42,81 @@ std::optional<Precision> precisionNamed(std::string_view name) {
   return std::nullopt;
 }
 
+static int64_t pointsOf(linalg::LinalgOp op) {
+  int64_t points = 1;
+  for (int64_t extent : op.getStaticLoopRanges())
+    points = llvm::MulOverflow(points, extent, points) ? INT64_MAX : points;
+  return points;
+}
+
+using PointsByNode = std::map<std::string, ContractionPoints>;
+
+static PointsByNode contractionsOf(func::FuncOp function) {
+  PointsByNode points;
+  function.walk([&](linalg::LinalgOp op) {
+    if (isContraction(op))
+      points[nameOf(op->getResult(0))].all += pointsOf(op);
+  });
+  return points;
+}
+
+/// Adds what the calls do that the graph has kept; each contraction once.
+static void addHostPoints(const Former &former, const KernelGraph &graph, PointsByNode &points) {
+  DenseSet<Operation *> seen;
+  for (const HostCall &call : graph.hostCalls)
+    for (Operation *op : former.contractionsOf(call))
+      if (seen.insert(op).second)
+        points[nameOf(op->getResult(0))].onHost += pointsOf(cast<linalg::LinalgOp>(op));
+}
+
+static bool isEmpty(Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  return shaped && shaped.hasStaticShape() && shaped.getNumElements() == 0;
+}
+
+/// The reference computes empty outputs, and sums over nothing, too; a schedule would have nothing
+/// to do.
+static LogicalResult checkSomethingIsComputed(func::FuncOp function) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (isEmpty(function.getResultTypes()[i])) {
+      auto name = function.getResultAttrOfType<StringAttr>(i, "onnx.name");
+      return function.emitError()
+             << "output '" << (name ? name.str() : std::to_string(i))
+             << "' has a dimension of 0, so that there is nothing to compute; use extents of at "
+                "least 1";
+    }
+  Operation *reader = nullptr;
+  function.walk([&](Operation *op) {
+    if (!reader && llvm::any_of(op->getOperandTypes(), isEmpty) &&
+        llvm::any_of(op->getResultTypes(),
+                     [](Type type) { return isa<ShapedType>(type) && !isEmpty(type); }))
+      reader = op;
+  });
+  if (!reader)
+    return success();
+  auto name = dyn_cast<NameLoc>(reader->getLoc());
+  return function.emitError() << "'"
+                              << (name ? name.getName().strref() : reader->getName().getStringRef())
+                              << "' reads a tensor that has a dimension of 0; use extents of at "
+                                 "least 1";
+}
+
 FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options,
-                                        std::vector<std::string> *remarks) {
+                                        std::vector<std::string> *remarks, PointsByNode *points) {
   auto function = module.lookupSymbol<func::FuncOp>("main");
   if (!function)
     return module.emitError("has no function @main");
+  if (failed(checkSomethingIsComputed(function)))
+    return failure();
   bool isQuantized = false;
   function.walk([&](linalg::LinalgOp op) { isQuantized |= !quantKind(op).empty(); });
   if (options.precision == Precision::Int8 && !isQuantized)
     return function.emitError(
         "int8 needs a quantised model, but this one holds no QuantizeLinear or "
         "DequantizeLinear; quantise it with models/recipes/quantize.py");
+  const PointsByNode before = contractionsOf(function);
+  beginNeutral(function);
+  shiftInputs(function, options.precision == Precision::Bf16);
   foldChannels(function);
   if (options.precision == Precision::Int8) {
     poolIntegers(function);
@@ -59,18 +124,25 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
       fuseResiduals(function);
   }
   splitMaxWindows(function);
+  PointsByNode contractions = contractionsOf(function);
+  contractions.insert(before.begin(), before.end()); // what the rewrites made something else of
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
   Former former(function, options, graph);
   for (std::string &line : former.keepTablesWithHost())
     if (remarks)
       remarks->push_back(std::move(line));
-  if (failed(former.run()))
+  LogicalResult formed = failure();
+  runOnLargeStack([&] { formed = former.run(); });
+  if (failed(formed))
     return failure();
   multiplyRepeatedSums(graph);
   simplify(graph, options.chain);
   if (std::string wrong = graph.verify(); !wrong.empty())
     return function.emitError("the kernel graph is wrong: ") << wrong;
+  addHostPoints(former, graph, contractions);
+  if (points)
+    *points = std::move(contractions);
   return graph;
 }
 

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,12 +38,21 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
 /// fp16, bf16 or int8; nothing for other names.
 std::optional<Precision> precisionNamed(std::string_view name);
 
-/// Forms the kernels of @main. Emits an error and fails where a float model is asked for in int8,
-/// and names the recipe that quantises it. What no form covers becomes a HostCall. Tables of
+/// Points of the loops of one ONNX node's contractions, by their shapes at the tensor level.
+struct ContractionPoints {
+  int64_t all = 0;
+  int64_t onHost = 0; ///< of contractions that host functions do
+};
+
+/// Forms the kernels of @main. Emits an error and fails where an output is empty or made of
+/// nothing, and where a float model is asked for in int8, with the recipe that quantises it. What no
+/// form covers becomes a HostCall. Tables of
 /// look-ups take at most half of the memory that the other constants leave, small ones first: the
-/// host looks up in the rest, and `remarks` receives a line for each.
-mlir::FailureOr<KernelGraph> buildKernelGraph(mlir::ModuleOp module,
-                                              const PrecisionOptions &options,
-                                              std::vector<std::string> *remarks = nullptr);
+/// host looks up in the rest, and `remarks` receives a line for each. `points` receives who does
+/// the contractions of each ONNX node, by its name.
+mlir::FailureOr<KernelGraph>
+buildKernelGraph(mlir::ModuleOp module, const PrecisionOptions &options,
+                 std::vector<std::string> *remarks = nullptr,
+                 std::map<std::string, ContractionPoints> *points = nullptr);
 
 } // namespace millrace::forms

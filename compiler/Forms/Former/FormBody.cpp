@@ -8,6 +8,8 @@
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/StringSwitch.h"
 
+#include <cmath>
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -162,10 +164,29 @@ FailureOr<Scalar> Former::bodyValue(Attempt &attempt, Value value, Values &known
   return result;
 }
 
+AluOp overflowing(ElementType type) {
+  return type == ElementType::Fp16 ? AluOp::CvtF32F16 : AluOp::CvtF32Bf16;
+}
+
 /// Whether the node is the immediate `value`.
 static bool isImmediate(KernelBuilder &build, unsigned node, float value) {
   const Node &n = build.kernel().nodes[node];
   return n.kind == Node::Kind::Immediate && n.bits == bitsOf(value);
+}
+
+/// Whether the operation subtracts from an element of a row the row's maximum, which lies in 16
+/// bits: for a softmax (import says so).
+bool Former::isBelowMaximum(Operation *op) const {
+  auto within = op->getAttrOfType<DenseF64ArrayAttr>("millrace.within");
+  auto map = dyn_cast<linalg::LinalgOp>(op->getParentOp());
+  return within && isa<arith::SubFOp>(op) && within[1] == 0 && map && map.getNumDpsInputs() == 2 &&
+         !ranges.needsFp32(map->getOperand(1));
+}
+
+/// Whether the node was widened from 16 bits.
+static bool wasNarrow(KernelBuilder &build, unsigned node) {
+  const Node &n = build.kernel().nodes[node];
+  return n.kind == Node::Kind::Op && (n.op == AluOp::CvtF16F32 || n.op == AluOp::CvtBf16F32);
 }
 
 static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
@@ -176,8 +197,9 @@ static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
     return build.op(AluOp::RcpF32, {y});
   }
   if (divisor.kind == Node::Kind::Immediate) {
-    float value = decode(ElementType::Fp32, divisor.bits);
-    return build.op(AluOp::MulF32, {x, build.constant(1 / value)});
+    const float inverse = 1 / decode(ElementType::Fp32, divisor.bits);
+    if (std::isfinite(inverse))
+      return build.op(AluOp::MulF32, {x, build.constant(inverse)});
   }
   return build.op(AluOp::DivF32, {x, y});
 }
@@ -205,13 +227,19 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
     return Scalar{divide(build, nodes[0], nodes[1]), Kind::F32};
   if (isa<arith::AddFOp, arith::SubFOp>(op) && isImmediate(build, nodes[1], 0))
     return args[0];
+  if (isBelowMaximum(op) && !wasNarrow(build, nodes[0])) { // as its maximum is, in 16 bits
+    const float lowest = decode(activation(), activation() == ElementType::Fp16 ? 0xfbff : 0xff7f);
+    return Scalar{build.op(AluOp::SubF32,
+                           {build.op(AluOp::MaxF32, {nodes[0], build.constant(lowest)}), nodes[1]}),
+                  Kind::F32};
+  }
   if (isa<arith::MulFOp>(op) && isImmediate(build, nodes[1], 1))
     return args[0];
   if (isa<arith::ExtFOp>(op))
     return args[0]; // narrow floats are held as fp32
   if (auto narrow = dyn_cast<arith::TruncFOp>(op)) {
     ElementType exact = narrow.getType().isF16() ? ElementType::Fp16 : ElementType::Bf16;
-    unsigned rounded = build.op(narrowFromF32(exact), {nodes[0]});
+    unsigned rounded = build.op(overflowing(exact), {nodes[0]});
     return Scalar{build.op(widenToF32(exact), {rounded}), Kind::F32};
   }
   if (isa<arith::ExtSIOp>(op))

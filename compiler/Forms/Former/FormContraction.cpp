@@ -297,6 +297,33 @@ LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
   return failure();
 }
 
+/// One product per result (angles: positions times frequencies), in fp32.
+FailureOr<Scalar> Former::computeOuterProduct(Attempt &attempt, linalg::LinalgOp op,
+                                              const Point &index) {
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  Point dims(op.getNumLoops());
+  for (auto [expr, at] : llvm::zip(result.getResults(), index))
+    dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction && extent != 1)
+      return failure();
+  unsigned factors[2];
+  for (unsigned i : {0u, 1u}) {
+    Point at;
+    for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
+      std::optional<Linear> part = attempt.space.evaluate(expr, dims);
+      if (!part)
+        return failure();
+      at.push_back(*part);
+    }
+    FailureOr<Scalar> factor = pull(attempt, op->getOperand(i), at);
+    if (failed(factor) || factor->kind != Scalar::Kind::F32)
+      return failure();
+    factors[i] = factor->node;
+  }
+  return Scalar{attempt.build.op(AluOp::MulF32, {factors[0], factors[1]}), Scalar::Kind::F32};
+}
+
 FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp op,
                                              const Point &index) {
   if (attempt.contracts)
@@ -307,6 +334,8 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
     return failure();
   if (options.precision == Precision::Int8 && isQuantized(op))
     return computeIntegerContraction(attempt, op, index, 1, {});
+  if (ranges.needsFp32(op->getOperand(0)) || ranges.needsFp32(op->getOperand(1)))
+    return computeOuterProduct(attempt, op, index);
   FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/true);
   if (failed(operands) ||
       failed(addProduct(attempt, *operands, {op->getOperand(0), op->getOperand(1)},

@@ -18,7 +18,7 @@ bool Former::isFormable(Operation *op) {
   if (slicePoints.contains(op) || copies.contains(op) || isLookup(op))
     return true;
   auto form = dyn_cast<linalg::LinalgOp>(op);
-  if (!form || !formOf(op->getResult(0)) || form.hasIndexSemantics())
+  if (!form || !formOf(op->getResult(0)) || form.hasIndexSemantics() || op->hasAttr(kOnHost))
     return false;
   for (Value operand : form.getDpsInputs()) {
     auto type = dyn_cast<RankedTensorType>(operand.getType());
@@ -56,19 +56,14 @@ static bool staysOnHost(Operation *op, bool isFormable) {
   return !isFormable;
 }
 
-/// What the grid takes from the host is fp32 (or double, as the model has it) within the bounds of
-/// its storage type: masks hold the lowest fp32; as infinities they would make NaN of a product
-/// with zero.
-static Value clamp(OpBuilder &builder, Value tensor, double bound) {
+/// What the grid takes from the host is fp32, or double as the model has it.
+static Value widened(OpBuilder &builder, Value tensor) {
   auto given = cast<RankedTensorType>(tensor.getType());
-  Type element = given.getElementType();
-  if (!element.isF64())
-    element = builder.getF32Type();
-  auto type = RankedTensorType::get(given.getShape(), element);
+  if (given.getElementType().isF32() || given.getElementType().isF64())
+    return tensor;
+  auto type = RankedTensorType::get(given.getShape(), builder.getF32Type());
   Location loc = tensor.getLoc();
   unsigned rank = unsigned(type.getRank());
-  Value low = arith::ConstantOp::create(builder, loc, FloatAttr::get(element, -bound));
-  Value high = arith::ConstantOp::create(builder, loc, FloatAttr::get(element, bound));
   Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
   AffineMap identity = builder.getMultiDimIdentityMap(rank);
   auto map = linalg::GenericOp::create(
@@ -76,16 +71,11 @@ static Value clamp(OpBuilder &builder, Value tensor, double bound) {
       ArrayRef<AffineMap>{identity, identity},
       SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
       [&](OpBuilder &b, Location at, ValueRange x) {
-        Value value = x[0];
-        if (value.getType() != element)
-          value = arith::ExtFOp::create(b, at, element, value);
-        Value raised = arith::MaximumFOp::create(b, at, value, low);
-        linalg::YieldOp::create(b, at, arith::MinimumFOp::create(b, at, raised, high).getResult());
+        linalg::YieldOp::create(b, at,
+                                arith::ExtFOp::create(b, at, b.getF32Type(), x[0]).getResult());
       });
   return map.getResult(0);
 }
-
-constexpr double kLargestFp16 = 65504, kLargestBf16 = 3.3895313892515355e38;
 
 /// Says of which type the host's functions hold a tensor, where the model does not and it is not
 /// fp32.
@@ -134,6 +124,11 @@ hostFunction(Operation *root, llvm::function_ref<bool(Operation *)> isInside) {
     return a->isBeforeInBlock(b);
   });
   return {std::move(inside), std::move(order)};
+}
+
+ArrayRef<Operation *> Former::contractionsOf(const HostCall &call) const {
+  const auto found = hostContractions.find(call.function);
+  return found == hostContractions.end() ? ArrayRef<Operation *>() : found->second;
 }
 
 FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
@@ -196,14 +191,21 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
     mapping.map(argument, body.getArgument(unsigned(i)));
   SmallVector<Operation *> sorted(inside.begin(), inside.end());
   llvm::sort(sorted, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  for (Operation *op : sorted)
+  for (Operation *op : sorted) {
     builder.clone(*op, mapping);
-  Value result = mapping.lookup(base);
+    if (auto form = dyn_cast<linalg::LinalgOp>(op);
+        form && isContraction(form) && !repeated.contains(op))
+      hostContractions[call.function].push_back(op);
+  }
+  const Value made = mapping.lookup(base);
+  Value result = made;
   if (isa<FloatType>(cast<RankedTensorType>(base.getType()).getElementType()))
-    result =
-        clamp(builder, result, activation() == ElementType::Fp16 ? kLargestFp16 : kLargestBf16);
-  body.setType(builder.getFunctionType(types, {result.getType()}));
-  func::ReturnOp::create(builder, base.getLoc(), result);
+    result = widened(builder, result);
+  SmallVector<Value> results{result};
+  const SmallVector<unsigned> numbers = takeOutputs(base);
+  results.append(numbers.size(), made);
+  body.setType(builder.getFunctionType(types, ValueRange(results).getTypes()));
+  func::ReturnOp::create(builder, base.getLoc(), results);
   llvm::raw_string_ostream out(graph.hostModule);
   body.print(out);
   out << "\n";
@@ -211,6 +213,10 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   unsigned tensor = newTensor(base, shapeOf(base), lane);
   call.outputs.push_back(tensor);
   noteHostType(graph.tensors[tensor], base.getType());
+  for (unsigned number : numbers) { // as they are: they do not go through the grid's memory
+    call.outputs.push_back(newTensor(base, shapeOf(base), lane));
+    setOutput(graph.tensors[call.outputs.back()], number);
+  }
   graph.hostCalls.push_back(std::move(call));
   graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
   return Stored{tensor, 0};

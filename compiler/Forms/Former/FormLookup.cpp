@@ -69,8 +69,7 @@ std::optional<LookupForm> lookupOf(Operation *op) {
   return form;
 }
 
-/// The input that delivers the indices, seen through views and casts between integers; its element
-/// at `index`.
+/// The model's input that the value is, if it is one.
 static std::optional<BlockArgument> inputOf(Value value) {
   return isa<BlockArgument>(value) ? std::optional(cast<BlockArgument>(value)) : std::nullopt;
 }

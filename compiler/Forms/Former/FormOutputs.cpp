@@ -24,10 +24,42 @@ static std::string nameOfResult(func::FuncOp function, unsigned number) {
   return name ? name.str() : std::to_string(number);
 }
 
-bool Former::isMadeByHost(unsigned tensor) const {
-  return llvm::any_of(graph.hostCalls, [&](const HostCall &call) {
-    return llvm::is_contained(call.outputs, tensor);
-  });
+/// The results of the function that are this value and that nobody writes yet; the caller will.
+SmallVector<unsigned> Former::takeOutputs(Value value) {
+  SmallVector<unsigned> numbers;
+  for (auto [i, result] :
+       llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
+    if (result == value && takenOutputs.insert(unsigned(i)).second)
+      numbers.push_back(unsigned(i));
+  return numbers;
+}
+
+/// Whether the host makes the value, as no form covers it, or a conversion of what it makes.
+bool Former::isOfHost(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->hasTrait<OpTrait::ConstantLike>())
+    return false;
+  if (hosted.contains(value))
+    return true;
+  if (!isFormable(op))
+    return !isa<tensor::ConcatOp>(op);
+  auto map = dyn_cast<linalg::LinalgOp>(op);
+  if (!map || !isMap(map) || map.getNumDpsInputs() != 1 || demand(value) > 1 ||
+      !map.getIndexingMapsArray()[0].isIdentity())
+    return false;
+  const Value source = baseOf(op->getOperand(0));
+  return llvm::hasSingleElement(map.getBlock()->without_terminator()) &&
+         isa<CastOpInterface>(map.getBlock()->front()) && demand(source) <= 1 && isOfHost(source);
+}
+
+/// What the host makes, or a view of it, is written by the host. Whether it is.
+bool Former::storeOutputByHost(Value value, unsigned number) {
+  const Value base = baseOf(value);
+  if (!isOfHost(base))
+    return false;
+  if (base == value && !stored.count(value) && !isFormable(base.getDefiningOp()))
+    return succeeded(store(value, std::nullopt)) && takenOutputs.contains(number);
+  return succeeded(storeByHost(value, 0)); // a view, a conversion, or once more for the caller
 }
 
 /// Results of the function. A result that is a view of something stored is written again, in its
@@ -35,9 +67,17 @@ bool Former::isMadeByHost(unsigned tensor) const {
 LogicalResult Former::storeOutputs() {
   auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
+    if (failed(storedType(cast<RankedTensorType>(value.getType()).getElementType())))
+      return function.emitError("output '")
+             << nameOfResult(function, unsigned(i)) << "' has elements of "
+             << cast<RankedTensorType>(value.getType()).getElementType()
+             << ", which no tensor of the grid holds; cast it to a float, int8 or int32";
+    if (takenOutputs.contains(unsigned(i)) || storeOutputByHost(value, unsigned(i)))
+      continue;
+    takenOutputs.insert(unsigned(i));
     unsigned lane = preferredLane(value);
-    if (baseOf(value) != value) {
-      Value base = baseOf(value);
+    const Value base = baseOf(value);
+    if (base != value) {
       lane = 0;
       for (auto [dim, extent] :
            llvm::enumerate(shapeOf(value))) // the extent of the stored lanes, if it is there
@@ -51,25 +91,18 @@ LogicalResult Former::storeOutputs() {
               lane = unsigned(dim);
         }
     }
-    FailureOr<ElementType> type =
-        storedType(cast<RankedTensorType>(value.getType()).getElementType());
-    if (failed(type))
-      return function.emitError("output '")
-             << nameOfResult(function, unsigned(i)) << "' has elements of "
-             << cast<RankedTensorType>(value.getType()).getElementType()
-             << ", which no tensor of the grid holds; cast it to a float, int8 or int32";
-    if (baseOf(value) == value && (demand(value) > 1 || value.getDefiningOp<tensor::ConcatOp>()))
+    if (base == value && (demand(value) > 1 || value.getDefiningOp<tensor::ConcatOp>()))
       if (FailureOr<Stored> source = store(value, std::nullopt);
           succeeded(source) && graph.tensors[source->tensor].role == TensorRole::Intermediate &&
-          !isMadeByHost(source->tensor)) { // the grid copies what the host makes
+          !hosted.contains(value)) {
         setOutput(graph.tensors[source->tensor], unsigned(i));
         continue;
       }
     unsigned tensor = newTensor(value, shapeOf(value), lane);
     setOutput(graph.tensors[tensor], unsigned(i));
     // Computed here if nobody else needs it, else copied.
-    bool isHere = baseOf(value) == value && formOf(value) && demand(value) <= 1 &&
-                  isFormable(value.getDefiningOp());
+    bool isHere =
+        base == value && formOf(value) && demand(value) <= 1 && isFormable(value.getDefiningOp());
     LogicalResult done = failure();
     int64_t split = 0;
     if (isHere)
@@ -84,23 +117,18 @@ LogicalResult Former::storeOutputs() {
             Access to{tensor, {}, 0};
             for (const Linear &at : point)
               to.index.push_back(at.affine());
-            storeScalar(attempt.build, scalar, to);
+            storeScalar(attempt.build, scalar, to, value.getType());
           });
     };
-    if (failed(done))
+    if (failed(done) && !hosted.contains(base))
       done = copy();
-    const Value base = baseOf(value);
-    if (failed(done) && base.getDefiningOp() && !stored.count(base))
-      if (FailureOr<Stored> made = storeByHost(base, base == value ? lane : preferredLane(base));
-          succeeded(made)) {
-        stored[base].push_back(*made);
-        done = copy();
+    if (failed(done) || hosted.contains(base)) { // no kernel makes it, so the host does
+      takenOutputs.erase(unsigned(i));
+      if (succeeded(storeByHost(value, 0))) {
+        graph.tensors[tensor].role = TensorRole::Intermediate; // of nobody
+        continue;
       }
-    if (failed(done) && base != value) // a view whose index is not affine
-      if (FailureOr<Stored> made = storeByHost(value, lane); succeeded(made)) {
-        stored[value].push_back(*made);
-        done = copy();
-      }
+    }
     if (failed(done))
       return function.emitError("no kernel can be made that writes output '")
              << nameOfResult(function, unsigned(i))

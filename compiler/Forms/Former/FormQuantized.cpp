@@ -90,12 +90,30 @@ std::optional<std::vector<double>> constantReals(Value value) {
 
 } // namespace
 
+/// Whether the scales of an operand run along a loop that the contraction sums over: no factor of
+/// its sums.
+static bool isScaledAlongSum(linalg::LinalgOp contraction, unsigned operand,
+                             linalg::LinalgOp dequantize) {
+  std::optional<Scheme> scheme = schemeOf(dequantize);
+  if (!scheme || scheme->isPerTensor() ||
+      contraction->getOperand(operand) != dequantize->getResult(0))
+    return false;
+  AffineMap loops = contraction.getIndexingMapsArray()[operand];
+  for (unsigned loop = 0; loop < contraction.getNumLoops(); ++loop)
+    if (contraction.getIteratorTypesArray()[loop] == utils::IteratorType::reduction)
+      for (AffineExpr axis : scheme->axisMap.getResults())
+        if (axis.replaceDims(loops.getResults()).isFunctionOfDim(loop))
+          return true;
+  return false;
+}
+
 /// Both operands are dequantised int8.
 bool Former::isQuantized(linalg::LinalgOp contraction) const {
   for (unsigned i : {0u, 1u}) {
     linalg::LinalgOp source = formOf(baseOf(contraction->getOperand(i)));
     if (!source || quantKind(source) != "dequantize" || !isSigned(source) || !schemeOf(source) ||
-        !cast<RankedTensorType>(source->getOperand(0).getType()).getElementType().isInteger(8))
+        !cast<RankedTensorType>(source->getOperand(0).getType()).getElementType().isInteger(8) ||
+        isScaledAlongSum(contraction, i, source))
       return false;
   }
   return true;
@@ -270,6 +288,22 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
                 Scalar::Kind::F32};
 }
 
+/// Which element of the constant behind operand `number` a map reads, counted row by row.
+FailureOr<Linear> Former::elementOf(Attempt &attempt, linalg::LinalgOp op, unsigned number,
+                                    const Point &index) {
+  FailureOr<Point> at = operandPoint(attempt.space, op, number, index);
+  FailureOr<Resolved> source =
+      failed(at) ? FailureOr<Resolved>(failure()) : resolve(attempt, op->getOperand(number), *at);
+  if (failed(source) || source->padded)
+    return failure();
+  Linear element;
+  int64_t stride = 1;
+  ArrayRef<int64_t> shape = shapeOf(source->base);
+  for (size_t dim = shape.size(); dim-- > 0; stride *= shape[dim])
+    element.add(source->index[dim], stride);
+  return element;
+}
+
 /// A sum of a contraction and a constant per channel is one kernel constant; other sums add both
 /// sides.
 FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Operation *sum,
@@ -282,7 +316,9 @@ FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Opera
     std::optional<std::vector<double>> bias =
         constantReals(baseOf(op->getOperand(right.getArgNumber())));
     FailureOr<Point> at = operandPoint(attempt.space, op, left.getArgNumber(), index);
-    if (!bias || failed(at))
+    FailureOr<Linear> element =
+        bias && bias->size() > 1 ? elementOf(attempt, op, right.getArgNumber(), index) : Linear();
+    if (!bias || failed(at) || failed(element))
       continue;
     FailureOr<Resolved> source = resolve(attempt, op->getOperand(left.getArgNumber()), *at);
     if (failed(source) || source->padded || stored.count(source->base))
@@ -290,7 +326,8 @@ FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Opera
     linalg::LinalgOp contraction = formOf(source->base);
     if (contraction && isContraction(contraction) && isQuantized(contraction) &&
         canInline(attempt, source->base, source->index))
-      return computeIntegerContraction(attempt, contraction, source->index, factor, *bias);
+      return computeIntegerContraction(attempt, contraction, source->index, factor,
+                                       {*bias, *element});
   }
   FailureOr<Scalar> x = bodyScaled(attempt, op, sum->getOperand(0), index, factor);
   FailureOr<Scalar> y = failed(x) ? x : bodyScaled(attempt, op, sum->getOperand(1), index, factor);
@@ -308,16 +345,29 @@ unsigned Former::channelOperand(Attempt &attempt, ArrayRef<double> values, const
   std::vector<float> rounded(values.begin(), values.end());
   // A second try of the kernel writes the same constant again; what no kernel reads goes at the
   // end.
-  unsigned tensor =
-      addConstant(graph, name.str(), {int64_t(values.size())}, ElementType::Fp32, 0, rounded);
-  return attempt.build.operand({tensor, {channel.affine()}, 0});
+  const auto channels = int64_t(values.size());
+  if (attempt.lane >= 0 && channel.uses(unsigned(attempt.lane)))
+    return attempt.build.operand(
+        {addConstant(graph, name.str(), {channels}, ElementType::Fp32, 0, rounded),
+         {channel.affine()},
+         0});
+  // Channels that do not lie along the lanes (a maximum that runs over them): a row of each.
+  const int64_t lanes = attempt.laneExtent();
+  std::vector<float> rows;
+  for (float value : rounded)
+    rows.insert(rows.end(), size_t(lanes), value);
+  return attempt.build.operand(
+      {addConstant(graph, name.str(), {channels, lanes}, ElementType::Fp32, 1, rows),
+       {channel.affine(), attempt.lane < 0 ? fixed(0) : at(unsigned(attempt.lane))},
+       0});
 }
 
 /// factor * (sum of (a - za) * w * scales + bias), za from a row of constants: sum of w per
 /// channel.
 FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::LinalgOp op,
                                                     const Point &index, double factor,
-                                                    ArrayRef<double> bias) {
+                                                    const ChannelBias &channelBias) {
+  ArrayRef<double> bias = channelBias.values;
   if (attempt.contracts)
     return failure();
   // The sum of w per channel counts padding, too.
@@ -326,12 +376,15 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
     return failure();
   Resolved at[2];
   std::optional<Scheme> schemes[2];
+  std::optional<Linear> scaledAt[2]; // which element of the scales, where there are several
   for (unsigned i : {0u, 1u}) {
     FailureOr<Resolved> outer = resolve(attempt, op->getOperand(i), operands->at[i]);
     if (failed(outer))
       return failure();
     linalg::LinalgOp source = formOf(outer->base);
     schemes[i] = schemeOf(source);
+    if (!schemes[i]->isPerTensor() && schemes[i]->axisMap.getNumResults() == 1)
+      scaledAt[i] = attempt.space.evaluate(schemes[i]->axisMap.getResult(0), outer->index);
     FailureOr<Resolved> inner = resolve(attempt, source->getOperand(0), outer->index);
     if (failed(inner) || (outer->padded && inner->padded))
       return failure();
@@ -357,9 +410,10 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
         return failure();
   size_t channels = channelDim && hasConstant ? size_t(shapeOf(at[weights].base)[*channelDim]) : 1;
   const std::vector<double> &scales = schemes[weights]->scale;
-  if ((scales.size() != 1 && scales.size() != channels) ||
-      (bias.size() > 1 && bias.size() != channels))
-    return failure();
+  Linear channel = channelDim ? at[weights].index[*channelDim] : Linear();
+  if ((scales.size() != 1 && (scales.size() != channels || scaledAt[weights] != channel)) ||
+      (bias.size() > 1 && (bias.size() != channels || channelBias.element != channel)))
+    return failure(); // of another dimension than the channels, if one as long
   std::vector<double> multiplier(channels), shift(channels, 0);
   for (size_t n = 0; n < channels; ++n) {
     multiplier[n] = schemes[data]->scale[0] * scales[scales.size() == 1 ? 0 : n] * factor;
@@ -381,7 +435,6 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
   if (failed(misfit) || *misfit != Misfit::None)
     return failure();
   KernelBuilder &build = attempt.build;
-  Linear channel = channelDim ? at[weights].index[*channelDim] : Linear();
   unsigned node = build.op(AluOp::CvtI32F32, {build.accumulator()});
   node = build.op(AluOp::MulF32, {node, channelOperand(attempt, multiplier, channel,
                                                        nameOf(op->getResult(0)) + ".scale")});

@@ -120,9 +120,9 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   Combiner combiner = combinerOf(op);
   if (combiner == Combiner::None)
     return failure();
-  bool isRow =
-      attempt.lane < 0 ||
-      llvm::none_of(index, [&](const Linear &at) { return at.uses(unsigned(attempt.lane)); });
+  bool isRow = attempt.lane < 0 || llvm::none_of(index, [&](const Linear &at) {
+                 return at.uses(unsigned(attempt.lane));
+               });
   if (reducesLanes(op) && combiner == Combiner::Sum)
     return sumOverLanes(attempt, op, index);
   if (reducesLanes(op) && isRow)
@@ -242,8 +242,12 @@ FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int
   LogicalResult done = emitKernel(
       key, shape, lane, {}, compute, [&](Attempt &attempt, const Point &point, Scalar value) {
         KernelBuilder &build = attempt.build;
-        unsigned top = build.op(AluOp::CvtF32Bf16, {value.node});
-        unsigned rest = build.op(AluOp::SubF32, {value.node, build.op(AluOp::CvtBf16F32, {top})});
+        unsigned top = build.op(narrowFromF32(ElementType::Bf16), {value.node});
+        const unsigned wide = build.op(AluOp::CvtBf16F32, {top});
+        unsigned rest = build.op(AluOp::SubF32, {value.node, wide});
+        if (!ranges.of(key).isBounded()) // infinity less itself would be NaN
+          rest = build.op(AluOp::SelectF32,
+                          {build.op(AluOp::NeF32, {value.node, wide}), rest, build.constant(0)});
         Access to{high, {}, 0};
         for (const Linear &at : point)
           to.index.push_back(at.affine());
@@ -275,7 +279,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // all lanes.
   if (auto pad = input.getDefiningOp<tensor::PadOp>(); isPlain && pad) {
     Value source = pad.getSource();
-    if (baseOf(source) != source)
+    // Outside of its window a lane is multiplied by 0.
+    if (baseOf(source) != source || !ranges.of(source).isFinite())
       return failure();
     const unsigned dim = preferredLane(source);
     unsigned tap = 0;
@@ -374,10 +379,13 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     if (failed(value))
       return failure();
     FailureOr<Access> a = access(attempt, *value, *source);
-    ElementType type = graph.tensors[value->tensor].type;
-    if (failed(a) || type == ElementType::Fp32 || type == ElementType::Int32)
+    const SmallVector<unsigned, 3> parts = partsToSum(value->tensor);
+    if (failed(a) || parts.empty())
       return failure();
-    addTerm(*a);
+    for (unsigned part : parts) {
+      a->tensor = part;
+      addTerm(*a);
+    }
   } else {
     if (!map.isProjectedPermutation() || op.getNumDpsInputs() != 1)
       return failure();
@@ -431,8 +439,6 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
     return failure();
   Stored row = *value;
   const ElementType type = graph.tensors[row.tensor].type;
-  if (type == ElementType::Int32 || type == ElementType::UInt8) // neither an MXM format
-    return failure();
   const bool isFloat = type != ElementType::Int8;
   std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
   if (row.laneSplit) { // running over the parts
@@ -461,11 +467,13 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
     row = {tensor, 0};
     shape = reduced;
   }
-  unsigned spread = diagonal(row.tensor); // [..., lane][lane']
+  const SmallVector<unsigned, 3> parts = partsToSum(row.tensor);
+  if (parts.empty()) // no MXM format
+    return failure();
   int64_t lanes = shape[dim];
   Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
   Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
-  Access a{spread, {}, 0};
+  Access a{0, {}, 0};
   AffineMap map = op.getIndexingMapsArray()[0];
   AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   for (unsigned i = 0; i < shape.size(); ++i) {
@@ -480,9 +488,12 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   a.index.push_back(along.affine());
   if (a.index.size() != shape.size() + 1)
     return failure();
-  unsigned ones = splat({attempt.laneExtent(), lanes}, type, 1);
   const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
-  attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
+  for (unsigned part : parts) {
+    a.tensor = diagonal(part); // [..., lane][lane']
+    unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[part].type, 1);
+    attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
+  }
   attempt.contracts = attempt.runs = true;
   return Scalar{attempt.build.reduce(aluOf(combinerOf(op), isFloat), attempt.build.accumulator()),
                 isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};

@@ -14,17 +14,19 @@ using namespace mlir;
 /// the lanes. Lanes outside are zero, or `pad`.
 std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
                                             int64_t extent, const Linear &rest,
-                                            std::optional<float> pad) {
+                                            std::optional<float> pad, bool isInstalled) {
   const Tensor from = graph.tensors[tensor];
   unsigned lane = from.laneDim;
   int64_t reach = stride * (extent - 1), width = from.shape[lane];
   int64_t below = std::min<int64_t>(0, reach), above = std::max<int64_t>(0, reach);
   auto [low, high] = space.range(rest);
   bool leaves = low + below < 0 || high + above >= width;
-  if (byteWidth(from.type) != 2 || (leaves && !rest.terms.empty()))
+  const bool isInput = !isInstalled && from.role == TensorRole::Input && from.hostLoops.empty() &&
+                       from.hostScale == 0 && from.hostShape == from.shape;
+  if (!isInput && leaves && !rest.terms.empty())
     return std::nullopt;
   std::vector<int64_t> shape,
-      key = {tensor, stride, extent, rest.offset, pad ? int64_t(bitsOf(*pad)) : -1};
+      key = {tensor, stride, extent, rest.offset, pad ? int64_t(bitsOf(*pad)) : -1, isInput};
   for (auto [loop, coefficient] : rest.terms) {
     shape.push_back(space.loop(loop).extent);
     key.insert(key.end(), {coefficient, space.loop(loop).extent});
@@ -33,9 +35,13 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
     if (dim != lane)
       shape.push_back(from.shape[dim]);
   shape.push_back(extent);
-  auto [entry, isNew] = selections.try_emplace(key, 0);
-  if (!isNew)
-    return entry->second;
+  if (auto known = selections.find(key); known != selections.end())
+    return known->second;
+  if (isInput)
+    return selections[key] = selectInput(space, tensor, stride, extent, rest, pad.value_or(0));
+  const std::optional<Parts> parts = partsToSelect(tensor);
+  if (!parts || (from.type == ElementType::Int8 && pad.value_or(0) != 0))
+    return std::nullopt;
 
   // The matrix reads `span` lanes, and result p the lane `first + stride * p` of them.
   int64_t first = leaves ? rest.offset : -below, span = leaves ? width : above - below + 1;
@@ -63,27 +69,65 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
   unsigned p = build.loop(extent), k = build.loop(span, LoopKind::Contracted);
   x.index[lane].terms.push_back({k, 1});
   to.index.push_back(at(p));
-  build.term(x, {selection(extent, span, stride, first, from.type), {at(p), at(k)}, 0}, 0);
-  unsigned value = build.accumulator();
+  for (auto [part, factor] : parts->terms) {
+    x.tensor = part;
+    const unsigned matrix =
+        selection(extent, span, stride, first, graph.tensors[part].type, factor);
+    build.term(x, {matrix, {at(p), at(k)}, 0}, 0);
+  }
   if (leaves && pad && *pad != 0) {
     unsigned mask = addConstant(graph, "inside", {extent}, ElementType::Fp32, 0, inside);
-    value = build.op(AluOp::SelectF32,
-                     {build.operand({mask, {at(p)}, 0}), value, build.constant(*pad)});
+    const unsigned value = joined(build, *parts, from.type).node;
+    build.store(build.op(AluOp::SelectF32,
+                         {build.operand({mask, {at(p)}, 0}), value, build.constant(*pad)}),
+                to);
+  } else {
+    storeJoined(build, *parts, to);
   }
-  build.store(value, to);
   build.finish(from.name + ".lanes");
-  return entry->second = result;
+  if (unbounded.contains(tensor))
+    unbounded.insert(result);
+  return selections[key] = result;
 }
 
-/// matrix[p, k] = 1 where k == stride * p + first
+/// The same of an input: the host writes one more copy of it, in that order.
+unsigned Former::selectInput(const LoopSpace &space, unsigned tensor, int64_t stride,
+                             int64_t extent, const Linear &rest, float pad) {
+  Tensor copy = graph.tensors[tensor];
+  const unsigned lane = copy.laneDim;
+  const std::vector<int64_t> host = copy.hostShape;
+  copy.shape.clear();
+  copy.hostStart.assign(host.size(), 0);
+  copy.hostStart[lane] = rest.offset;
+  copy.hostFill = encode(copy.type, pad);
+  auto loop = [&](int64_t count, unsigned hostDim, int64_t step) {
+    copy.hostLoops.push_back({count, unsigned(copy.shape.size()), 1, hostDim, step});
+    copy.shape.push_back(count);
+  };
+  for (auto [outer, coefficient] : rest.terms)
+    loop(space.loop(outer).extent, lane, coefficient);
+  for (unsigned dim = 0; dim < host.size(); ++dim)
+    if (dim != lane)
+      loop(host[dim], dim, 1);
+  loop(extent, lane, stride);
+  copy.laneDim = unsigned(copy.shape.size() - 1);
+  graph.tensors.push_back(std::move(copy));
+  const auto result = unsigned(graph.tensors.size() - 1);
+  if (unbounded.contains(tensor))
+    unbounded.insert(result);
+  return result;
+}
+
+/// matrix[p, k] = factor where k == stride * p + first
 unsigned Former::selection(int64_t extent, int64_t span, int64_t stride, int64_t first,
-                           ElementType type) {
-  auto [entry, isNew] = splats.try_emplace({-2, extent, span, stride, first, int64_t(type)}, 0);
+                           ElementType type, float factor) {
+  auto [entry, isNew] = splats.try_emplace(
+      {-2, extent, span, stride, first, int64_t(type), int64_t(bitsOf(factor))}, 0);
   if (isNew) {
     std::vector<float> values(size_t(extent * span), 0);
     for (int64_t p = 0; p < extent; ++p)
       if (int64_t k = stride * p + first; k >= 0 && k < span)
-        values[size_t(p * span + k)] = 1;
+        values[size_t(p * span + k)] = factor;
     entry->second = addConstant(graph, "select", {extent, span}, type, 1, values);
   }
   return entry->second;
@@ -99,9 +143,10 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
     return failure();
   std::optional<float> pad;
   if (at.padded)
-    pad = isa<FloatAttr>(at.pad) ? float(cast<FloatAttr>(at.pad).getValueAsDouble()) : 0;
+    pad = isa<FloatAttr>(at.pad) ? float(cast<FloatAttr>(at.pad).getValueAsDouble())
+                                 : float(cast<IntegerAttr>(at.pad).getValue().getSExtValue());
   std::optional<unsigned> copy =
-      selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad);
+      selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad, false);
   if (!copy)
     return failure();
   Resolved here{at.base, {}, at.padded, at.pad};
@@ -120,22 +165,29 @@ FailureOr<Scalar> Former::loadShifted(Attempt &attempt, const Resolved &at, unsi
   FailureOr<Stored> source = store(at.base, lane);
   if (failed(source) || source->laneSplit || attempt.contracts || at.padded)
     return failure();
-  const Tensor &tensor = graph.tensors[source->tensor];
+  const ElementType type = graph.tensors[source->tensor].type;
   FailureOr<Access> a = access(attempt, *source, at);
-  if (failed(a) || byteWidth(tensor.type) != 2 || tensor.laneDim != lane)
+  if (failed(a) || graph.tensors[source->tensor].laneDim != lane ||
+      !isa<FloatType>(getElementTypeOrSelf(at.base.getType())))
+    return failure();
+  const std::optional<Parts> parts = partsToSelect(source->tensor);
+  if (!parts)
     return failure();
   int64_t extent = attempt.laneExtent();
   Linear along = attempt.space.dimension({nullptr, 1000}, extent, LoopKind::Contracted);
   for (auto &[loop, coefficient] : a->index[lane].terms)
     if (int(loop) == attempt.lane && !along.terms.empty())
       loop = along.terms.begin()->first;
-  attempt.build.term(*a,
-                     {selection(extent, extent, 1, 0, tensor.type),
-                      {millrace::forms::at(unsigned(attempt.lane)), along.affine()},
-                      0},
-                     0);
+  for (auto [part, factor] : parts->terms) {
+    a->tensor = part;
+    attempt.build.term(*a,
+                       {selection(extent, extent, 1, 0, graph.tensors[part].type, factor),
+                        {millrace::forms::at(unsigned(attempt.lane)), along.affine()},
+                        0},
+                       0);
+  }
   attempt.contracts = attempt.isShifted = true;
-  return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+  return joined(attempt.build, *parts, type);
 }
 
 /// Makes the lane index of a run-time operand the contracted loop alone.
@@ -154,8 +206,9 @@ void Former::alignOperand(Attempt &attempt, Access &access) {
   }
   if (!contracted || (rest.terms.empty() && rest.offset == 0))
     return;
-  std::optional<unsigned> copy = selectLanes(
-      attempt.space, access.tensor, 1, attempt.space.loop(*contracted).extent, rest, std::nullopt);
+  std::optional<unsigned> copy =
+      selectLanes(attempt.space, access.tensor, 1, attempt.space.loop(*contracted).extent, rest,
+                  std::nullopt, true);
   if (!copy)
     return;
   access.tensor = *copy;

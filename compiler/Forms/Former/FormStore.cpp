@@ -5,6 +5,7 @@
 #include "compiler/Forms/Former/Former.h"
 
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/LargeStack.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -12,7 +13,7 @@ namespace millrace::forms {
 
 using namespace mlir;
 
-std::string Former::nameOf(Value value) {
+std::string nameOf(Value value) {
   Location location = value.getLoc();
   if (auto fused = dyn_cast<FusedLoc>(location))
     location = fused.getLocations().front();
@@ -33,12 +34,46 @@ FailureOr<ElementType> Former::storedType(Type type) const {
   return failure();
 }
 
+/// Whether a quantising or dequantising map takes the value as its scale (or zero point), as it is
+/// or through maps of it alone.
+bool Former::isScale(Value value) {
+  SetVector<Operation *> users;
+  collectUsers(value, users);
+  return llvm::any_of(users, [&](Operation *user) {
+    auto map = dyn_cast_or_null<linalg::LinalgOp>(user);
+    if (!map || user == value.getDefiningOp() || user->getNumResults() != 1 || !isMap(map))
+      return false;
+    const auto first = user->getAttrOfType<IntegerAttr>(kScales);
+    if (first || !quantKind(user).empty())
+      for (unsigned i = first ? unsigned(first.getInt()) : 1; i < map.getNumDpsInputs(); ++i)
+        if (baseOf(user->getOperand(i)) == value)
+          return true;
+    return map.getNumDpsInputs() == 1 && isScale(user->getResult(0));
+  });
+}
+
+/// As which type the value lies in memory. Scales keep fp32: what they scale is 8 bits in the end,
+/// and an error of 2^-11 of 255 steps would turn roundings. So do indices and angles that 16 bits
+/// would round.
+FailureOr<ElementType> Former::memoryType(Value value) {
+  const Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  if (isa<FloatType>(element) && (isScale(value) || ranges.needsFp32(value)))
+    return ElementType::Fp32;
+  // The lowest fp32 takes in whatever it is added to; the lowest fp16 does not.
+  if (element.isF32() && activation() == ElementType::Fp16 && isa<BlockArgument>(value) &&
+      isAddedToScores(value))
+    return ElementType::Fp32;
+  return storedType(element);
+}
+
 unsigned Former::newTensor(Value value, ArrayRef<int64_t> shape, unsigned lane,
                            std::optional<ElementType> type) {
   if (!type)
-    type = *storedType(cast<RankedTensorType>(value.getType()).getElementType());
-  return addTensor(graph, nameOf(value), shape.empty() ? std::vector<int64_t>{1} : shape.vec(),
-                   *type, lane);
+    type = *memoryType(value);
+  unsigned tensor = addTensor(graph, nameOf(value),
+                              shape.empty() ? std::vector<int64_t>{1} : shape.vec(), *type, lane);
+  noteRange(tensor, value);
+  return tensor;
 }
 
 unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane) {
@@ -73,18 +108,6 @@ unsigned Former::splat(ArrayRef<int64_t> shape, ElementType type, float value) {
   return entry->second;
 }
 
-unsigned Former::eye(int64_t extent, ElementType type) {
-  auto [entry, isNew] = splats.try_emplace({-1, extent, int64_t(type)}, 0);
-  if (isNew) {
-    std::vector<float> values(size_t(extent * extent), 0);
-    for (int64_t i = 0; i < extent; ++i)
-      values[size_t(i * extent + i)] = 1;
-    entry->second =
-        addConstant(graph, "eye" + std::to_string(extent), {extent, extent}, type, 1, values);
-  }
-  return entry->second;
-}
-
 /// result[..., i, ..., k] = i == k ? tensor[..., k, ...] : 0, i in place of the lane dimension and
 /// k along the lanes.
 unsigned Former::diagonal(unsigned tensor) {
@@ -107,8 +130,8 @@ unsigned Former::diagonal(unsigned tensor) {
   unsigned row = from.index[source.laneDim].terms[0].first;
   from.index[source.laneDim] = at(lane);
   to.index.push_back(at(lane));
-  unsigned onDiagonal =
-      build.load({eye(source.shape[source.laneDim], activation()), {at(row), at(lane)}, 0});
+  unsigned onDiagonal = build.load(
+      {selection(shape.back(), shape.back(), 1, 0, activation()), {at(row), at(lane)}, 0});
   build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
   build.finish(source.name + ".diagonal");
   return diagonals[tensor] = result;
@@ -175,11 +198,18 @@ static void joinLanesOnHost(Tensor &tensor) {
   tensor.hostStart.assign(tensor.shape.size() - 1, 0);
 }
 
-/// Stores a value of any kind as the tensor's type.
-void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to) {
+/// Stores a value of any kind as the tensor's type. `model`: the type that the model's tensor has.
+/// What overflows is infinite only where the model's type says so.
+void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to, Type model) {
+  const ElementType type = graph.tensors[to.tensor].type;
+  const Type element = getElementTypeOrSelf(model);
   switch (value.kind) {
   case Scalar::Kind::F32:
-    build.store(value.node, to);
+    if ((element.isF16() && type == ElementType::Fp16) ||
+        (element.isBF16() && type == ElementType::Bf16))
+      build.storeBits(build.op(overflowing(type), {value.node}), to);
+    else
+      build.store(value.node, to);
     return;
   case Scalar::Kind::I8:
   case Scalar::Kind::Raw:
@@ -232,7 +262,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
           }
           to.index.push_back(index.affine());
         }
-        storeScalar(attempt.build, value, to);
+        storeScalar(attempt.build, value, to, root.getType());
       });
 }
 
@@ -251,6 +281,13 @@ bool Former::meetsMaximum(Value value) {
 }
 
 FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool isExact) {
+  if (isTooDeep || isStackShort()) {
+    if (!isTooDeep)
+      function.emitError("its longest chain of operations is too long for the stack, of which the "
+                         "system grants too little; raise the limit of address space (ulimit -v)");
+    isTooDeep = true;
+    return failure();
+  }
   const SmallVector<Stored> known = stored.lookup(base);
   for (Stored value : known) {
     const Tensor &tensor = graph.tensors[value.tensor];
@@ -262,7 +299,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   Operation *op = base.getDefiningOp();
   FailureOr<Stored> result = failure();
   if (!op)
-    result = known.empty() ? storeArgument(base, wanted) : storeTransposed(base, known[0], wanted);
+    result = storeArgument(base, wanted); // the host writes one copy for each layout
   else if (op->hasTrait<OpTrait::ConstantLike>())
     result = Stored{
         constantTensor(base, *storedType(cast<RankedTensorType>(base.getType()).getElementType()),
@@ -305,23 +342,64 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   return *result;
 }
 
+/// Whether the value is read for nothing but maps of products of two run-time values.
+bool Former::isAddedToScores(Value value) {
+  SetVector<Operation *> users;
+  collectUsers(value, users);
+  auto isProduct = [&](Value operand) {
+    constexpr int kLongestChain = 8; // of scales and other masks
+    for (int depth = 0; depth < kLongestChain; ++depth) {
+      linalg::LinalgOp op = formOf(baseOf(operand));
+      if (op && isContraction(op))
+        return !isConstantValue(baseOf(op->getOperand(0))) &&
+               !isConstantValue(baseOf(op->getOperand(1)));
+      if (!op || !isMap(op) || op.getNumDpsInputs() == 0)
+        return false;
+      operand = op->getOperand(0);
+    }
+    return false;
+  };
+  return !users.empty() && llvm::all_of(users, [&](Operation *user) {
+    auto form = dyn_cast<linalg::LinalgOp>(user);
+    return form && isMap(form) && llvm::any_of(form.getDpsInputs(), isProduct);
+  });
+}
+
 FailureOr<Stored> Former::storeArgument(Value base, unsigned lane) {
   auto argument = cast<BlockArgument>(base);
-  FailureOr<ElementType> type = storedType(cast<RankedTensorType>(base.getType()).getElementType());
+  FailureOr<ElementType> type = memoryType(base);
   if (failed(type))
     return failure();
   unsigned tensor = addTensor(graph, "input", tensorShape(base), *type, lane, TensorRole::Input);
   nameArgument(graph.tensors[tensor], argument);
+  noteRange(tensor, base);
   return Stored{tensor, 0};
 }
 
 /// The host's side of an input.
 void Former::nameArgument(Tensor &tensor, BlockArgument argument) {
+  tensor.name = tensor.hostName = "input" + std::to_string(argument.getArgNumber());
   if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.name"))
     tensor.name = tensor.hostName = name.str();
   if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "onnx.type"))
     tensor.hostType = name.str();
   tensor.hostShape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
+}
+
+/// An argument whose every element the host repeats in a row of `extent` lanes.
+unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementType type) {
+  std::vector<int64_t> shape = tensorShape(argument);
+  shape.push_back(extent);
+  const auto lane = unsigned(shape.size() - 1);
+  const unsigned number = addTensor(graph, "input", shape, type, lane, TensorRole::Input);
+  Tensor &tensor = graph.tensors[number];
+  nameArgument(tensor, argument);
+  tensor.name += ".rows";
+  for (unsigned dim = 0; dim < lane; ++dim)
+    tensor.hostLoops.push_back({shape[dim], dim, 1, dim, shapeOf(argument).empty() ? 0 : 1});
+  tensor.hostLoops.push_back({extent, lane, 1, 0, 0});
+  tensor.hostStart.assign(shapeOf(argument).size(), 0);
+  return number;
 }
 
 /// Parts write one tensor; what has other consumers, or no kernel, is copied into it.
@@ -354,10 +432,11 @@ FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
 /// ..].
 FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
   const Tensor from = graph.tensors[source.tensor];
-  const bool isByte = from.type == ElementType::Int8;
-  if (source.laneSplit || !(isByte || byteWidth(from.type) == 2))
+  const std::optional<Parts> parts = source.laneSplit ? std::nullopt : partsToSelect(source.tensor);
+  if (!parts)
     return failure();
   unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
+  noteRange(result, base);
   KernelBuilder build(graph);
   Access x{source.tensor, {}, 0}, to{result, {}, 0};
   for (int64_t extent : from.shape) {
@@ -367,8 +446,13 @@ FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned la
   }
   unsigned row = from.laneDim, k = build.loop(from.shape[row], LoopKind::Contracted);
   x.index[row] = at(k);
-  build.term({eye(from.shape[row], from.type), {at(row), at(k)}, 0}, x, 0);
-  storeScalar(build, {build.accumulator(), isByte ? Scalar::Kind::I32 : Scalar::Kind::F32}, to);
+  for (auto [part, factor] : parts->terms) {
+    x.tensor = part;
+    const unsigned eye =
+        selection(from.shape[row], from.shape[row], 1, 0, graph.tensors[part].type, factor);
+    build.term({eye, {at(row), at(k)}, 0}, x, 0);
+  }
+  storeJoined(build, *parts, to);
   build.finish(from.name + ".transposed");
   return Stored{result, 0};
 }
@@ -385,22 +469,25 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   linalg::LinalgOp op = formOf(value);
   bool isSum =
       op && !isMap(op) && !isContraction(op) && reducesLanes(op) && combinerOf(op) == Combiner::Sum;
-  bool isRowMap = op && isMap(op) && isFormable(op) && !stored.count(value);
+  FailureOr<ElementType> type = memoryType(value);
+  if (failed(type))
+    return failure();
+  const bool isWide = *type == ElementType::Fp32; // of which the MXM makes no products
+  if (auto argument = dyn_cast<BlockArgument>(value); argument && isWide)
+    return broadcasts[key] = storeRepeated(argument, extent, *type);
+  bool isRowMap = op && isMap(op) && isFormable(op) && (!stored.count(value) || isWide);
   // The maximum of scores comes along lanes from their transposed copy.
   bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
                !isRunTimeScores(reducedInput(op));
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
   const bool isFloat = isa<FloatType>(element);
-  FailureOr<ElementType> type = storedType(element);
-  if (failed(type))
-    return failure();
   unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);
   graph.tensors[tensor].name += ".rows";
   auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
     Access to{tensor, {}, 0};
     for (const Linear &at : point)
       to.index.push_back(at.affine());
-    storeScalar(attempt.build, result, to);
+    storeScalar(attempt.build, result, to, value.getType());
   };
   auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
     Point index(point.begin(), point.end() - 1);
@@ -413,18 +500,23 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
     if (failed(source) || source->laneSplit)
       return failure();
     const Tensor from = graph.tensors[source->tensor];
-    if (from.type == ElementType::Int32) // of which the MXM makes no products
+    const bool isFlag = from.type == ElementType::UInt8; // its diagonal is int8
+    const SmallVector<unsigned, 3> parts =
+        isFlag ? SmallVector<unsigned, 3>{source->tensor} : partsToSum(source->tensor);
+    if (parts.empty()) // the MXM makes no products of them
       return failure();
     int64_t width = from.shape[from.laneDim];
     Linear k =
         attempt.space.dimension({nullptr, unsigned(shape.size())}, width, LoopKind::Contracted);
-    Access a{diagonal(source->tensor), {}, 0};
-    for (const Linear &at : ArrayRef(point).drop_back())
-      a.index.push_back(at.affine());
-    a.index.push_back(k.affine());
-    const ElementType factor = graph.tensors[a.tensor].type;
-    attempt.build.term(
-        a, {splat({extent, width}, factor, 1), {point.back().affine(), k.affine()}, 0}, 0);
+    for (unsigned part : parts) {
+      Access a{diagonal(part), {}, 0};
+      for (const Linear &at : ArrayRef(point).drop_back())
+        a.index.push_back(at.affine());
+      a.index.push_back(k.affine());
+      const ElementType factor = graph.tensors[a.tensor].type;
+      attempt.build.term(
+          a, {splat({extent, width}, factor, 1), {point.back().affine(), k.affine()}, 0}, 0);
+    }
     return Scalar{attempt.build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
   };
   Compute how = isSum || isRowMap || isMax ? Compute(inRows) : Compute(spread);

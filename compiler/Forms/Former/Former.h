@@ -7,6 +7,7 @@
 
 #include "compiler/Forms/Former/Build.h"
 #include "compiler/Forms/Former/Index.h"
+#include "compiler/Forms/Former/Ranges.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,6 +16,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace millrace::forms {
 
@@ -63,16 +65,24 @@ struct Stored {
   int64_t laneSplit = 0;
 };
 
+/// Constants that a contraction adds: one, or one per channel, of which a result reads `element`.
+struct ChannelBias {
+  std::vector<double> values;
+  Linear element;
+};
+
 /// Which operand of a product cannot be multiplied as it lies in memory.
 enum class Misfit { None, A, W, Both };
 
 class Former {
 public:
   Former(mlir::func::FuncOp function, const PrecisionOptions &options, KernelGraph &graph)
-      : function(function), options(options), graph(graph) {}
+      : function(function), options(options), ranges(function, activation()), graph(graph) {}
   mlir::LogicalResult run();
   /// Decides which tables look-ups find in MEM: before run(). A line for each that the host keeps.
   std::vector<std::string> keepTablesWithHost();
+  /// After run(): contractions that a function of the host does, and the grid does not.
+  llvm::ArrayRef<mlir::Operation *> contractionsOf(const HostCall &call) const;
 
 private:
   struct Resolved {
@@ -85,6 +95,9 @@ private:
   // FormOutputs.cpp: results of the function.
   mlir::LogicalResult storeOutputs();
   void setOutput(Tensor &tensor, unsigned number);
+  llvm::SmallVector<unsigned> takeOutputs(mlir::Value value);
+  bool storeOutputByHost(mlir::Value value, unsigned number);
+  bool isOfHost(mlir::Value value);
   bool isMadeByHost(unsigned tensor) const;
 
   // FormStore.cpp: values in memory.
@@ -92,12 +105,14 @@ private:
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
                                 bool isExact = false);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
+  unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
+  bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
-  void storeScalar(KernelBuilder &build, Scalar value, const Access &to);
+  void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
   mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
                            unsigned lane, int64_t &laneSplit);
@@ -108,7 +123,6 @@ private:
   unsigned newTensor(mlir::Value value, llvm::ArrayRef<int64_t> shape, unsigned lane,
                      std::optional<ElementType> type = {});
   unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
-  unsigned eye(int64_t extent, ElementType type);
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
   unsigned diagonal(unsigned tensor);
 
@@ -133,10 +147,31 @@ private:
   void findSlicePoints();
   void findStoredViews();
 
+  // FormParts.cpp: tensors that sums of products move without a change.
+  /// Tensors whose sum, each times its factor, is the tensor, or its bits as a number.
+  struct Parts {
+    llvm::SmallVector<std::pair<unsigned, float>, 3> terms; ///< tensor, factor
+    bool areBits = false;
+  };
+  /// To multiply by 0 and 1 and add up: none of them is infinite or NaN. Nothing for types that the
+  /// MXM does not take.
+  std::optional<Parts> partsToSelect(unsigned tensor);
+  /// To add up with zeros: tensors whose sum is this one.
+  llvm::SmallVector<unsigned, 3> partsToSum(unsigned tensor);
+  llvm::SmallVector<unsigned, 3> threeParts(unsigned tensor);
+  Scalar joined(KernelBuilder &build, const Parts &parts, ElementType type);
+  void storeJoined(KernelBuilder &build, const Parts &parts, const Access &to);
+  /// Remembers that the tensor may hold infinities or NaN if the value may.
+  void noteRange(unsigned tensor, mlir::Value value);
+
   // FormSelect.cpp: lanes brought into place.
   std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
-                                      int64_t extent, const Linear &rest, std::optional<float> pad);
-  unsigned selection(int64_t extent, int64_t span, int64_t stride, int64_t first, ElementType type);
+                                      int64_t extent, const Linear &rest, std::optional<float> pad,
+                                      bool isInstalled);
+  unsigned selectInput(const LoopSpace &space, unsigned tensor, int64_t stride, int64_t extent,
+                       const Linear &rest, float pad);
+  unsigned selection(int64_t extent, int64_t span, int64_t stride, int64_t first, ElementType type,
+                     float factor = 1);
   mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
   mlir::FailureOr<Scalar> loadShifted(Attempt &attempt, const Resolved &at, unsigned lane);
   void alignOperand(Attempt &attempt, Access &access);
@@ -169,11 +204,14 @@ private:
   mlir::FailureOr<Scalar> bodyValue(Attempt &attempt, mlir::Value value, Values &known);
   mlir::FailureOr<Scalar> bodyOp(Attempt &attempt, mlir::Operation *op,
                                  llvm::ArrayRef<Scalar> args);
+  bool isBelowMaximum(mlir::Operation *op) const;
   static bool isFormableBody(mlir::Block &body);
 
   // FormContraction.cpp, FormReduction.cpp
   mlir::FailureOr<Scalar> computeContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                              const Point &index);
+  mlir::FailureOr<Scalar> computeOuterProduct(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                              const Point &index);
   mlir::FailureOr<Access> contractionOperand(Attempt &attempt, const Resolved &at, ElementType type,
                                              std::optional<llvm::SmallVector<unsigned>> &laneLoops);
   struct Operands { ///< of a contraction, where it streams a and installs w
@@ -216,7 +254,9 @@ private:
                                     mlir::Operation *sum, const Point &index, double factor);
   mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                                     const Point &index, double factor,
-                                                    llvm::ArrayRef<double> bias);
+                                                    const ChannelBias &bias);
+  mlir::FailureOr<Linear> elementOf(Attempt &attempt, mlir::linalg::LinalgOp op, unsigned number,
+                                    const Point &index);
   unsigned channelOperand(Attempt &attempt, llvm::ArrayRef<double> values, const Linear &channel,
                           llvm::StringRef name);
 
@@ -225,15 +265,20 @@ private:
   bool isFormable(mlir::Operation *op);
 
   mlir::FailureOr<ElementType> storedType(mlir::Type type) const;
+  mlir::FailureOr<ElementType> memoryType(mlir::Value value);
+  bool isScale(mlir::Value value);
   ElementType activation() const {
     return options.precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
   }
   unsigned opCount(const Attempt &attempt) const;
-  static std::string nameOf(mlir::Value value);
 
   mlir::func::FuncOp function;
   PrecisionOptions options;
+  Ranges ranges;
   KernelGraph &graph;
+  llvm::DenseSet<unsigned> unbounded; ///< tensors that may hold infinities or NaN
+  std::map<unsigned, Parts> bytes;    ///< of such tensors of 16 bits
+  std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums; ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
@@ -245,7 +290,10 @@ private:
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
-  unsigned hostFunctions = 0; ///< how many have a name
+  llvm::DenseSet<unsigned> takenOutputs; ///< results that somebody writes
+  unsigned hostFunctions = 0;            ///< how many have a name
+  llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function
+  bool isTooDeep = false; ///< the recursion ended for lack of stack: nothing more is tried
 };
 
 /// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input
@@ -258,6 +306,9 @@ struct LookupForm {
 /// Nothing where rows are not of one dimension, or the body does something else.
 std::optional<LookupForm> lookupOf(mlir::Operation *op);
 
+/// The ONNX node that the value came from.
+std::string nameOf(mlir::Value value);
+
 /// What a reduction's body does.
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };
 Combiner combinerOf(mlir::linalg::LinalgOp op);
@@ -266,6 +317,10 @@ mlir::Value combinedValue(mlir::linalg::LinalgOp op);
 /// Maps, reductions and contractions; everything with one result of static shape.
 mlir::linalg::LinalgOp formOf(mlir::Value value);
 bool isMap(mlir::linalg::LinalgOp op);
+/// On an operation: the host computes it.
+inline constexpr llvm::StringLiteral kOnHost = "millrace.host";
+/// On a map: its inputs from this number on are scales.
+inline constexpr llvm::StringLiteral kScales = "millrace.scales";
 /// "quantize" or "dequantize" for the maps that import tags so, else empty.
 llvm::StringRef quantKind(mlir::Operation *op);
 bool isContraction(mlir::linalg::LinalgOp op);
@@ -276,6 +331,8 @@ bool isConstantValue(mlir::Value value);
 std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, mlir::linalg::LinalgOp op,
                                           unsigned operand, const Point &dims, unsigned loop);
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
+/// Narrows as a model of that type does: too large a magnitude becomes infinity.
+AluOp overflowing(ElementType type);
 /// The shape of a tensor for the value: rank 0 becomes {1}.
 std::vector<int64_t> tensorShape(mlir::Value value);
 

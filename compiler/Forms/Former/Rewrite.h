@@ -7,6 +7,10 @@
 
 namespace millrace::forms {
 
+/// Sums, products and extremes begin with what does not matter; what they began with (a bias, a
+/// bound) is combined with their result in a map.
+void beginNeutral(mlir::func::FuncOp function);
+
 /// Folds chains of maps that are affine per channel of a contraction with constant weights (batch
 /// normalisation) into the weights and one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);
@@ -18,8 +22,14 @@ void poolIntegers(mlir::func::FuncOp function);
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);
 
-/// dequantize(quantize(x)) becomes x where x is one side of a sum and nothing else uses it: the sum
-/// is then rounded once. At most one side of each sum.
+/// dequantize(quantize(x)) becomes x, clamped to what the integers can stand for, where x is one side
+/// of a sum and nothing else uses it: the sum is then rounded once, and differs by at most half a
+/// step of the quantiser that went. At most one side of each sum, of one scale per tensor.
 void fuseResiduals(mlir::func::FuncOp function);
+
+/// An input less its own maximum, as a softmax takes it, or quantised by its own range becomes the
+/// host's: there that is done before it is rounded. In fp16 10,001 is 10,000, but the difference of
+/// both is exact.
+void shiftInputs(mlir::func::FuncOp function, bool isBf16);
 
 } // namespace millrace::forms

@@ -87,11 +87,18 @@ bool isSameConstant(Value x, Value y) {
   return a && b && a->type == b->type && a->splat == b->splat && a->bytes == b->bytes;
 }
 
-bool haveOneScheme(linalg::GenericOp x, linalg::GenericOp y) {
-  if (x.getNumDpsInputs() != y.getNumDpsInputs())
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+/// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
+/// point for the whole tensor (of an axis, a window or another axis would mix the channels).
+bool haveOneScheme(linalg::GenericOp dequantize, linalg::GenericOp quantize) {
+  linalg::GenericOp x = dequantize, y = quantize;
+  if (x.getNumDpsInputs() != y.getNumDpsInputs() ||
+      elementOf(x->getOperand(0)) != elementOf(y->getResult(0)))
     return false;
   for (unsigned i = 1; i < x.getNumDpsInputs(); ++i)
-    if (!isSameConstant(x->getOperand(i), y->getOperand(i)))
+    if (!isSameConstant(x->getOperand(i), y->getOperand(i)) ||
+        cast<RankedTensorType>(x->getOperand(i).getType()).getNumElements() != 1)
       return false;
   for (Operation &inner : y.getBody()->without_terminator())
     if (isa<arith::FPToUIOp>(inner))
@@ -113,10 +120,11 @@ void poolInteger(Pool op) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   Value integers = dequantize->getOperand(0);
-  Type element = cast<RankedTensorType>(integers.getType()).getElementType();
+  Type element = elementOf(integers);
   if (pad) {
     Value lowest = arith::ConstantOp::create(
-        builder, loc, IntegerAttr::get(element, APInt::getSignedMinValue(8)));
+        builder, loc,
+        IntegerAttr::get(element, APInt::getSignedMinValue(element.getIntOrFloatBitWidth())));
     auto shape = cast<RankedTensorType>(input.getType()).getShape();
     integers = tensor::PadOp::create(builder, loc, RankedTensorType::get(shape, element), integers,
                                      pad.getMixedLowPad(), pad.getMixedHighPad(), lowest);
@@ -147,6 +155,41 @@ void splitMaxWindows(func::FuncOp function) {
     split(op);
 }
 
+/// `quantize`'s operand, clamped to the reals that its integers stand for. Nothing where its
+/// parameters are no constants.
+static Value saturated(linalg::GenericOp quantize) {
+  std::optional<ConstantView> scale = viewConstant(quantize->getOperand(1)), zero;
+  if (quantize.getNumDpsInputs() > 2)
+    zero = viewConstant(quantize->getOperand(2));
+  if (!scale || (quantize.getNumDpsInputs() > 2 && !zero))
+    return nullptr;
+  const Value input = quantize->getOperand(0);
+  const auto type = cast<RankedTensorType>(input.getType());
+  const auto highest =
+      double((int64_t(1) << (elementOf(quantize->getResult(0)).getIntOrFloatBitWidth() - 1)) - 1);
+  const double offset = zero ? double(zero->integer(0)) : 0, step = scale->real(0);
+  OpBuilder builder(quantize);
+  const Location loc = quantize.getLoc();
+  const Value init =
+      tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  const SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(unsigned(type.getRank())));
+  const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
+                                               utils::IteratorType::parallel);
+  auto bound = [&](double integer) -> Value {
+    return arith::ConstantOp::create(
+        builder, loc, builder.getFloatAttr(type.getElementType(), (integer - offset) * step));
+  };
+  const Value least = bound(-highest - 1), most = bound(highest);
+  return linalg::GenericOp::create(
+             builder, loc, TypeRange(type), ValueRange(input), ValueRange(init), maps, loops,
+             [&](OpBuilder &b, Location at, ValueRange x) {
+               Value raised = arith::MaximumFOp::create(b, at, x[0], least);
+               linalg::YieldOp::create(
+                   b, at, arith::MinimumFOp::create(b, at, raised, most).getResult());
+             })
+      .getResult(0);
+}
+
 void fuseResiduals(func::FuncOp function) {
   SmallVector<linalg::GenericOp> sums;
   function.walk([&](linalg::GenericOp op) {
@@ -164,7 +207,10 @@ void fuseResiduals(func::FuncOp function) {
       if (!quantize || quantKind(quantize) != "quantize" || !quantize.getResult(0).hasOneUse() ||
           !haveOneScheme(dequantize, quantize))
         continue;
-      sum->setOperand(side, quantize->getOperand(0));
+      const Value value = saturated(quantize);
+      if (!value)
+        continue;
+      sum->setOperand(side, value);
       dequantize->erase();
       quantize->erase();
       break;

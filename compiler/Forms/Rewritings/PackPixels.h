@@ -10,8 +10,8 @@
 
 namespace millrace::forms {
 
-/// Puts several neighbouring pixels of few channels into one row between contractions
-/// (forms.md 2.4.2): where a contraction writes [1, C, H, W], one with a window along W reads it,
+/// Puts several neighbouring pixels of few channels into one row between contractions: where a
+/// contraction writes [1, C, H, W], one with a window along W reads it,
 /// and contractions of single pixels read that one's result. The weights become bands, so that
 /// packing and unpacking cost no vector of their own. The number of pixels divides W and is the one
 /// with the fewest vectors through the MXM; chains that gain nothing stay as they are. The same

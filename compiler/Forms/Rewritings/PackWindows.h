@@ -15,7 +15,7 @@ struct PackOptions {
 };
 
 /// Packs several pixels into one row where a convolution reads the model's input and feeds a
-/// pooling (forms.md 2.4.3): the host writes rows of whole windows, the convolution computes one
+/// pooling: the host writes rows of whole windows, the convolution computes one
 /// packed tensor per column tap of the pooling, so that pooling is lane-wise, and contractions with
 /// 0/1 matrices unpack the result. A pixel of few channels would otherwise fill few of the lanes.
 /// Returns a line per packed convolution.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 
-#include "compiler/Forms/AluCount.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
@@ -54,8 +54,8 @@ Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
   return first;
 }
 
-/// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs than the
-/// machine has.
+/// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs or streams
+/// than the machine has.
 std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, unsigned most,
                                 const Machine *machine) {
   const std::vector<bool> needed = neededNodes(kernel);
@@ -65,11 +65,12 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   std::optional<unsigned> cut;
   if (operations > most)
     cut = cutOf(kernel, needed, false, [&](unsigned, unsigned before) { return before <= most; });
-  if (cut || !machine || alusOf(kernel, graph, *machine) <= machine->vxm.alus)
+  if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;
   return cutOf(kernel, needed, true, [&](unsigned n, unsigned before) {
-    return before <= most && alusOf(upTo(kernel, n, kernel.results.front().access), graph,
-                                    *machine) <= machine->vxm.alus;
+    return before <= most &&
+           epilogueNeeds(upTo(kernel, n, kernel.results.front().access), graph, *machine)
+               .fit(*machine);
   });
 }
 

@@ -11,7 +11,8 @@ namespace millrace::forms {
 /// stores it in fp32, a map does the rest. Returns how many kernels it cut; an epilogue with no
 /// such place stays whole.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
-/// Cuts also those that need more ALUs than the machine has, since values wait for others.
+/// Cuts also those that need more ALUs or streams than the machine has, since values wait for
+/// others or many operands come at once.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine);
 
 } // namespace millrace::forms

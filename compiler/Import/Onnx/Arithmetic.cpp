@@ -81,6 +81,12 @@ Value Arithmetic::sigmoid(Value x) {
   return div(one, add(one, call<math::ExpOp>(neg(x))));
 }
 
+Value Arithmetic::within(Value x, double low, double high) {
+  if (mlir::Operation *op = x.getDefiningOp())
+    op->setAttr("millrace.within", b.getDenseF64ArrayAttr({low, high}));
+  return x;
+}
+
 Value Arithmetic::cast(Value x, Type to, bool toUnsigned) {
   Type from = x.getType();
   if (from == to)

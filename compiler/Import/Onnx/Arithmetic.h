@@ -36,6 +36,10 @@ public:
 
   template <class Op> Value call(Value x) { return Op::create(b, x); }
   Value sigmoid(Value x); ///< 1 / (1 + exp(-x))
+  /// States that x, the result of an operation, lies in [low, high] or is NaN, the latter only if an
+  /// operand is not finite: what bounds of the operands alone do not show (`millrace.within`,
+  /// docs/dialects/tensor.md).
+  Value within(Value x, double low, double high);
 
   /// ONNX Cast: float to integer truncates, to bool tests against zero. `fromUnsigned` and
   /// `toUnsigned` say how integers are read.

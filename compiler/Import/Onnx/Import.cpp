@@ -2,7 +2,8 @@
 #include "compiler/Import/Onnx/Import.h"
 
 #include "compiler/Import/Onnx/Fold.h"
-#include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/GraphImporter.h"
+#include "compiler/Import/Onnx/Macs.h"
 #include "compiler/Import/Onnx/Prepare.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -56,8 +57,6 @@ Shape allAxes(int64_t rank) {
   return axes;
 }
 
-namespace {
-
 HandlerTable makeHandlers() {
   HandlerTable table;
   for (auto add : {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps,
@@ -68,6 +67,8 @@ HandlerTable makeHandlers() {
   return table;
 }
 
+namespace {
+
 /// Imports one graph into one function. Values are known by their ONNX names.
 class GraphImporter {
 public:
@@ -76,13 +77,23 @@ public:
         tensors(UnknownLoc::get(&context), builder) {}
 
   Expected<OwningOpRef<ModuleOp>> run();
+  /// The same with each node that fails, and all that needs it, left out.
+  std::vector<NodeError> runAll();
+  /// Of the nodes that depend on numbers of the graph's inputs, those that contract.
+  const std::vector<NodeMacs> &macs() const { return counted; }
 
 private:
+  Status begin(ModuleOp module);
+  Block &body(ModuleOp module) {
+    return module.lookupSymbol<func::FuncOp>("main").getBody().front();
+  }
   Status checkSupported() const;
   Status addArguments(func::FuncOp function, Block &entry);
   Status importNode(const onnx::NodeProto &node, size_t index);
   Status addResults(func::FuncOp function);
   Expected<GraphValue> lookUp(const std::string &name);
+  void countMacs(const onnx::NodeProto &node, const std::string &name,
+                 const NodeImporter &importer);
   Location named(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
   /// A map that converts the elements, for values whose stored type is not the type that computes.
   Value convert(Value value, Type elementType);
@@ -94,6 +105,8 @@ private:
   TensorBuilder tensors;
   llvm::StringMap<GraphValue> values;
   llvm::StringMap<const onnx::TensorProto *> initializers;
+  llvm::StringSet<> varying; ///< values that depend on numbers of the inputs
+  std::vector<NodeMacs> counted;
 };
 
 Status GraphImporter::checkSupported() const {
@@ -141,6 +154,7 @@ Status GraphImporter::addArguments(func::FuncOp function, Block &entry) {
     tensors.setLocation(named(input.name()));
     Value value = convert(entry.getArgument(index), computeType(*type, &context));
     values[input.name()] = {value, *type};
+    varying.insert(input.name());
   }
   return Success{};
 }
@@ -160,6 +174,18 @@ Expected<GraphValue> GraphImporter::lookUp(const std::string &name) {
   return values[name] = GraphValue{value, *hostTypeOf(initializer->second->data_type())};
 }
 
+void GraphImporter::countMacs(const onnx::NodeProto &node, const std::string &name,
+                              const NodeImporter &importer) {
+  const auto varies = [&](const std::string &input) { return varying.contains(input); };
+  if (!readsNumbers(node) || llvm::none_of(node.input(), varies))
+    return;
+  for (const std::string &output : node.output())
+    if (!output.empty()) // which stands for an input that is absent
+      varying.insert(output);
+  if (const int64_t macs = macsOf(node, importer))
+    counted.push_back({name, operatorOf(node), macs});
+}
+
 Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   SmallVector<GraphValue> inputs;
   for (const std::string &name : node.input()) {
@@ -168,7 +194,8 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
       return value.takeError();
     inputs.push_back(*value);
   }
-  tensors.setLocation(named(nodeName(node, index)));
+  const std::string name = nodeName(node, index);
+  tensors.setLocation(named(name));
   NodeImporter importer(node, std::move(inputs), tensors);
   const Handler &handler = handlers.find(handlerKey(normalDomain(node), node.op_type()))->second;
   if (Status handled = handler(importer); !handled)
@@ -186,6 +213,7 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
     if (importer.wants(i))
       values[node.output(static_cast<int>(i))] = result;
   }
+  countMacs(node, name, importer);
   return Success{};
 }
 
@@ -210,28 +238,56 @@ Status GraphImporter::addResults(func::FuncOp function) {
   return Success{};
 }
 
-Expected<OwningOpRef<ModuleOp>> GraphImporter::run() {
+/// The function with its arguments.
+Status GraphImporter::begin(ModuleOp module) {
   if (Status supported = checkSupported(); !supported)
-    return supported.takeError();
+    return supported;
   for (const onnx::TensorProto &tensor : graph.initializer())
     initializers[tensor.name()] = &tensor;
-  OwningOpRef<ModuleOp> module = ModuleOp::create(builder, named(graph.name()));
-  builder.setInsertionPointToStart(module->getBody());
+  builder.setInsertionPointToStart(module.getBody());
   auto function =
       func::FuncOp::create(builder, named(graph.name()), "main", builder.getFunctionType({}, {}));
   Block &entry = *function.addEntryBlock();
   builder.setInsertionPointToEnd(&entry);
   // Handlers build through `tensors`, whose insertion point is its own.
   tensors.ops().setInsertionPointToEnd(&entry);
-  if (Status added = addArguments(function, entry); !added)
-    return added.takeError();
+  return addArguments(function, entry);
+}
+
+Expected<OwningOpRef<ModuleOp>> GraphImporter::run() {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder, named(graph.name()));
+  if (Status begun = begin(*module); !begun)
+    return begun.takeError();
   for (const auto &[index, node] : llvm::enumerate(graph.node()))
     if (Status imported = importNode(node, index); !imported)
       return imported.takeError();
-  builder.setInsertionPointToEnd(&entry);
-  if (Status added = addResults(function); !added)
+  builder.setInsertionPointToEnd(&body(*module));
+  if (Status added = addResults(module->lookupSymbol<func::FuncOp>("main")); !added)
     return added.takeError();
   return module;
+}
+
+std::vector<NodeError> GraphImporter::runAll() {
+  std::vector<NodeError> errors;
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder, named(graph.name()));
+  if (Status begun = begin(*module); !begun)
+    return {{"", begun.error()}};
+  llvm::StringSet<> failed; // values that are not there
+  for (const auto &[index, node] : llvm::enumerate(graph.node())) {
+    const bool isLeftOut =
+        llvm::any_of(node.input(), [&](const auto &name) { return failed.contains(name); });
+    if (!isLeftOut) {
+      const Status imported = importNode(node, index);
+      if (imported)
+        continue;
+      errors.push_back({nodeName(node, index), imported.error()});
+      tensors = TensorBuilder(UnknownLoc::get(&context), builder); // which forgets the failure
+      tensors.ops().setInsertionPointToEnd(&body(*module));
+    }
+    for (const std::string &output : node.output())
+      failed.insert(output);
+  }
+  return errors;
 }
 
 /// Runs the clean-up passes and the verifier; returns what the first diagnostic said.
@@ -256,6 +312,12 @@ Status finish(ModuleOp module, const ImportOptions &options) {
 }
 
 } // namespace
+
+std::vector<NodeError> importErrors(const onnx::GraphProto &graph, const HandlerTable &handlers,
+                                    MLIRContext &context) {
+  return GraphImporter(graph, handlers, context).runAll();
+}
+
 } // namespace onnx_import
 
 void loadImportDialects(MLIRContext &context) {
@@ -264,7 +326,8 @@ void loadImportDialects(MLIRContext &context) {
 }
 
 Expected<OwningOpRef<ModuleOp>> importOnnx(const std::filesystem::path &path,
-                                           const ImportOptions &options, MLIRContext &context) {
+                                           const ImportOptions &options, MLIRContext &context,
+                                           std::vector<NodeMacs> *macs) {
   using namespace onnx_import;
   loadImportDialects(context);
   HandlerTable handlers = makeHandlers();
@@ -280,6 +343,8 @@ Expected<OwningOpRef<ModuleOp>> importOnnx(const std::filesystem::path &path,
     return Error{path.string() + ": " + module.error()};
   if (Status finished = finish(**module, options); !finished)
     return Error{path.string() + ": " + finished.error()};
+  if (macs)
+    *macs = importer.macs();
   return module;
 }
 

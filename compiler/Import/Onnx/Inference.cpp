@@ -44,21 +44,18 @@ Status checkAttribute(const onnx::NodeProto &node, const onnx::AttributeProto &a
   return Success{};
 }
 
-template <class Nodes> Status checkNodes(const Nodes &nodes) {
+template <class Nodes> void checkNodes(const Nodes &nodes, std::vector<std::string> &wrong) {
   size_t index = 0;
   for (const onnx::NodeProto &node : nodes) {
     const std::string name = nodeName(node, index++);
     for (const onnx::AttributeProto &attribute : node.attribute()) {
       if (Status s = checkAttribute(node, attribute, name); !s)
-        return s;
-      if (Status inner = checkNodes(attribute.g().node()); !inner)
-        return inner;
+        wrong.push_back(s.error());
+      checkNodes(attribute.g().node(), wrong);
       for (const onnx::GraphProto &graph : attribute.graphs())
-        if (Status inner = checkNodes(graph.node()); !inner)
-          return inner;
+        checkNodes(graph.node(), wrong);
     }
   }
-  return Success{};
 }
 
 /// The numbers that ONNX follows are those of shapes, a vector with an entry per dimension. It
@@ -97,11 +94,17 @@ private:
 
 } // namespace
 
-Status checkAttributes(const onnx::ModelProto &model) {
+std::vector<std::string> attributeErrors(const onnx::ModelProto &model) {
+  std::vector<std::string> wrong;
   for (const onnx::FunctionProto &function : model.functions())
-    if (Status s = checkNodes(function.node()); !s)
-      return s;
-  return checkNodes(model.graph().node());
+    checkNodes(function.node(), wrong);
+  checkNodes(model.graph().node(), wrong);
+  return wrong;
+}
+
+Status checkAttributes(const onnx::ModelProto &model) {
+  const std::vector<std::string> wrong = attributeErrors(model);
+  return wrong.empty() ? Status(Success{}) : Status(Error{wrong.front()});
 }
 
 void inferShapes(onnx::ModelProto &model) {

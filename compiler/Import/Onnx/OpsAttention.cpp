@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // com.microsoft: Attention and MultiHeadAttention, as matmuls, a mask, a softmax.
-// Source: docs/ContribOperators.md of ONNX Runtime.
+// Source: the page ContribOperators of ONNX Runtime.
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/MatMul.h"
 #include "compiler/Import/Onnx/Normalization.h"

@@ -6,10 +6,15 @@
 #include "compiler/Import/Onnx/Normalization.h"
 #include "compiler/Import/Onnx/Reduction.h"
 
+#include <cmath>
+#include <limits>
+
 using namespace mlir;
 
 namespace millrace::onnx_import {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Shape axesFrom(int64_t axis, int64_t rank) {
   Shape axes;
@@ -63,7 +68,11 @@ Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int
   }
   return t.map(shape, inputs, maps, elementTypeOf(centred), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
-    Value result = a.mul(x[0], x[1]);
+    double count = 1;
+    for (int64_t axis : axes)
+      count *= static_cast<double>(shape[axis]);
+    const double most = 1.1 * std::sqrt(count); // all of the deviation in one element
+    Value result = a.within(a.mul(x[0], x[1]), -most, most);
     if (scale)
       result = a.mul(result, x[2]);
     return bias ? a.add(result, x.back()) : result;
@@ -73,19 +82,23 @@ Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int
 } // namespace
 
 Value softmax(TensorBuilder &t, Value input, int64_t axis, bool takeLog) {
-  Value centred =
-      mapWith(t, input, t.reduceMax(input, {axis}), {axis},
-              [](Arithmetic &a, Value x, Value greatest) { return a.sub(x, greatest); });
+  Value centred = mapWith(
+      t, input, t.reduceMax(input, {axis}), {axis}, [&](Arithmetic &a, Value x, Value greatest) {
+        Value below = a.sub(x, greatest); // a logarithm keeps what is lowest
+        return takeLog ? below : a.within(below, -kInfinity, 0);
+      });
   Value powers = t.map({centred}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
     return Arithmetic(s).call<math::ExpOp>(x[0]);
   });
   Value sum = t.reduceSum(powers, {axis});
+  const double most = std::log(static_cast<double>(shapeOf(input)[axis])); // the greatest gives 1
   if (takeLog)
-    return mapWith(t, centred, sum, {axis}, [](Arithmetic &a, Value x, Value total) {
-      return a.sub(x, a.call<math::LogOp>(total));
+    return mapWith(t, centred, sum, {axis}, [&](Arithmetic &a, Value x, Value total) {
+      return a.sub(x, a.within(a.call<math::LogOp>(total), 0, most + 1));
     });
-  return mapWith(t, powers, sum, {axis},
-                 [](Arithmetic &a, Value x, Value total) { return a.div(x, total); });
+  return mapWith(t, powers, sum, {axis}, [](Arithmetic &a, Value x, Value total) {
+    return a.within(a.div(x, total), 0, 1.01);
+  });
 }
 
 LayerNorm layerNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale,

@@ -109,18 +109,59 @@ Status importQLinearConv(NodeImporter &node) {
   return node.done(quantize(t, result, readScheme(node, 6, type)), type);
 }
 
+/// Whether the scheme's parameters are constants, so that a later stage finds a quantised product.
+bool isConstant(const Scheme &scheme) {
+  return viewConstant(scheme.scale) && (!scheme.zeroPoint || viewConstant(scheme.zeroPoint));
+}
+
+/// The integers less their zero point, as floats: those are exact.
+Value centred(TensorBuilder &t, Value integers, Scheme scheme) {
+  scheme.scale = t.splat({}, t.ops().getF32Type(), 1);
+  return dequantize(t, integers, scheme);
+}
+
+/// From the loops of a matrix product's result to a scale per row (`fromEnd` 2) or column (1), or
+/// to the one that there is.
+AffineMap scaleMap(TensorBuilder &t, Value &scale, unsigned rank, unsigned fromEnd) {
+  if (productOf(shapeOf(scale)) != 1)
+    return t.select(rank, {rank - fromEnd});
+  scale = t.reshape(scale, {});
+  return t.select(rank, {});
+}
+
 /// Inputs: a, a scale, a zero, b, b scale, b zero, y scale, y zero. Scales per row of a, per column
-/// of b.
+/// of b. Scales that are known only at run time multiply the whole sum, which is one of integers.
 Status importQLinearMatMul(NodeImporter &node) {
   TensorBuilder &t = node.t;
-  Value a = dequantize(t, node.in(0), readScheme(node, 1, node.inType(0), node.rank(0) - 2));
-  Value b = dequantize(t, node.in(3), readScheme(node, 4, node.inType(3), node.rank(3) - 1));
+  const Scheme aScheme = readScheme(node, 1, node.inType(0), node.rank(0) - 2),
+               bScheme = readScheme(node, 4, node.inType(3), node.rank(3) - 1);
+  const bool isStatic = isConstant(aScheme) && isConstant(bScheme);
+  Value a = isStatic ? dequantize(t, node.in(0), aScheme) : centred(t, node.in(0), aScheme);
+  Value b = isStatic ? dequantize(t, node.in(3), bScheme) : centred(t, node.in(3), bScheme);
   Expected<Value> product = multiply(node, a, b);
   if (!product)
     return product.takeError();
+  Value result = *product;
+  const auto rank = static_cast<unsigned>(shapeOf(result).size());
+  const bool isMatrix = rank >= 2 && node.rank(0) >= 2 && node.rank(3) >= 2;
+  for (const Scheme *scheme : {&aScheme, &bScheme})
+    if (!isStatic && productOf(shapeOf(scheme->scale)) != 1 &&
+        (!isMatrix || shapeOf(scheme->scale).size() != 1))
+      return node.error("its scales do not fit its matrices");
+  if (!isStatic) {
+    Value aScale = aScheme.scale, bScale = bScheme.scale;
+    const AffineMap aMap = scaleMap(t, aScale, rank, 2), bMap = scaleMap(t, bScale, rank, 1);
+    result = t.map(shapeOf(*product), {*product, aScale, bScale},
+                   {t.ops().getMultiDimIdentityMap(rank), aMap, bMap}, t.ops().getF32Type(),
+                   [](Scalars &s, ValueRange x) {
+                     Arithmetic arithmetic(s);
+                     return arithmetic.mul(x[0], arithmetic.mul(x[1], x[2]));
+                   });
+    if (auto map = result.getDefiningOp<linalg::GenericOp>())
+      map->setAttr("millrace.scales", t.ops().getI64IntegerAttr(1));
+  }
   HostType type = node.inType(7);
-  auto axis = static_cast<int64_t>(shapeOf(*product).size()) - 2;
-  return node.done(quantize(t, *product, readScheme(node, 6, type, axis)), type);
+  return node.done(quantize(t, result, readScheme(node, 6, type, int64_t(rank) - 2)), type);
 }
 
 /// com.microsoft: a, a scale, a zero, b, b scale, b zero, c scale, c zero; elementwise.

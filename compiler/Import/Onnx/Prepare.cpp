@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Prepare.h"
 
+#include "compiler/Import/Onnx/External.h"
 #include "compiler/Import/Onnx/Inference.h"
+#include "compiler/Import/Onnx/Macs.h"
 #include "compiler/Import/Onnx/NodeImporter.h"
+#include "compiler/Import/Onnx/Order.h"
 
 #include <onnx/checker.h>
 #include <onnx/common/file_utils.h>
@@ -11,10 +14,9 @@
 #include <onnx/version_converter/convert.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
-#include <optional>
+#include <iostream>
 #include <set>
 #include <unordered_map>
 
@@ -22,16 +24,26 @@ namespace millrace::onnx_import {
 namespace {
 
 constexpr int oldestOpset = 7;
+constexpr const char *standardInput = "-";
+
+/// Of operations that ONNX Runtime knew in the standard domain before ONNX did, or knows there
+/// alone: LayerNormalization before opset 17, SimplifiedLayerNormalization.
+constexpr const char *newerDomain = "ai.onnx.newer";
+
+} // namespace
 
 Expected<onnx::ModelProto> readModel(const std::filesystem::path &path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return Error{"is a folder; name the .onnx file in it"};
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
+  std::ifstream file;
+  if (path != standardInput)
+    file.open(path, std::ios::binary);
+  std::istream &in = path == standardInput ? std::cin : file;
+  if (!in)
     return Error{std::string("cannot be read: ") + std::strerror(errno) + "; check the path"};
   onnx::ModelProto model;
-  if (!model.ParseFromIstream(&file))
+  if (!model.ParseFromIstream(&in))
     return Error{
         "not an ONNX model, or cut off (protobuf cannot parse it); copy or export it again"};
   if (!model.has_graph() || model.graph().node_size() == 0)
@@ -41,68 +53,7 @@ Expected<onnx::ModelProto> readModel(const std::filesystem::path &path) {
   return model;
 }
 
-/// A number of external data's keys.
-std::optional<uint64_t> parseCount(const std::string &text) {
-  uint64_t number = 0;
-  const char *end = text.data() + text.size();
-  auto [stop, code] = std::from_chars(text.data(), end, number);
-  return code == std::errc() && stop == end ? std::optional(number) : std::nullopt;
-}
-
-Status readExternal(onnx::TensorProto &tensor, const std::filesystem::path &folder) {
-  std::string location;
-  uint64_t offset = 0, length = 0;
-  bool hasLength = false;
-  const std::string name = "tensor '" + tensor.name() + "'";
-  for (const auto &entry : tensor.external_data()) {
-    if (entry.key() == "location")
-      location = entry.value();
-    if (entry.key() != "offset" && entry.key() != "length")
-      continue;
-    std::optional<uint64_t> count = parseCount(entry.value());
-    if (!count)
-      return Error{name + ": external data " + entry.key() + " '" + entry.value() +
-                   "' is no number of bytes; export the model again"};
-    hasLength |= entry.key() == "length";
-    (entry.key() == "length" ? length : offset) = *count;
-  }
-  std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
-  bool leaves = relative.is_absolute() || (!relative.empty() && *relative.begin() == "..");
-  if (location.empty() || leaves)
-    return Error{name + ": external data '" + location +
-                 "' must be a file beside the model; put it there and export again"};
-  std::filesystem::path path = folder / relative;
-  std::error_code failed;
-  uint64_t size = std::filesystem::file_size(path, failed);
-  if (failed)
-    return Error{name + ": external data file '" + path.string() +
-                 "' is missing; copy it beside the model"};
-  if (offset > size || (hasLength && length > size - offset))
-    return Error{name + ": external data file '" + path.string() + "' ends before byte " +
-                 std::to_string(offset + length) + ", it has " + std::to_string(size) +
-                 "; copy it again"};
-  if (!hasLength)
-    length = size - offset;
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(offset));
-  std::string &raw = *tensor.mutable_raw_data();
-  raw.resize(length);
-  if (!file.read(raw.data(), static_cast<std::streamsize>(length)))
-    return Error{name + ": cannot read external data file '" + path.string() + "'"};
-  tensor.clear_external_data();
-  tensor.clear_data_location();
-  return Success{};
-}
-
-Status readAllExternal(onnx::ModelProto &model, const std::filesystem::path &folder) {
-  for (onnx::TensorProto &tensor : *model.mutable_graph()->mutable_initializer()) {
-    if (tensor.data_location() != onnx::TensorProto::EXTERNAL)
-      continue;
-    if (Status read = readExternal(tensor, folder); !read)
-      return read;
-  }
-  return Success{};
-}
+namespace {
 
 std::set<std::string> initializerNames(const onnx::GraphProto &graph) {
   std::set<std::string> names;
@@ -110,6 +61,8 @@ std::set<std::string> initializerNames(const onnx::GraphProto &graph) {
     names.insert(tensor.name());
   return names;
 }
+
+} // namespace
 
 /// The checker wants a shape of every output, which nothing needs and some exporters leave out.
 void checkModel(onnx::ModelProto &model) {
@@ -124,29 +77,43 @@ void checkModel(onnx::ModelProto &model) {
     type->clear_shape();
 }
 
+std::vector<SymbolicDim> symbolicDims(const onnx::GraphProto &graph) {
+  const std::set<std::string> constants = initializerNames(graph);
+  std::vector<SymbolicDim> dims;
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    if (constants.contains(input.name()))
+      continue;
+    const auto &shape = input.type().tensor_type().shape();
+    for (int i = 0; i < shape.dim_size(); ++i)
+      if (const auto &dim = shape.dim(i); !dim.has_dim_value())
+        dims.push_back({dim.has_dim_param() && !dim.dim_param().empty()
+                            ? dim.dim_param()
+                            : input.name() + "." + std::to_string(i),
+                        input.name(), i});
+  }
+  return dims;
+}
+
 /// Gives symbolic dimensions their values. Shapes that follow (outputs, intermediate values) are
 /// forgotten instead: shape inference finds them again.
 Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &dims) {
-  std::set<std::string> constants = initializerNames(graph), missing, known;
+  const std::set<std::string> constants = initializerNames(graph);
+  std::map<std::string, onnx::ValueInfoProto *> inputs;
   for (onnx::ValueInfoProto &input : *graph.mutable_input()) {
     if (constants.contains(input.name()))
       continue;
     if (!input.type().has_tensor_type() || !input.type().tensor_type().has_shape())
       return Error{"input '" + input.name() + "' is not a tensor of known rank"};
-    auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
-    for (int i = 0; i < shape.dim_size(); ++i) {
-      auto &dim = *shape.mutable_dim(i);
-      if (dim.has_dim_value())
-        continue;
-      std::string name = dim.has_dim_param() && !dim.dim_param().empty()
-                             ? dim.dim_param()
-                             : input.name() + "." + std::to_string(i);
-      known.insert(name);
-      if (auto found = dims.find(name); found != dims.end())
-        dim.set_dim_value(found->second);
-      else
-        missing.insert(name);
-    }
+    inputs[input.name()] = &input;
+  }
+  std::set<std::string> missing, known;
+  for (const SymbolicDim &dim : symbolicDims(graph)) {
+    known.insert(dim.name);
+    auto &shape = *inputs[dim.input]->mutable_type()->mutable_tensor_type()->mutable_shape();
+    if (auto found = dims.find(dim.name); found != dims.end())
+      shape.mutable_dim(dim.axis)->set_dim_value(found->second);
+    else
+      missing.insert(dim.name);
   }
   if (!missing.empty()) {
     std::string list;
@@ -169,6 +136,8 @@ Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &d
   return Success{};
 }
 
+namespace {
+
 /// Keeps large weights aside while the model is rewritten: nothing there reads them, everything
 /// would copy them.
 class LiftedWeights {
@@ -189,6 +158,8 @@ private:
   std::unordered_map<std::string, std::string> bytes;
 };
 
+} // namespace
+
 int64_t opsetOf(const onnx::ModelProto &model) {
   for (const auto &opset : model.opset_import())
     if (opset.domain().empty() || opset.domain() == "ai.onnx")
@@ -196,12 +167,39 @@ int64_t opsetOf(const onnx::ModelProto &model) {
   return 0;
 }
 
-int newestOpset() {
+static int newestOpset() {
   return onnx::OpSchemaRegistry::DomainToVersionRange::Instance()
       .Map()
       .at(onnx::ONNX_DOMAIN)
       .second;
 }
+
+Status checkOpset(const onnx::ModelProto &model) {
+  const int64_t opset = opsetOf(model);
+  if (opset == 0 || (opset >= oldestOpset && opset <= newestOpset()))
+    return Success{};
+  return Error{"opset " + std::to_string(opset) + " is not supported; opsets " +
+               std::to_string(oldestOpset) + " to " + std::to_string(newestOpset()) +
+               " are; convert it with onnx.version_converter"};
+}
+
+void adoptNewer(onnx::ModelProto &model, const IsSupported &isSupported) {
+  bool adopted = false;
+  for (onnx::NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    if (!normalDomain(node).empty() || !isSupported("", node.op_type()) ||
+        onnx::OpSchemaRegistry::Schema(node.op_type(), int(opsetOf(model)), ""))
+      continue;
+    node.set_domain(newerDomain);
+    adopted = true;
+  }
+  if (!adopted)
+    return;
+  onnx::OperatorSetIdProto &opset = *model.add_opset_import();
+  opset.set_domain(newerDomain);
+  opset.set_version(1);
+}
+
+namespace {
 
 /// The inliner looks types up in the graph's inputs and value infos, and attributes in the node:
 /// constants and attributes with default values must be spelled out for it.
@@ -234,6 +232,72 @@ void spellOut(onnx::GraphProto &graph, const IsSupported &isSupported, int opset
   }
 }
 
+/// A node before functions are inlined.
+struct Called {
+  std::string name, type;
+  std::vector<std::string> outputs;
+  bool isInlined = false;
+};
+
+std::vector<Called> calledOf(const onnx::GraphProto &graph, const IsSupported &isSupported) {
+  std::vector<Called> all;
+  for (const onnx::NodeProto &node : graph.node())
+    all.push_back({nodeName(node, all.size()),
+                   operatorOf(node),
+                   {node.output().begin(), node.output().end()},
+                   !isSupported(normalDomain(node), node.op_type())});
+  return all;
+}
+
+/// The nodes of a function body have no names. They get their caller's, with their place in the
+/// body, and remember its operator: reports name what is in the model. A body stands where its
+/// caller stood, and makes its outputs under their names.
+void nameInlined(onnx::GraphProto &graph, const std::vector<Called> &before) {
+  size_t at = 0, place = 0;
+  std::set<std::string> missing; ///< outputs of the caller at `at` that its body is yet to make
+  const auto advance = [&](size_t to) {
+    at = to, place = 0, missing.clear();
+    if (at < before.size())
+      missing.insert(before[at].outputs.begin(), before[at].outputs.end());
+    missing.erase("");
+  };
+  advance(0);
+  for (onnx::NodeProto &node : *graph.mutable_node()) {
+    const auto isSame = [&](const Called &called) {
+      return !called.isInlined && std::equal(called.outputs.begin(), called.outputs.end(),
+                                             node.output().begin(), node.output().end());
+    };
+    // What follows the last output belongs to the body if it is not the next node.
+    if (at + 1 < before.size() && before[at].isInlined && missing.empty() &&
+        (isSame(before[at + 1]) || before[at + 1].isInlined))
+      advance(at + 1);
+    if (at >= before.size())
+      return;
+    if (isSame(before[at])) {
+      advance(at + 1);
+      continue;
+    }
+    if (node.name().empty())
+      node.set_name(before[at].name + "/" + nodeName(node, place));
+    setOperator(node, before[at].type);
+    ++place;
+    for (const std::string &output : node.output())
+      missing.erase(output);
+  }
+}
+
+/// Replaces the operations by their function bodies. The inliner asks for the type of every input of
+/// a node, and an optional input that is left out before another has no name: that name gets a type
+/// meanwhile.
+void inlineFunctions(onnx::ModelProto &model, const onnx::inliner::FunctionIdSet &functions) {
+  auto &types = *model.mutable_graph()->mutable_value_info();
+  types.Add()->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  onnx::inliner::InlineSelectedFunctions(model, functions, onnx::OpSchemaRegistry::Instance());
+  for (int i = types.size() - 1; i >= 0; --i)
+    if (types[i].name().empty())
+      types.DeleteSubrange(i, 1);
+}
+
 /// Replaces operations without a handler by their function bodies, which may again hold such
 /// operations.
 void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) {
@@ -247,10 +311,11 @@ void inlineUnsupported(onnx::ModelProto &model, const IsSupported &isSupported) 
       return;
     spellOut(*model.mutable_graph(), isSupported, newestOpset());
     inferShapes(model);
-    int before = model.graph().node_size();
+    const std::vector<Called> before = calledOf(model.graph(), isSupported);
     auto selected = onnx::inliner::FunctionIdSet::Create({unsupported.begin(), unsupported.end()});
-    onnx::inliner::InlineSelectedFunctions(model, *selected, onnx::OpSchemaRegistry::Instance());
-    if (model.graph().node_size() == before)
+    inlineFunctions(model, *selected);
+    nameInlined(*model.mutable_graph(), before);
+    if (size_t(model.graph().node_size()) == before.size())
       return;
   }
 }
@@ -282,6 +347,8 @@ void spellOutResize(onnx::GraphProto &graph) {
   }
 }
 
+} // namespace
+
 void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
   onnx::inliner::InlineLocalFunctions(model, /*convert_version=*/true);
   int target = newestOpset();
@@ -295,6 +362,8 @@ void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
   inferShapes(model);
 }
 
+namespace {
+
 /// Whether ONNX may replace the operation: by its function body, or because newer opsets dropped
 /// it.
 bool mayBecomeOthers(const std::string &type, const std::string &domain, int64_t opset) {
@@ -305,13 +374,14 @@ bool mayBecomeOthers(const std::string &type, const std::string &domain, int64_t
   return schema->HasFunction() || schema->HasContextDependentFunction();
 }
 
-/// Operations that neither ONNX, nor the model's own functions, nor a handler know, all at once:
-/// the checker would stop at the first one.
-Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported) {
+} // namespace
+
+std::vector<UnknownOperation> unknownOperations(const onnx::ModelProto &model,
+                                                const IsSupported &isSupported) {
   std::set<std::pair<std::string, std::string>> functions;
   for (const onnx::FunctionProto &function : model.functions())
     functions.insert({function.domain(), function.name()});
-  std::string list;
+  std::vector<UnknownOperation> unknown;
   size_t index = 0;
   for (const onnx::NodeProto &node : model.graph().node()) {
     const std::string domain(normalDomain(node));
@@ -320,9 +390,18 @@ Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported)
         functions.contains({node.domain(), node.op_type()}) ||
         mayBecomeOthers(node.op_type(), domain, opsetOf(model)))
       continue;
-    list += (list.empty() ? "" : ", ") + (domain.empty() ? "" : domain + ".") + node.op_type() +
-            " (node '" + name + "')";
+    unknown.push_back({(domain.empty() ? "" : domain + ".") + node.op_type(), name});
   }
+  return unknown;
+}
+
+namespace {
+
+/// All at once: the checker would stop at the first one.
+Status checkKnown(const onnx::ModelProto &model, const IsSupported &isSupported) {
+  std::string list;
+  for (const UnknownOperation &unknown : unknownOperations(model, isSupported))
+    list += (list.empty() ? "" : ", ") + unknown.type + " (node '" + unknown.node + "')";
   if (!list.empty())
     return Error{"operations that are not supported: " + list + "; rewrite the model without them"};
   return Success{};
@@ -348,6 +427,8 @@ Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
   return Success{};
 }
 
+} // namespace
+
 Status checkAllExtents(const onnx::GraphProto &graph) {
   for (const auto &[values, what] :
        {std::pair(&graph.input(), "input"), std::pair(&graph.value_info(), "tensor"),
@@ -358,7 +439,6 @@ Status checkAllExtents(const onnx::GraphProto &graph) {
   return Success{};
 }
 
-/// The ONNX library's words in one line.
 std::string oneLine(const std::string &text) {
   std::string line;
   for (char c : text)
@@ -370,15 +450,18 @@ std::string oneLine(const std::string &text) {
        {"==> Context: ", "[ShapeInferenceError] ", "[TypeInferenceError] ", "Inference error(s): "})
     for (size_t at = line.find(noise); at != line.npos; at = line.find(noise))
       line.erase(at, noise.size());
+  // "FILE:LINE: FUNCTION: Assertion `CONDITION` failed: TEXT" is about the library, not the model.
+  if (const std::string_view end = "` failed: "; line.find(": Assertion `") != line.npos)
+    if (const size_t at = line.find(end); at != line.npos)
+      line.erase(0, at + end.size());
   while (line.ends_with(' ') || line.ends_with('.'))
     line.pop_back();
   return line;
 }
 
-} // namespace
-
 std::string_view normalDomain(const onnx::NodeProto &node) {
-  return node.domain() == "ai.onnx" ? std::string_view() : std::string_view(node.domain());
+  const bool isStandard = node.domain() == "ai.onnx" || node.domain() == newerDomain;
+  return isStandard ? std::string_view() : std::string_view(node.domain());
 }
 
 Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
@@ -388,18 +471,22 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
   Expected<onnx::ModelProto> model = readModel(path);
   if (!model)
     return fail(model.error());
-  if (int64_t opset = opsetOf(*model); opset != 0 && (opset < oldestOpset || opset > newestOpset()))
-    return fail("opset " + std::to_string(opset) + " is not supported; opsets " +
-                std::to_string(oldestOpset) + " to " + std::to_string(newestOpset()) +
-                " are; convert it with onnx.version_converter");
+  if (Status opset = checkOpset(*model); !opset)
+    return fail(opset.error());
   // The ONNX library reports by exceptions; they end here.
   try {
-    if (Status read = readAllExternal(*model, path.parent_path()); !read)
-      return fail(read.error());
+    std::string missing;
+    for (const std::string &wrong : readAllExternal(*model, path.parent_path()))
+      missing += (missing.empty() ? "" : "\n" + path.string() + ": ") + wrong;
+    if (!missing.empty())
+      return fail(missing);
     if (Status known = checkKnown(*model, isSupported); !known)
       return fail(known.error());
     if (Status attributes = checkAttributes(*model); !attributes)
       return fail(attributes.error());
+    adoptNewer(*model, isSupported);
+    if (Status sorted = sortNodes(*model->mutable_graph()).status(); !sorted)
+      return fail(sorted.error());
     checkModel(*model);
     if (Status bound = bindDims(*model->mutable_graph(), options.dims); !bound)
       return fail(bound.error());

@@ -23,7 +23,46 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
                                         const ImportOptions &options,
                                         const IsSupported &isSupported);
 
-/// "" for both spellings of the standard domain.
+/// "" for both spellings of the standard domain, and for operations adopted into it.
 std::string_view normalDomain(const onnx::NodeProto &node);
+
+// Its steps, for whoever wants to know of every finding. Those that return nothing throw what the
+// ONNX library throws.
+
+/// The message of the file, or of the standard input for "-", constants in other files not yet read.
+Expected<onnx::ModelProto> readModel(const std::filesystem::path &path);
+
+/// The version of the standard operations; 0 if the model states none.
+int64_t opsetOf(const onnx::ModelProto &model);
+Status checkOpset(const onnx::ModelProto &model);
+
+/// An operation that neither ONNX, nor the model's own functions, nor a handler know.
+struct UnknownOperation {
+  std::string type, node;
+};
+std::vector<UnknownOperation> unknownOperations(const onnx::ModelProto &model,
+                                                const IsSupported &isSupported);
+
+/// Operations of the standard domain that a handler imports although ONNX does not know them in this
+/// opset go to a domain that the checker passes over.
+void adoptNewer(onnx::ModelProto &model, const IsSupported &isSupported);
+
+void checkModel(onnx::ModelProto &model);
+
+/// A dimension of an input that has a name or nothing for a number.
+struct SymbolicDim {
+  std::string name; ///< for --dim; "input.axis" where it has none
+  std::string input;
+  int axis;
+};
+std::vector<SymbolicDim> symbolicDims(const onnx::GraphProto &graph);
+Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &dims);
+Status checkAllExtents(const onnx::GraphProto &graph);
+
+/// Inlines functions, converts to the newest opset, infers shapes.
+void rewrite(onnx::ModelProto &model, const IsSupported &isSupported);
+
+/// The ONNX library's words in one line.
+std::string oneLine(const std::string &text);
 
 } // namespace millrace::onnx_import

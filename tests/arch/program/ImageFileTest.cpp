@@ -147,7 +147,7 @@ TEST_F(ImageFile, reading_what_is_missing_or_no_file_is_an_error) {
   EXPECT_THAT(readImage(path("nothing")).error(), HasSubstr("No such file or directory"));
   EXPECT_THAT(readImage(folder.string()).error(), HasSubstr("not a regular file"));
   std::ofstream(path("empty"));
-  EXPECT_THAT(readImage(path("empty")).error(), HasSubstr("is no program image: it has 0 bytes"));
+  EXPECT_THAT(readImage(path("empty")).error(), HasSubstr("is not a Millrace image: it has 0 bytes"));
 }
 
 TEST_F(ImageFile, a_hundred_thousand_instructions_and_100_MB_of_data_read_in_250_ms) {

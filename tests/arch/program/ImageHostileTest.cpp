@@ -66,7 +66,7 @@ TEST_F(HostileImage, cut_off_at_every_section_border_and_beside_it_is_an_error) 
 
 TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
-  EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("does not begin with MRACEIMG"));
+  EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("bad magic number"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
               HasSubstr("has version 7; this program reads version 5; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),

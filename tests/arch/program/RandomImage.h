@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 namespace millrace::test {
@@ -40,6 +41,10 @@ public:
       for (uint16_t &lane : map)
         lane = below(4) ? uint16_t(below(m.lanes())) : 0xffff;
     }
+    auto &permutation = image.laneMaps.emplace_back(m.lanes()); // the last one
+    std::iota(permutation.begin(), permutation.end(), uint16_t(0));
+    for (size_t lane = permutation.size(); lane > 1; --lane)
+      std::swap(permutation[lane - 1], permutation[size_t(below(lane))]);
     memory();
     bindings();
     for (unsigned s = 0; s < steps; ++s) {
@@ -101,7 +106,9 @@ private:
     if (f.has(Field::Interval))
       i.c0 = uint32_t(1 + below(50));
     if (f.has(Field::Map))
-      i.address = uint32_t(below(image.laneMaps.size()));
+      i.address = uint32_t(m.unit(i.queue).kind == UnitKind::Permutor
+                               ? image.laneMaps.size() - 1
+                               : below(image.laneMaps.size()));
     if (f.has(Field::Loops)) {
       i.n0 = uint16_t(1 + below(3)), i.n1 = uint16_t(1 + below(3));
       i.c0 = uint32_t(1 + below(4)), i.c1 = uint32_t((i.n0 - 1) * i.c0 + 1 + below(20));

@@ -142,13 +142,13 @@ TEST(Hash, ChangesWithALinkAlone) {
 
 } // namespace
 /// tsp-small changed in one way, and what its refusal must say.
-struct Contradiction {
+struct Wrong {
   void (*change)(Machine &);
   const char *says;
 };
 
 TEST(Verify, NamesEveryContradictionOfAMachineThatNoFileHasChecked) {
-  const Contradiction cases[] = {
+  const Wrong cases[] = {
       {[](Machine &m) { m.superlanes = 0; }, "'superlanes'"},
       {[](Machine &m) { m.clockHz = 0; }, "'clock'"},
       {[](Machine &m) { m.memory.banks = 0; }, "'memory.banks'"},
@@ -162,7 +162,7 @@ TEST(Verify, NamesEveryContradictionOfAMachineThatNoFileHasChecked) {
       {[](Machine &m) { m.fabric.rows = m.fabric.columns = 256; }, "65536 PEs"},
       {[](Machine &m) { m.vxm.runningAccumulators = 0; }, "'vxm.running_accumulators'"},
   };
-  for (const Contradiction &wrong : cases) {
+  for (const Wrong &wrong : cases) {
     Machine machine = *loadMachine("tsp-small");
     ASSERT_TRUE(machine.verify());
     wrong.change(machine);
@@ -183,7 +183,7 @@ TEST(Verify, NamesEveryContradictionOfALink) {
     return status ? std::string() : status.error();
   };
   EXPECT_EQ(refusal([](Machine &) {}), "");
-  const Contradiction cases[] = {
+  const Wrong cases[] = {
       {[](Machine &m) { m.links[1].from = 0, m.links[1].to = 1, m.links[1].toPort = 1; },
        "already sends"},
       {[](Machine &m) { m.links[1].from = 0, m.links[1].to = 1, m.links[1].port = 1; },
@@ -191,7 +191,7 @@ TEST(Verify, NamesEveryContradictionOfALink) {
       {[](Machine &m) { m.links[0].slot = 0; }, "slot 0 must be at least 1 cycle"},
       {[](Machine &m) { m.links[0].latency = 0; }, "latency 0 and slot 1"},
   };
-  for (const Contradiction &wrong : cases)
+  for (const Wrong &wrong : cases)
     EXPECT_NE(refusal(wrong.change).find(wrong.says), std::string::npos)
         << wrong.says << ": " << refusal(wrong.change);
 }

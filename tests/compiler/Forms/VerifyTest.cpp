@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/KernelBuilder.h"
 
 #include <functional>
 #include <gmock/gmock.h>
@@ -99,4 +100,33 @@ TEST(Verify, ANodeMayNotUseALaterOne) {
   KernelGraph graph = buildMatmul({});
   graph.kernels[0].nodes[2].args[0] = 3;
   EXPECT_THAT(graph.verify(), HasSubstr("uses the later node 3"));
+}
+
+TEST(Verify, ARunningLoopIsReducedOnTheWayToEveryResult) {
+  const auto graphOf = [](bool reduces, bool addsAfterwards) {
+    KernelGraph graph;
+    const unsigned x = addTensor(graph, "x", {5, 8}, ElementType::Fp32, 1, TensorRole::Input),
+                   y = addTensor(graph, "y", {8}, ElementType::Fp32, 0, TensorRole::Output);
+    KernelBuilder build(graph);
+    const unsigned r = build.loop(5, LoopKind::Running), l = build.loop(8);
+    unsigned value = build.load({x, {at(r), at(l)}, 0});
+    const unsigned each = value;
+    if (reduces)
+      value = build.reduce(AluOp::AddF32, value);
+    if (addsAfterwards)
+      value = build.op(AluOp::AddF32, {value, each});
+    build.storeBits(value, {y, {at(l)}, 0});
+    build.finish("total");
+    return graph;
+  };
+  EXPECT_EQ(graphOf(true, false).verify(), "");
+  EXPECT_THAT(graphOf(false, false).verify(), HasSubstr("which a running loop moves"));
+  EXPECT_THAT(graphOf(true, true).verify(), HasSubstr("stores node 2, which a running loop moves"));
+  KernelGraph graph = graphOf(true, false);
+  Kernel &kernel = graph.kernels[0];
+  Node constant;
+  constant.kind = Node::Kind::Immediate;
+  kernel.nodes.push_back(constant);
+  kernel.results[0].node = unsigned(kernel.nodes.size() - 1);
+  EXPECT_THAT(graph.verify(), HasSubstr("each running loop has to be reduced on the way to it"));
 }

@@ -6,7 +6,9 @@
 
 #include "arch/spec/MachineFile.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace millrace;
 using schedule::Piece;
@@ -15,6 +17,11 @@ namespace {
 
 class Pieces : public testing::Test {
 protected:
+  Pieces() {
+    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
+      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
+        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
+  }
   Machine machine = *loadMachine("tsp-small");
   schedule::Program program{machine};
   Piece piece{program};
@@ -87,6 +94,78 @@ TEST_F(Pieces, AnAluThatIsFreeAgainServesASecondTime) {
   for (unsigned k = 0; k <= machine.vxm.alus; ++k)
     piece.addAlu(piece.alu(0), multiplication(4), k < machine.vxm.alus ? 0 : 1000);
   EXPECT_EQ(refusal(), "placed");
+}
+
+TEST_F(Pieces, AlusThatComeInAnyOrderTakeNoMoreThanAreHeldAtOnce) {
+  // Two are held at once at most; first fit in this order would take a third.
+  const auto hold = [&](Cycle at, unsigned cycles) {
+    piece.addAlu(piece.alu(0), multiplication(cycles), at);
+  };
+  machine.vxm.alus = 2;
+  hold(100, 10), hold(0, 10), hold(5, 100);
+  EXPECT_EQ(refusal(), "placed");
+}
+
+/// `count` fp32 rows that arrive at the VXM together.
+void readTogether(Piece &piece, const Machine &machine, Instruction read, unsigned count) {
+  read.n0 = 100;
+  for (unsigned k = 0; k < count; ++k) {
+    const Piece::StreamVar stream = piece.stream(0, Hemisphere::West, Direction::Inward, 4);
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      const unsigned slice = 4 * k + byte;
+      const Cycle at = -Cycle(machine.latency.memRead + machine.position(slice) * machine.latency.hop);
+      const Piece::BurstId burst =
+          piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, read, at);
+      piece.feed(burst, 0, stream, byte, 1, machine.position(slice), machine.latency.memRead);
+    }
+    Instruction pass;
+    pass.opcode = Opcode::Alu;
+    pass.function = uint8_t(AluOp::Pass);
+    pass.n0 = read.n0;
+    piece.tap(piece.addAlu(piece.alu(0), pass, 0), ProducerOf::A, stream, 0, 4, 0);
+  }
+}
+
+TEST_F(Pieces, AsManyStreamsAsAHemisphereHasServeAtOnceAndOneMoreIsRefusedNotSoughtForEver) {
+  machine.streams = 8; // two groups of four
+  readTogether(piece, machine, access(Opcode::Read, 0), 2);
+  EXPECT_EQ(refusal(), "placed");
+  Piece larger(program);
+  readTogether(larger, machine, access(Opcode::Read, 1), 3);
+  const Expected<Cycle> start = larger.place(0);
+  ASSERT_FALSE(start);
+  EXPECT_EQ(start.error(),
+            "bursts that belong together need 12 inward streams of one hemisphere at once, in "
+            "aligned groups; the machine has streams = 8");
+}
+
+TEST_F(Pieces, ARowThatNothingWroteIsNotRead) {
+  program.state[0].row(Hemisphere::West, 3, 0).origin = {};
+  Piece::StreamVar stream = piece.stream(0, Hemisphere::West, Direction::Inward, 1);
+  const Piece::BurstId burst = piece.add(0, kSlice, access(Opcode::Read, 0), 0);
+  piece.feed(burst, 0, stream, 0, 1, machine.position(3), machine.latency.memRead);
+  piece.tap(piece.addAlu(piece.alu(0), multiplication(1), 1000), ProducerOf::A, stream, 0, 1, 0);
+  EXPECT_NE(refusal().find("which nothing has written"), std::string::npos);
+}
+
+TEST(Intervals, TheFirstFreeRunIsThatOfASearchWithoutMemory) {
+  std::mt19937 draw(7);
+  schedule::IntervalSet set;
+  std::vector<bool> held(4000, false);
+  for (int step = 0; step < 3000; ++step) {
+    const Cycle start = draw() % 2000, length = 1 + draw() % (step % 3 ? 4 : 40);
+    Cycle first = start;
+    for (Cycle run = 0; run < length;)
+      if (held[size_t(first + run)])
+        first += run + 1, run = 0;
+      else
+        ++run;
+    ASSERT_EQ(set.firstFree(start, length), first) << "step " << step;
+    if (first + length > 3000 || draw() % 2)
+      continue;
+    set.reserve(first, length);
+    std::fill_n(held.begin() + first, length, true);
+  }
 }
 
 } // namespace

@@ -23,7 +23,7 @@ GROUPS = {
 @dataclass
 class Answer:
     code: int
-    message: str  # the standard error, without line ends
+    message: str  # the standard error, without its last line end
 
 
 @dataclass

@@ -16,6 +16,13 @@ def command(kind: str, *arguments, fixture: str | None = "mnist.onnx") -> None:
 command("no command", fixture=None)
 command("unknown command", "simulat", "x.mrp", fixture=None)
 command("unknown option", "run", "mnist.onnx", "--machin", "tsp-v1")
+command("unknown option that is near none", "run", "mnist.onnx", "--frobnicate")
+command("unknown short option", "run", "mnist.onnx", "-z")
+command("unknown command that is near none", "frobnicate", fixture=None)
+command("help for an unknown command", "help", "simlate", fixture=None)
+command("completion for an unknown shell", "completion", "ksh", fixture=None)
+command("quiet and verbose at once", "run", "mnist.onnx", "-q", "-v")
+command("two outputs on the standard output", "run", "mnist.onnx", "--json", "-", "--trace", "-")
 command("unknown option before the command", "--frob", "run", "mnist.onnx")
 command("no model", "run", fixture=None)
 command("two models", "run", "mnist.onnx", "other.onnx")
@@ -49,7 +56,34 @@ command("opt of a file that is not there", "opt", "none.mlir", fixture=None)
 command("opt with an unknown pass", "opt", "mnist.onnx", "--pass=split-window")
 command("waveform cycles that are no range", "run", "mnist.onnx", "--vcd", "w.vcd", "--vcd-cycles",
         "9..1")
+command("trace cycles that are no range", "run", "mnist.onnx", "--trace", "t.json", "--trace-cycles", "9..1")
+command("trace cycles without a trace", "run", "mnist.onnx", "--trace-cycles", "1..9")
+command("arrows without a trace", "run", "mnist.onnx", "--trace-flows")
 command("waveform cycles without a waveform", "run", "mnist.onnx", "--vcd-cycles", "1..9")
+
+
+@case("command", "image for a model")
+def _(place: Workplace):
+    assemble(place)
+    return ["run", "program.mrp"]
+
+
+@case("command", "assembly for a model")
+def _(place: Workplace):
+    assemble(place)
+    return ["run", "program.s"]
+
+
+@case("command", "text of the tensor level for a model")
+def _(place: Workplace):
+    place.write("text.mlir", "module {\n}\n")
+    return ["run", "text.mlir"]
+
+
+@case("command", "text of the spatial level for one of the tensor level")
+def _(place: Workplace):
+    place.write("text.mlir", 'spatial.graph "g" {\n}\n')
+    return ["compile", "text.mlir", "--from", "tensor", "-o", "x"]
 
 
 @case("command", "program too large for a waveform")

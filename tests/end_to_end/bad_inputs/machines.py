@@ -25,6 +25,19 @@ option("machine file that does not exist", "--machine", "my.yaml")
 option("`--set` without a value", "--set", "memory.slices")
 option("`--set` of an unknown key", "--set", "memory.slicez=16")
 option("`--set` out of range", "--set", "vxm.alus=0")
+option("several `--set` that are wrong", "--set", "vxm.alus=0", "--set", "streams=many", "--set",
+       "memory.slices=16")
+option("several unknown keys", "--set", "memory.slicez=16", "--set", "frobnication=1")
+option("`--set` against the machine's other numbers", "--machine", "tsp-v1", "--set", "mxm.rows=128", "--set",
+       "mxm.columns=1024", "--set", "memory.slices=45")
+option("columns that are installed in no whole groups", "--set", "mxm.columns_per_install=8")
+option("results that would leave before the last column is used", "--set", "superlanes=64", "--set",
+       "mxm.rows=1024", "--set", "mxm.columns=1024")
+option("fewer slices than an install takes vectors", "--set", "memory.slices=12")
+option("a format that is not multiplied", "--set", "mxm.formats.fp32.planes=4", "--set",
+       "mxm.formats.fp32.lanes_per_pass=320")
+option("more PEs than links between all allow", "--set", "fabric.topology=full", "--set", "fabric.rows=65535")
+option("a machine that no computer holds", "--set", "latency.hop=100000", "--set", "memory.rows_per_bank=16777216")
 machine("empty machine file", "")
 machine("machine file that is no YAML", "name: [x\n")
 machine("machine file of random bytes", bytes(range(128, 160)))

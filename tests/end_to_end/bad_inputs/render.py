@@ -17,7 +17,8 @@ from bad_inputs.case import Answer  # noqa: E402
 DOCUMENT = ROOT / "docs/bad-input.md"
 HEAD = """# Bad input
 
-What `millrace` answers to each kind of bad input: the exit code, and the exact words on the standard error. A test runs
+What `millrace` answers to each kind of bad input: the exit code, and the exact words on the standard error, a line for
+each thing that is wrong. A test runs
 every row (`tests/end_to_end/test_bad_input_table.py`) and sees that no file was made; `bad_inputs/render.py` beside it
 wrote this page. TREE stands for the folder of the source tree.
 
@@ -32,7 +33,8 @@ wrote this page. TREE stands for the folder of the source tree.
 
 
 def row(kind: str, answer: Answer) -> str:
-    message = answer.message.removeprefix("millrace: error: ").replace("|", "\\|")
+    lines = [line.removeprefix("millrace: error: ") for line in answer.message.splitlines()]
+    message = "<br>".join(lines).replace("|", "\\|")
     return f"| {kind} | {answer.code} | {message} |"
 
 

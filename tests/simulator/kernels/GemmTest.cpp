@@ -238,6 +238,24 @@ TEST(Gemm, ThreeScalesThatCancelLeaveTheSmallest) {
   }
 }
 
+TEST(Gemm, ASumThatNeedsOneBitMoreThanFp64HasIsNotTakenForExact) {
+  // In units of the smallest lane's last bits the sum is 2^53 + 2^29 + 1: a half of fp32's last bit above 2^53, and 1 that
+  // fp64 loses. Exponents span 36, within two of what is exact for 8 lanes of bf16: 53 - 2 x 8 - 3 = 34.
+  Problem p(ElementType::Bf16, 1, 16, 8);
+  const auto lane = [&](size_t k, float activation, float weight) {
+    p.activations.set(0, k, narrow(p.format, activation));
+    for (size_t n = 0; n < 16; ++n)
+      p.weights.set(n, k, narrow(p.format, weight));
+  };
+  lane(0, 129, 129), lane(1, 130, -128); // 16641 - 16640
+  lane(2, std::ldexp(128.0f, 8), std::ldexp(128.0f, 7));
+  const float big = 0x1p18f;
+  lane(3, 192 * big, 192 * big), lane(4, 192 * big, 192 * big), lane(5, 192 * big, 128 * big);
+  lane(6, 128 * big, 128 * big), lane(7, 128 * big, 128 * big);
+  ASSERT_EQ(std::bit_cast<float>(p.truth()[0]), 0x1p53f + 0x1p30f);
+  p.expectExact("a bit beyond fp64");
+}
+
 TEST(Gemm, TheSlowestProofIsReached) {
   // One huge pair that cancels exactly and one lane at its rounding error: fp64 sees nothing.
   Problem p(ElementType::Bf16, 6, 32, 64);

@@ -7,7 +7,9 @@
 #include "simulator/report/Report.h"
 #include "tests/simulator/system/Program.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 namespace millrace::sim::test {
@@ -36,18 +38,79 @@ TEST(TraceWriter, HasATrackPerQueueAndASlicePerBurst) {
     ASSERT_TRUE(simulate(p.image, p.machine, options));
   }
   const nlohmann::json json = nlohmann::json::parse(text.str());
-  unsigned slices = 0, tracks = 0;
+  unsigned slices = 0;
+  std::set<std::string> tracks;
   for (const auto &event : json["traceEvents"]) {
-    slices += event["ph"] == "X";
-    tracks += event["name"] == "thread_name";
-    if (event["ph"] == "X" && event["cat"] == "read") {
+    if (event["name"] == "thread_name")
+      tracks.insert(event["args"]["name"]);
+    if (event["ph"] != "X" || !event.contains("cat"))
+      continue;
+    ++slices;
+    if (event["cat"] == "read") {
       EXPECT_EQ(event["name"], "the \"Mul\" node");
       EXPECT_EQ(event["ts"], 100);
       EXPECT_EQ(event["dur"], 4);
     }
   }
   EXPECT_EQ(slices, 3u);
-  EXPECT_EQ(tracks, 2u); // the slice's queue and the ALU's
+  EXPECT_EQ(tracks, (std::set<std::string>{"alu.5", "grid steps", "mem.e.0.read", "mem.e.0.write",
+                                           "the \"Mul\" node"}));
+}
+
+/// Values of a counter by the cycle from which on they hold.
+static std::map<uint64_t, double> counterOf(const nlohmann::json &trace, const char *name) {
+  std::map<uint64_t, double> values;
+  for (const auto &event : trace["traceEvents"])
+    if (event["ph"] == "C" && event["name"] == name)
+      values[event["ts"]] = event["args"]["per cycle"];
+  return values;
+}
+
+TEST(TraceWriter, CountsStreamsPortsAndMacs) {
+  Program p = doubling();
+  std::ostringstream text;
+  {
+    p.run();
+    TraceWriter trace(text, p.image, p.machine);
+    SimulationOptions options = handWritten();
+    options.observer = &trace;
+    ASSERT_TRUE(simulate(p.image, p.machine, options));
+  }
+  const nlohmann::json json = nlohmann::json::parse(text.str());
+  using Values = std::map<uint64_t, double>;
+  // The read of 100 to 103, the ALU of 102 to 105, the write of 110 to 113.
+  EXPECT_EQ(counterOf(json, "streams in use"), (Values{{100, 1}, {102, 2}, {104, 1}, {106, 0}}));
+  EXPECT_EQ(counterOf(json, "MEM ports"), (Values{{100, 1}, {104, 0}, {110, 1}, {114, 0}}));
+  EXPECT_EQ(counterOf(json, "MACs"), Values());
+}
+
+TEST(TraceWriter, SlicesThatOverlapGetATrackOfTheirOwn) {
+  // As a program that breaks S2 could have them.
+  Program p = doubling();
+  p.run();
+  std::ostringstream text;
+  {
+    TraceWriter trace(text, p.image, p.machine);
+    Instruction i = p.image.instructions[0][0];
+    i.n0 = 10;
+    Burst burst;
+    burst.instruction = &i;
+    burst.n0 = i.n0;
+    trace.beginStep(0);
+    for (Cycle start : {0, 5, 10}) {
+      burst.start = start;
+      trace.dispatched(0, i.queue, burst);
+    }
+    trace.endStep(0, 20);
+  }
+  std::map<unsigned, std::vector<uint64_t>> starts;
+  const nlohmann::json json = nlohmann::json::parse(text.str());
+  for (const auto &event : json["traceEvents"])
+    if (event["ph"] == "X" && event.contains("cat"))
+      starts[event["tid"]].push_back(event["ts"]);
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(starts.begin()->second, (std::vector<uint64_t>{0, 10}));
+  EXPECT_EQ(starts.rbegin()->second, std::vector<uint64_t>{5});
 }
 
 TEST(VcdWriter, ShowsTheInstructionUnderWay) {
@@ -118,6 +181,54 @@ TEST(Report, CountsWhatTheProgramDid) {
   EXPECT_EQ(json["energy_picojoules"]["sram"], 8 * 320 * 2);
   EXPECT_DOUBLE_EQ(json["utilisation"]["vxm"], 4.0 / (16 * 171));
   EXPECT_TRUE(json["violation"].is_null());
+}
+
+TEST(Report, EnergyIsUnknownWhereEventsHaveNoCost) {
+  Machine m = machineNamed("tsp-v1");
+  Counters c;
+  EXPECT_EQ(energyOf(c, m).total(), 0) << "of nothing";
+  c.macsFloat = 10;
+  EXPECT_FALSE(energyOf(c, m).macs);
+  EXPECT_FALSE(energyOf(c, m).total());
+  m.energy.macFloat = 3;
+  EXPECT_EQ(energyOf(c, m).macs, 30) << "the cost of what does not happen does not matter";
+  c.macsInt8 = 1;
+  EXPECT_FALSE(energyOf(c, m).macs);
+  EXPECT_EQ(energyOf(c, m).links, 0);
+}
+
+TEST(Report, AnInputOfSeveralBindingsMovesOnce) {
+  Machine m = machineNamed("tsp-v1");
+  m.host.bytesPerSecond = 100;
+  m.host.latencySeconds = 1;
+  Image image;
+  Binding x;
+  x.name = "x";
+  x.hostType = "float";
+  x.shape = {5, 10};
+  image.bindings = {x, x};
+  EXPECT_DOUBLE_EQ(hostSeconds(image, m), 1 + 4 * 50 / 100.0);
+  image.bindings[1].role = Binding::Role::Output;
+  EXPECT_DOUBLE_EQ(hostSeconds(image, m), 2 + 2 * 4 * 50 / 100.0);
+}
+
+TEST(Report, UtilisationOfTheMxmCountsBothPlanesOfAPair) {
+  const Machine m = machineNamed("tsp-v1"); // two planes on either side
+  SimulationResult r;
+  r.measuredCycles = 100;
+  r.total.busy.resize(m.queues());
+  const auto share = [&] {
+    for (const Utilisation &u : utilisations(r, m))
+      if (u.unit == "mxm activate")
+        return u.share;
+    return -1.0;
+  };
+  for (Hemisphere h : {W, E}) // all that a 16-bit format can do: the first plane of each pair
+    r.total.busy[m.queue({UnitKind::MxmActivate, h, 0})] = 100;
+  r.total.partnerActivations = 200;
+  EXPECT_DOUBLE_EQ(share(), 1);
+  r.total.partnerActivations = 100; // half of the elements int8, which leave the partner idle
+  EXPECT_DOUBLE_EQ(share(), 0.75);
 }
 
 TEST(Report, NamesTheFirstViolation) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
 
+#include "compiler/Forms/Former/Build.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -68,12 +70,80 @@ std::string identityOf(const Machine &machine) {
   return machine.name + " " + llvm::utohexstr(machine.hash(), /*LowerCase=*/true);
 }
 
-void describe(ModuleOp module, const Machine &machine, const std::string &precision,
-              ModelFacts &facts) {
+/// Says who does the multiply-accumulates, by the contractions that the kernels were formed of.
+static void assignMacs(ModelFacts &facts,
+                       const std::map<std::string, forms::ContractionPoints> &points) {
+  if (!facts.macs)
+    return;
+  for (NodeMacs &node : *facts.macs) {
+    node.onGrid = node.onHost = 0;
+    const auto found = points.find(node.node);
+    if (found == points.end() || found->second.all == 0)
+      continue;
+    const auto [all, onHost] = found->second;
+    // Loops may run over more points than the model multiplies, as those of a transposed
+    // convolution do: shares count. The product of two numbers below 2^63 needs 128 bits.
+    node.onHost = int64_t(__int128(node.macs) * std::min(onHost, all) / all);
+    node.onGrid = node.macs - node.onHost;
+  }
+}
+
+FailureOr<forms::KernelGraph> formKernels(ModuleOp module, const Machine &machine,
+                                          const std::string &precision, bool exactQdq,
+                                          ModelFacts &facts) {
+  const std::optional<forms::Precision> chosen = forms::precisionNamed(precision);
+  if (!chosen)
+    return module.emitError() << "there is no precision '" << precision
+                              << "'; form-kernels knows fp16, bf16 and int8";
+  std::map<std::string, forms::ContractionPoints> points;
+  FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(
+      module, forms::optionsFor(machine, *chosen, exactQdq), &facts.packed, &points);
+  if (failed(graph))
+    return failure();
   facts.integerBounds = integerBoundsOf(module);
   facts.inputs = inputNamesOf(module);
   facts.machine = identityOf(machine);
   facts.precision = precision;
+  assignMacs(facts, points);
+  return graph;
+}
+
+static constexpr const char *kNode = "node", *kType = "type", *kMacs = "macs", *kGrid = "grid",
+                            *kHost = "host";
+
+static Attribute macsAttribute(Builder &builder, const std::vector<NodeMacs> &macs) {
+  SmallVector<Attribute> nodes;
+  for (const NodeMacs &node : macs)
+    nodes.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr(kNode, builder.getStringAttr(node.node)),
+         builder.getNamedAttr(kType, builder.getStringAttr(node.type)),
+         builder.getNamedAttr(kMacs, builder.getI64IntegerAttr(node.macs)),
+         builder.getNamedAttr(kGrid, builder.getI64IntegerAttr(node.onGrid)),
+         builder.getNamedAttr(kHost, builder.getI64IntegerAttr(node.onHost))}));
+  return builder.getArrayAttr(nodes);
+}
+
+static std::vector<NodeMacs> readMacs(ArrayAttr nodes) {
+  std::vector<NodeMacs> macs;
+  for (auto entry : nodes.getAsRange<Attribute>()) {
+    auto node = dyn_cast<DictionaryAttr>(entry);
+    if (!node)
+      continue;
+    const auto text = [&](const char *key) {
+      auto value = node.getAs<StringAttr>(key);
+      return value ? value.str() : std::string();
+    };
+    const auto count = [&](const char *key) {
+      auto value = node.getAs<IntegerAttr>(key);
+      return value && value.getValue().isSignedIntN(64)
+                 ? std::max<int64_t>(value.getValue().getSExtValue(), 0)
+                 : 0;
+    };
+    // Text may say that more is done than there is.
+    const int64_t all = count(kMacs), onGrid = std::min(count(kGrid), all);
+    macs.push_back({text(kNode), text(kType), all, onGrid, std::min(count(kHost), all - onGrid)});
+  }
+  return macs;
 }
 
 Status checkMachine(const ModelFacts &facts, const Machine &machine) {
@@ -101,6 +171,8 @@ void writeFacts(ModuleOp module, const ModelFacts &facts) {
     all.push_back(builder.getNamedAttr("integer_bounds", builder.getDictionaryAttr(bounds)));
   list("inputs", facts.inputs);
   text("machine", facts.machine);
+  if (facts.macs)
+    all.push_back(builder.getNamedAttr("macs", macsAttribute(builder, *facts.macs)));
   text("model", facts.model);
   list("packed", facts.packed);
   text("precision", facts.precision);
@@ -129,6 +201,8 @@ ModelFacts readFacts(ModuleOp module) {
   facts.machine = text("machine");
   facts.inputs = list("inputs");
   facts.packed = list("packed");
+  if (auto macs = all.getAs<ArrayAttr>("macs"))
+    facts.macs = readMacs(macs);
   if (auto bounds = all.getAs<DictionaryAttr>("integer_bounds"))
     for (NamedAttribute bound : bounds)
       if (auto value = dyn_cast<IntegerAttr>(bound.getValue()))

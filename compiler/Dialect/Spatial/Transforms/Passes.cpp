@@ -3,7 +3,6 @@
 
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
-#include "compiler/Forms/Former/Build.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 
@@ -89,19 +88,12 @@ public:
   StringRef getDescription() const final { return "makes the kernel graph of @main"; }
   void runOnOperation() final {
     FailureOr<Machine> target = loadTarget();
-    std::optional<forms::Precision> chosen = forms::precisionNamed(precision);
-    if (!chosen)
-      getOperation().emitError() << "there is no precision '" << precision
-                                 << "'; form-kernels knows fp16, bf16 and int8";
-    if (failed(target) || !chosen)
+    if (failed(target))
       return signalPassFailure();
     ModelFacts facts = readFacts(getOperation());
     FailureOr<forms::KernelGraph> graph =
-        forms::buildKernelGraph(getOperation(), forms::optionsFor(*target, *chosen, exactQdq));
-    if (failed(graph))
-      return signalPassFailure();
-    describe(getOperation(), *target, precision, facts);
-    if (failed(replace(*graph, {}, facts)))
+        formKernels(getOperation(), *target, precision, exactQdq, facts);
+    if (failed(graph) || failed(replace(*graph, {}, facts)))
       signalPassFailure();
   }
 

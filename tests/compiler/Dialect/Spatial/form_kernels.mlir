@@ -15,7 +15,7 @@
 // CHECK: spatial.kernel "Relu_1" from "Relu_1 Gemm_0" (%p0 = parallel 4, %p1 = parallel 6, %c2 = contracted 8)
 // CHECK-NEXT: spatial.term %[[X]][%p0, %c2] * %[[W]][%c2, %p1] macs 192
 // CHECK: spatial.alu max.f32
-// CHECK-NEXT: %[[LAST:.*]] = spatial.alu cvt.f32.f16
+// CHECK-NEXT: %[[LAST:.*]] = spatial.alu cvt.f32.f16.fin
 // CHECK-NEXT: spatial.write %[[LAST]] to %[[Y]][%p0, %p1]
 // CHECK-NOT: func.func
 

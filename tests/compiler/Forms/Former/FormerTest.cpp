@@ -11,6 +11,8 @@
 #include "mlir/Parser/Parser.h"
 
 #include <cmath>
+#include <set>
+#include <string>
 #include <gmock/gmock.h>
 
 using namespace millrace;
@@ -52,6 +54,7 @@ Formed form(const std::string &body, PrecisionOptions options = {}) {
   windowInputs(formed.graph, options.lanes);
   std::vector<HostTensor> inputs;
   std::map<unsigned, TensorBytes> stored;
+  std::set<std::string> seen; ///< names of inputs
   for (unsigned i = 0; i < formed.graph.tensors.size(); ++i) {
     const Tensor &tensor = formed.graph.tensors[i];
     if (tensor.role != TensorRole::Input)
@@ -65,6 +68,11 @@ Formed form(const std::string &body, PrecisionOptions options = {}) {
         std::memcpy(&stored[i][4 * size_t(k)], &index, 4);
       }
       inputs.push_back(ids);
+      continue;
+    }
+    if (!seen.insert(tensor.hostName).second) { // one more layout of an input
+      const HostTensor host = HostTensor::zeros(HostType::Float32, tensor.hostShape);
+      stored[i] = encodeAll(tensor.type, randomValues(size_t(host.elementCount()), 11));
       continue;
     }
     HostTensor host = HostTensor::zeros(HostType::Float32, tensor.hostShape);

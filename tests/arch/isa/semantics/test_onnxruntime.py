@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-BUILD = Path(os.environ.get("MILLRACE_BUILD", Path(__file__).resolve().parents[3] / "build"))
+BUILD = Path(os.environ.get("MILLRACE_BUILD", Path(__file__).resolve().parents[4] / "build"))
 PROBE = BUILD / "bin" / "SemanticsProbe"
 RNG = np.random.default_rng(1)
 

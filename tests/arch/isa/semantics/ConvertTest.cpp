@@ -143,6 +143,20 @@ TEST(Convert, SaturatingFp8ClampsWhatOverflows) {
     EXPECT_EQ(fp32ToE4m3Saturating(v), fp32ToE4m3(v));
 }
 
+TEST(Convert, WhatIsFiniteStaysFiniteAndInfinitiesStay) {
+  EXPECT_EQ(fp32ToFp16Finite(1e9f), 0x7bff);
+  EXPECT_EQ(fp32ToFp16Finite(-65520.0f), 0xfbff); // halfway to what would be infinity
+  EXPECT_EQ(fp32ToFp16Finite(INFINITY), 0x7c00);
+  EXPECT_EQ(fp32ToFp16Finite(-INFINITY), 0xfc00);
+  EXPECT_EQ(fp32ToFp16Finite(NAN), 0x7e00);
+  EXPECT_EQ(fp32ToBf16Finite(-std::numeric_limits<float>::max()), 0xff7f);
+  EXPECT_EQ(fp32ToBf16Finite(INFINITY), 0x7f80);
+  for (float v : {0.1f, -3.3f, 65504.0f, 0x1p-24f, -0.0f}) {
+    EXPECT_EQ(fp32ToFp16Finite(v), fp32ToFp16(v));
+    EXPECT_EQ(fp32ToBf16Finite(v), fp32ToBf16(v));
+  }
+}
+
 TEST(Convert, IntegersRoundToEvenAndSaturate) {
   EXPECT_EQ(fp32ToInt8(2.5f), 2);
   EXPECT_EQ(fp32ToInt8(3.5f), 4);
@@ -204,6 +218,8 @@ TEST(Convert, EveryInstructionSetGivesTheSameBits) {
   expectSameRows<uint8_t, uint32_t>(bits, &K::e5m2ToFp32, "e5m2ToFp32");
   expectSameRows<uint32_t, uint16_t>(bits, &K::fp32ToFp16, "fp32ToFp16");
   expectSameRows<uint32_t, uint16_t>(bits, &K::fp32ToBf16, "fp32ToBf16");
+  expectSameRows<uint32_t, uint16_t>(bits, &K::fp32ToFp16Finite, "fp32ToFp16Finite");
+  expectSameRows<uint32_t, uint16_t>(bits, &K::fp32ToBf16Finite, "fp32ToBf16Finite");
   expectSameRows<uint32_t, uint8_t>(bits, &K::fp32ToE4m3, "fp32ToE4m3");
   expectSameRows<uint32_t, uint8_t>(bits, &K::fp32ToE4m3Saturating, "fp32ToE4m3Saturating");
   expectSameRows<uint32_t, uint8_t>(bits, &K::fp32ToE5m2, "fp32ToE5m2");

@@ -219,6 +219,9 @@ TEST(Alu, NarrowValuesLieInTheLowBytes) {
   EXPECT_EQ(applyAlu(AluOp::CvtE4m3F32, 0xffffff38), bitsOf(1.0f));
   EXPECT_EQ(applyAlu(AluOp::CvtE5m2F32, 0xffffffbc), bitsOf(-1.0f));
   EXPECT_EQ(applyAlu(AluOp::CvtF32F16, bitsOf(-2.0f)), 0xc000u);
+  EXPECT_EQ(applyAlu(AluOp::CvtF32F16, bitsOf(-1e9f)), 0xfc00u);
+  EXPECT_EQ(applyAlu(AluOp::CvtF32F16Fin, bitsOf(-1e9f)), 0xfbffu);
+  EXPECT_EQ(applyAlu(AluOp::CvtF32Bf16Fin, bitsOf(INFINITY)), 0x7f80u);
   EXPECT_EQ(applyAlu(AluOp::CvtF32I32, bitsOf(-2.5f)), uint32_t(-2));
   EXPECT_EQ(applyAlu(AluOp::CvtI32F32, uint32_t(-7)), bitsOf(-7.0f));
 }

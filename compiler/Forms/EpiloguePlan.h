@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A kernel's epilogue in time: at which cycle each of its operations is dispatched, and what that
+// keeps busy. Code generation follows the plan; passes ask what it would need.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+#include <functional>
+
+namespace millrace::forms {
+
+/// Cycles count from where the accumulator, or the first operand, arrives at the VXM.
+struct EpiloguePlan {
+  using Cycles = int64_t;
+  std::vector<bool> needed;        ///< per node: by the results
+  std::vector<bool> onAccumulator; ///< per node: hangs on the contraction's sum
+  std::vector<bool> late;          ///< per node: taken once, after the reduction, not per element
+  std::vector<Cycles> dispatch;    ///< per Op and Reduce node; 0 for others
+  Cycles earliestUse(const Kernel &kernel, unsigned node) const; ///< 0 if no operation takes it
+};
+
+/// Operations as early as the accumulator allows; what does not hang on it as late as its users
+/// allow, and once if they all come after the reduction. `chained`: cycles from an operation's
+/// dispatch to that of one chained to it; `lastElement`: from a burst's first element to its last.
+EpiloguePlan planEpilogue(const Kernel &kernel, const std::function<int64_t(AluOp)> &chained,
+                          int64_t lastElement);
+
+/// What an epilogue holds at once, for rows of any length.
+struct EpilogueNeeds {
+  unsigned alus = 0;
+  unsigned streams = 0; ///< inward ones, if all of its operands come from one hemisphere
+  bool fit(const Machine &machine) const {
+    return alus <= machine.vxm.alus && streams <= machine.streams;
+  }
+};
+/// Counts operations, values that wait in ALUs for a later operation, and results that are no
+/// operation's value. Operands that change along the rows count as streams, constants among them.
+EpilogueNeeds epilogueNeeds(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::forms

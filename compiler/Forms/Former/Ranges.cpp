@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Former/Ranges.h"
+
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Intervals.h"
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace millrace::forms {
+
+using namespace mlir;
+using namespace intervals;
+
+bool Range::isBounded() const { return std::isfinite(low) && std::isfinite(high); }
+bool Range::isFinite() const { return !nan && isBounded(); }
+double Range::largest() const { return std::max(std::fabs(low), std::fabs(high)); }
+
+static double largestOf(ElementType stored) {
+  return stored == ElementType::Fp16 ? 65504 : 3.3895313892515355e38;
+}
+
+/// Any value of the type.
+static Range anyOf(Type type) {
+  if (auto integer = dyn_cast<IntegerType>(type)) {
+    if (integer.getWidth() == 1)
+      return {0, 1, false, true, true, false};
+    const double half = std::ldexp(1.0, int(integer.getWidth()) - 1);
+    return {-half, half, false, true, true, false};
+  }
+  if (isa<IndexType>(type))
+    return {0, std::ldexp(1.0, 62), false, true, true, false};
+  return {};
+}
+
+/// Bounds of all numbers that `at` gives.
+template <class F> static Range ofAll(int64_t count, F at) {
+  double low = Range::kInfinity, high = -Range::kInfinity;
+  bool nan = false, isWhole = true;
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = at(i);
+    nan |= value != value;
+    isWhole = isWhole && value == std::nearbyint(value);
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  }
+  return low > high ? Range{0, 0, nan, false, false, false}
+                    : Range{low, high, nan, isWhole, false, false};
+}
+
+static Range ofConstant(Value tensor) {
+  std::optional<ConstantView> view = viewConstant(tensor);
+  const Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
+  if (!view)
+    return anyOf(element);
+  const int64_t all = view->type.getNumElements(),
+                count = view->splat ? std::min<int64_t>(1, all) : all;
+  if (element.isF32())
+    return ofAll(count, [&](int64_t i) {
+      float value;
+      std::memcpy(&value, view->bytes.data() + i * int64_t(sizeof value), sizeof value);
+      return double(value);
+    });
+  if (isa<FloatType>(element))
+    return ofAll(count, [&](int64_t i) { return view->real(i); });
+  return ofAll(count, [&](int64_t i) { return double(view->integer(i)); });
+}
+
+/// Whether windows of a contraction move over the value, seen through views and maps.
+static bool meetsWindow(Value value, int depth = 0) {
+  constexpr int kDeepest = 6;
+  return depth < kDeepest && llvm::any_of(value.getUses(), [&](OpOperand &use) {
+           Operation *user = use.getOwner();
+           auto form = dyn_cast<linalg::LinalgOp>(user);
+           if (form && isContraction(form))
+             return llvm::any_of(form.getMatchingIndexingMap(&use).getResults(),
+                                 [](AffineExpr expr) {
+                                   auto sum = dyn_cast<AffineBinaryOpExpr>(expr);
+                                   return sum && sum.getKind() == AffineExprKind::Add;
+                                 });
+           const bool isView = isa<tensor::PadOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                                   tensor::ExtractSliceOp, linalg::TransposeOp>(user);
+           return (isView || (form && isMap(form))) && meetsWindow(user->getResult(0), depth + 1);
+         });
+}
+
+Ranges::Ranges(func::FuncOp function, ElementType stored) : stored(stored) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(argument.getType())) {
+      tensors[argument] = anyOf(type.getElementType());
+      // Images are taken to be finite: their pixels are packed beside each other in rows.
+      if (isa<FloatType>(type.getElementType()) && type.getRank() >= 3 && meetsWindow(argument))
+        tensors[argument] = {-largestOf(stored), largestOf(stored), false, false, false, true};
+    }
+  for (Operation &op : function.getBody().front()) // in the order of the block: operands first
+    if (op.getNumResults() == 1 && isa<RankedTensorType>(op.getResult(0).getType()))
+      tensors[op.getResult(0)] = ofOperation(&op);
+}
+
+Range Ranges::of(Value tensor) const {
+  auto found = tensors.find(tensor);
+  return found == tensors.end() ? anyOf(getElementTypeOrSelf(tensor.getType())) : found->second;
+}
+
+/// A real number of 16 bits is no larger than the format's largest, and may be so small that it
+/// became 0.
+Range Ranges::inMemory(Value tensor) const {
+  Range range = of(tensor);
+  if (!isa<FloatType>(getElementTypeOrSelf(tensor.getType())))
+    return range;
+  const bool isFp16 = stored == ElementType::Fp16;
+  const double least = std::ldexp(1.0, isFp16 ? -24 : -133);
+  if (range.low > 0 && range.low < least)
+    range.low = 0;
+  if (range.high < 0 && range.high > -least)
+    range.high = 0;
+  return range;
+}
+
+bool Ranges::needsFp32(Value tensor) const {
+  const Type element = getElementTypeOrSelf(tensor.getType());
+  const Range range = of(tensor);
+  if (!isa<FloatType>(element) || range.fromOthers)
+    return false;
+  if (!range.fromIntegers) // chosen among constants: masks of the lowest fp32
+    return stored == ElementType::Fp16 && range.isFinite() && range.largest() > largestOf(stored);
+  // Whole numbers up to here have no error in 16 bits, and others none to speak of.
+  const double exact = stored == ElementType::Fp16 ? 2048 : 256;
+  constexpr double kSmallAngle = 4;
+  return !(range.largest() <= (range.isWhole ? exact : kSmallAngle));
+}
+
+Range Ranges::ofOperation(Operation *op) const {
+  const Type element = getElementTypeOrSelf(op->getResult(0).getType());
+  if (op->hasTrait<OpTrait::ConstantLike>())
+    return ofConstant(op->getResult(0));
+  if (auto fill = dyn_cast<linalg::FillOp>(op)) {
+    Known known;
+    return ofScalar(fill.getInputs()[0], known);
+  }
+  if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp, tensor::CastOp,
+          linalg::TransposeOp, linalg::BroadcastOp>(op)) {
+    Range range = of(op->getOperand(0));
+    range.fillsRows &= isa<tensor::ExpandShapeOp, tensor::ExtractSliceOp>(op);
+    return range;
+  }
+  if (auto pad = dyn_cast<tensor::PadOp>(op)) {
+    Known known;
+    Value scalar = pad.getConstantPaddingValue();
+    return scalar ? either(of(pad.getSource()), ofScalar(scalar, known)) : anyOf(element);
+  }
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
+    return either(of(insert.getSource()), of(insert.getDest()));
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+    Range all = of(concat.getInputs()[0]);
+    for (Value part : concat.getInputs().drop_front())
+      all = either(all, of(part));
+    return all;
+  }
+  if (auto form = dyn_cast<linalg::LinalgOp>(op); form && form.getBlock()) {
+    Range range = withinType(ofGeneric(form), element);
+    range.fillsRows = range.isBounded() && fillsRows(form);
+    return range;
+  }
+  return anyOf(element);
+}
+
+/// Whether NaN, which is all that is not finite among the operands, comes to fill rows: a sum of
+/// products takes it to every column, and arithmetic leaves it where it is.
+bool Ranges::fillsRows(linalg::LinalgOp op) const {
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  const bool isProduct = isContraction(op);
+  if (result.getNumResults() == 0 || !(isProduct || isMap(op)) ||
+      llvm::any_of(*op.getBlock(), [](Operation &inner) { return isa<arith::SelectOp>(inner); }))
+    return false;
+  const AffineExpr last = result.getResult(result.getNumResults() - 1);
+  unsigned streams = 0;
+  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+    const Range range = of(operand);
+    if (range.isFinite())
+      continue;
+    AffineMap map = op.getIndexingMapsArray()[i];
+    const bool isColumn = llvm::is_contained(map.getResults(), last);
+    if (!range.isBounded() ||
+        (isProduct ? isColumn || ++streams > 1 : !range.fillsRows || !map.isIdentity()))
+      return false;
+  }
+  return true;
+}
+
+/// A map by its body; a sum by the number of its terms.
+Range Ranges::ofGeneric(linalg::LinalgOp op) const {
+  Known known;
+  Block &body = *op.getBlock();
+  const bool isProduct = op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
+  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+    Range range = inMemory(operand);
+    const Type element = getElementTypeOrSelf(operand.getType());
+    // The factors of a contraction lie in memory, as 16 bits.
+    if (isProduct && isa<FloatType>(element) && range.isFinite())
+      range = clamped(range, largestOf(stored));
+    known[body.getArgument(unsigned(i))] = range;
+  }
+  if (op.getNumReductionLoops() == 0)
+    return ofScalar(body.getTerminator()->getOperand(0), known);
+  double terms = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      terms *= double(extent);
+  switch (combinerOf(op)) {
+  case Combiner::Sum:
+  case Combiner::SumOfProducts:
+    return either(of(op.getDpsInits()[0]), times(ofScalar(combinedValue(op), known), terms));
+  case Combiner::Max:
+  case Combiner::Min: // of at least one value
+    return ofScalar(combinedValue(op), known);
+  case Combiner::None:
+    break;
+  }
+  return anyOf(getElementTypeOrSelf(op->getResult(0).getType()));
+}
+
+Range Ranges::ofScalar(Value scalar, Known &known) const {
+  if (auto found = known.find(scalar); found != known.end())
+    return found->second;
+  Range range = anyOf(scalar.getType());
+  Attribute constant;
+  if (matchPattern(scalar, m_Constant(&constant))) {
+    double value = 0;
+    if (auto real = dyn_cast<FloatAttr>(constant))
+      value = real.getValueAsDouble();
+    else if (auto integer = dyn_cast<IntegerAttr>(constant))
+      value = integer.getType().isInteger(1) ? double(integer.getValue().getZExtValue())
+                                             : double(integer.getValue().getSExtValue());
+    range = {value, value, std::isnan(value), value == std::nearbyint(value), false, false};
+  } else if (Operation *op = scalar.getDefiningOp()) {
+    range = withinType(ofScalarOperation(op, known), scalar.getType());
+  }
+  return known[scalar] = range;
+}
+
+Range Ranges::ofScalarOperation(Operation *op, Known &known) const {
+  const Type type = op->getResult(0).getType();
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op)) { // a row of a table
+    Range range = inMemory(extract.getTensor());
+    range.fromOthers |= isa<FloatType>(type);
+    return range;
+  }
+  if (isa<linalg::IndexOp>(op))
+    return anyOf(type);
+  if (op->getNumRegions() > 0)
+    return anyOf(type);
+  SmallVector<Range> x;
+  for (Value operand : op->getOperands())
+    x.push_back(ofScalar(operand, known));
+  const bool isSame = op->getNumOperands() == 2 && op->getOperand(0) == op->getOperand(1);
+  Range result = resultOf(op, x, isSame).value_or(anyOf(type));
+  // What import knows of the operation as a whole.
+  if (auto within = op->getAttrOfType<DenseF64ArrayAttr>("millrace.within")) {
+    result.nan &= !llvm::all_of(x, [](const Range &range) { return range.isFinite(); });
+    result.low = std::max(result.low, within[0]);
+    result.high = std::min(result.high, within[1]);
+  }
+  return result;
+}
+
+} // namespace millrace::forms

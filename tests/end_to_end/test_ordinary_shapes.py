@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models whose shape, not whose operators, was too much: precisions in turns, long chains, many
+operands at once, classifiers of a batch. ONNX Runtime judges; nothing searches for ever."""
+import subprocess
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+from oracle import relative_l2, run_millrace, save_model
+
+MACHINES = ["tsp-v1", "tsp-small", "mesh-4x4"]
+
+
+def model_of(nodes, inputs, outputs, constants):
+    """inputs and outputs: name to float32 shape; constants: name to array."""
+    def infos(shapes):
+        return [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    graph = helper.make_graph(nodes, "g", infos(inputs), infos(outputs),
+                              [numpy_helper.from_array(v, n) for n, v in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def judged(millrace, tmp_path, model, machine, precision, bound, timeout=60):
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path,
+                       timeout=timeout)
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    for name, value in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], value) <= bound, name
+    return got
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_precisions_that_alternate_leave_each_other_s_weights_alone(millrace, tmp_path, machine, rounds):
+    """Softmax in fp16 takes pairs of planes, products of quantised values single ones: the second
+    plane of a pair loses its part of a tile (the ones of the sum) to an int8 tile."""
+    rng = np.random.default_rng(rounds)
+    constants = {"s": np.float32(1 / 127), "z": np.int8(0), "ws": np.float32(0.05)}
+    nodes, x = [helper.make_node("Softmax", ["x"], ["p0"], axis=-1)], "p0"
+    for r in range(rounds):
+        constants[f"w{r}"] = rng.integers(-127, 128, (32, 32)).astype(np.int8)
+        nodes += [helper.make_node("QuantizeLinear", [x, "s", "z"], [f"q{r}"]),
+                  helper.make_node("DequantizeLinear", [f"q{r}", "s", "z"], [f"d{r}"]),
+                  helper.make_node("DequantizeLinear", [f"w{r}", "ws", "z"], [f"v{r}"]),
+                  helper.make_node("MatMul", [f"d{r}", f"v{r}"], [f"m{r}"]),
+                  helper.make_node("Softmax", [f"m{r}"], ["y" if r + 1 == rounds else f"p{r + 1}"], axis=-1)]
+        x = f"p{r + 1}"
+    model = model_of(nodes, {"x": [40, 32]}, {"y": [40, 32]}, constants)
+    judged(millrace, tmp_path, model, machine, "int8", 2e-2)
+
+
+def chain(layers, width=24):
+    rng = np.random.default_rng(layers)
+    constants, nodes, x = {}, [], "x"
+    for n in range(layers):
+        constants[f"w{n}"] = np.linalg.qr(rng.standard_normal((width, width)))[0].astype(np.float32)
+        nodes += [helper.make_node("MatMul", [x, f"w{n}"], [f"m{n}"]),
+                  helper.make_node("Tanh", [f"m{n}"], ["y" if n + 1 == layers else f"t{n}"])]
+        x = f"t{n}"
+    return model_of(nodes, {"x": [4, width]}, {"y": [4, width]}, constants)
+
+
+@pytest.mark.parametrize("layers", [192, 1000])
+def test_a_long_chain_of_layers_compiles(millrace, tmp_path, layers):
+    judged(millrace, tmp_path, chain(layers), "tsp-v1", "bf16" if layers > 192 else "fp16", 0.1)
+
+
+@pytest.mark.parametrize("operands", [8, 14])
+@pytest.mark.parametrize("machine", ["tsp-v1", "tsp-small"])
+def test_many_constants_of_full_shape_at_once_are_split_over_kernels(millrace, tmp_path, machine, operands):
+    """More fp32 operands than a hemisphere has streams: the epilogue is cut, not searched for ever."""
+    rng = np.random.default_rng(operands)
+    constants, nodes, x = {}, [], "x"
+    for n in range(operands):
+        constants[f"c{n}"] = rng.uniform(0.5, 1.5, (16, 64)).astype(np.float32)
+        nodes.append(helper.make_node("Mul" if n % 2 else "Add", [x, f"c{n}"],
+                                      ["y" if n + 1 == operands else f"t{n}"]))
+        x = f"t{n}"
+    model = model_of(nodes, {"x": [16, 64]}, {"y": [16, 64]}, constants)
+    judged(millrace, tmp_path, model, machine, "fp16", 2e-3)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]])
+def test_an_int8_classifier_of_a_batch_takes_its_maximum_over_channels(millrace, tmp_path, batch, flags):
+    """The maximum of the Softmax runs over the channels of the product, whose bias and scales per
+    channel then do not lie along the lanes."""
+    rng = np.random.default_rng(batch)
+    constants = {"z": np.int8(0), "xs": np.float32(0.03), "ys": np.float32(0.1), "bias": rng.standard_normal(10).astype(np.float32),
+                 "ws": rng.uniform(0.005, 0.02, 10).astype(np.float32), "wz": np.zeros(10, np.int8),
+                 "w": rng.integers(-127, 128, (10, 16)).astype(np.int8)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "xs", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "xs", "z"], ["d"]),
+             helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["v"], axis=0),
+             helper.make_node("Gemm", ["d", "v", "bias"], ["g"], transB=1),
+             helper.make_node("QuantizeLinear", ["g", "ys", "z"], ["gq"]),
+             helper.make_node("DequantizeLinear", ["gq", "ys", "z"], ["gd"]),
+             helper.make_node("Softmax", ["gd"], ["y"], axis=-1)]
+    model = model_of(nodes, {"x": [batch, 16]}, {"y": [batch, 10]}, constants)
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", inputs, tmp_path, flags)
+    assert np.abs(got.outputs["y"] - probe.run(model, inputs)["y"]).max() <= 0.03
+
+
+def test_windows_that_step_unevenly_in_three_dimensions_are_scheduled_in_seconds(millrace, tmp_path):
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[5, 5, 5], strides=[3, 3, 3], dilations=[2, 2, 2],
+                            ceil_mode=1)
+    model = model_of([node], {"x": [1, 1, 20, 20, 20]}, {"y": [1, 1, 5, 5, 5]}, {})
+    judged(millrace, tmp_path, model, "tsp-v1", "fp16", 1e-3)
+
+
+def test_what_would_take_millions_of_sweeps_is_refused_at_once(millrace, tmp_path):
+    """A normalisation of a flattened image, 50,176 lanes that come from 784 rows: scheduling it took
+    hours. It may be lowered otherwise one day; it must never be searched for without a bound."""
+    shape = np.array([1, 64, 28, 28], np.int64)
+    nodes = [helper.make_node("Reshape", ["x", "flat"], ["f"]),
+             helper.make_node("InstanceNormalization", ["f", "scale", "bias"], ["n"]),
+             helper.make_node("Reshape", ["n", "shape"], ["y"])]
+    model = model_of(nodes, {"x": shape.tolist()}, {"y": shape.tolist()},
+                     {"flat": np.array([1, 1, -1], np.int64), "shape": shape,
+                      "scale": np.ones(1, np.float32), "bias": np.zeros(1, np.float32)})
+    done = subprocess.run([millrace, "compile", save_model(model, tmp_path), "-o", tmp_path / "x.mrp"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        assert done.returncode == 4 and "sweeps through the machine" in done.stderr, done.stderr
