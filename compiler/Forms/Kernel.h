@@ -44,6 +44,7 @@ struct Tensor {
   TensorRole role = TensorRole::Intermediate;
   std::vector<uint8_t> data; ///< Constant: row major in `type`; one element if `splat`
   bool splat = false;
+  std::string value; ///< the ONNX value whose elements, all of them, it was formed to hold, by name
   std::string hostName, hostType; ///< Input, Output: ONNX value name and element type
   std::vector<int64_t>
       hostShape; ///< Input, Output: ONNX shape; same row-major element order as `shape`

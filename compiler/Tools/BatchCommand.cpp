@@ -7,6 +7,7 @@
 #include "compiler/Tools/Notes.h"
 #include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/Progress.h"
+#include "compiler/Tools/TemporaryFolder.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -81,22 +82,8 @@ Expected<std::vector<Job>> readJobs(const std::string &path) {
 /// A folder for the reports, which vanishes at the end.
 class ReportFolder {
 public:
-  ReportFolder() {
-    std::error_code ignored;
-    std::string pattern = (fs::temp_directory_path(ignored) / "millrace-XXXXXX").string();
-    if (::mkdtemp(pattern.data()))
-      path = pattern;
-  }
-  ~ReportFolder() {
-    std::error_code ignored;
-    if (!path.empty())
-      fs::remove_all(path, ignored);
-  }
-  ReportFolder(const ReportFolder &) = delete;
-  ReportFolder &operator=(const ReportFolder &) = delete;
-
-  bool exists() const { return !path.empty(); }
-  std::string file(size_t job) const { return (path / (std::to_string(job) + ".json")).string(); }
+  bool exists() const { return folder.exists(); }
+  std::string file(size_t job) const { return (folder.path() / (std::to_string(job) + ".json")).string(); }
   /// The report of a job; null if it left none.
   json take(size_t job) const {
     std::ifstream stream(file(job));
@@ -107,7 +94,7 @@ public:
   }
 
 private:
-  fs::path path;
+  TemporaryFolder folder;
 };
 
 /// In a child: does what `millrace run` does with these options.
@@ -165,8 +152,7 @@ int runBatch(const BatchOptions &options) {
     return fail(BadOutput, output.error());
   const ReportFolder reports;
   if (!reports.exists())
-    return fail(BadOutput, "cannot make a folder for temporary files; set TMPDIR to one in which "
-                           "files can be made");
+    return fail(BadOutput, kNoTemporaryFolder);
   Progress progress;
   progress.stage("running", jobs->size());
   std::map<size_t, std::string> waiting; ///< lines whose turn has not come

@@ -96,6 +96,13 @@ void ModelOptions::addTo(CLI::App &command) {
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {
+  if (judge > JudgeKind::Kernels && from > (judge == JudgeKind::Reference ? Level::Tensor : Level::Onnx))
+    return Failure{Usage, "--check=" + std::string(judge == JudgeKind::Reference ? "reference" : "onnxruntime") +
+                              " computes the model itself, and " + model + " is of the level " +
+                              levelNames[size_t(from)] + "; check an ONNX file"};
+  if (judge == JudgeKind::Kernels && from > Level::Spatial)
+    return Failure{Usage, "--check evaluates kernels, and " + model + " is of the level " +
+                              levelNames[size_t(from)] + "; leave it out"};
   for (const auto &[option, last] : lastOf)
     if (option->count() && from > last)
       return Failure{Usage, option->get_name() + " decides nothing behind the level " +

@@ -5,7 +5,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Tools/Commands.h"
-#include "compiler/Tools/Compare.h"
+#include "compiler/Tools/Judges.h"
 #include "compiler/Tools/Notes.h"
 #include "compiler/Tools/Progress.h"
 
@@ -33,7 +33,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
-  bool forChecking = false; ///< keep what a check of the values needs
+  JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;
   Level from = Level::Onnx; ///< of the file `model`
   /// Adds --machine, --precision, --dim, --set, --from and the model itself to a subcommand.
@@ -52,7 +52,8 @@ struct Built {
   Machine machine;
   Image image;                        ///< notes hold what the compiler knows, as JSON
   double seconds = 0;                 ///< that it took
-  std::optional<Reckoning> reckoning; ///< with forChecking
+  std::optional<Reckoning> reckoning; ///< with a judge
+  TensorLevel tensors;                ///< with a judge beside the kernels
 };
 
 /// Runs the stages from the level of the file on, with progress on stderr. The image passed

@@ -60,5 +60,7 @@ void addDescribe(CLI::App &app, Action &action);
 
 /// Prints "millrace: error: <line>" for each line of the text and returns the code.
 int fail(Exit code, const std::string &text);
+/// Prints "millrace: warning: ..." to the standard error.
+void warn(const std::string &text);
 
 } // namespace millrace::driver

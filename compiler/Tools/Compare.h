@@ -20,11 +20,21 @@ struct Reckoning {
   std::vector<grid::KernelReport> kernels;
 };
 
-/// Evaluates the graph for the inputs and compares the outputs, by name. Errors: a host call that
-/// fails, an input that does not convert.
+struct Evaluated {
+  std::map<std::string, HostTensor> outputs;
+  /// What tensors of floats hold of the model's values, as fp32, by ONNX name. In the shape of the
+  /// tensor: a rewriting may have given it another one.
+  std::map<std::string, HostTensor> values;
+};
+
+/// Evaluates the graph for the inputs. Errors: a host call that fails, an input that does not
+/// convert.
+Expected<Evaluated> evaluateKernels(const Reckoning &reckoning, const Image &image,
+                                    const std::map<std::string, HostTensor> &inputs);
+
+/// By name, of all that are in `others`. Errors: an output that is missing or of another size.
 Expected<std::map<std::string, Distance>>
-distances(const Reckoning &reckoning, const Image &image,
-          const std::map<std::string, HostTensor> &inputs,
-          const std::map<std::string, HostTensor> &outputs);
+distances(const std::map<std::string, HostTensor> &outputs,
+          const std::map<std::string, HostTensor> &others);
 
 } // namespace millrace::driver

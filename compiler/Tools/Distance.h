@@ -1,29 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How far the outputs of a run are from their evaluation.
+// How far the outputs of a run are from what others compute of the same model.
 #pragma once
 
-#include "arch/spec/Expected.h"
 #include "compiler/Support/HostTensor.h"
 
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace millrace::driver {
 
-/// How far an output is from its evaluation.
+/// How far a tensor is from another of as many elements.
 struct Distance {
-  double relativeL2 = 0; ///< |output - evaluation| / |evaluation|, 0 if both are 0
+  double relativeL2 = 0; ///< |tensor - other| / |other|, 0 if both are 0; NaN or infinite if not
+                         ///< finite where the other is, or the other way round
   uint64_t differing = 0, elements = 0;
+  /// Elements that are infinite or NaN where the other is finite.
+  uint64_t infinite = 0, nan = 0;
 };
+/// Two NaN are equal, whatever their bits. Elements may be of different types.
+Distance distance(const HostTensor &tensor, const HostTensor &other);
+
 /// Above this a run with --check fails.
 constexpr double kMostRelativeL2 = 1e-5;
+/// Above this a run with another judge fails: no rounding to 8 or 16 bits explains it.
+constexpr double kMostFromJudge = 0.05;
 
-/// Compares the outputs of a program with their evaluation for its inputs, by name. Errors: a host
-/// call that fails, an input that does not convert.
-using Judge = std::function<Expected<std::map<std::string, Distance>>(
-    const std::map<std::string, HostTensor> &inputs,
-    const std::map<std::string, HostTensor> &outputs)>;
+/// A value of the model that is further from the judge's than the values that it is computed of.
+struct Departure {
+  std::string value;                 ///< ONNX name
+  double relativeL2 = 0, before = 0; ///< its own, and the largest of those
+};
+
+/// What judges found.
+struct Verdict {
+  std::map<std::string, Distance> kernels; ///< by output: from the evaluation of the kernels
+  std::string judge;                       ///< who else judged; empty: nobody
+  std::map<std::string, Distance> outputs; ///< by output: from what that judge computes
+  uint64_t compared = 0;                   ///< values between inputs and outputs that both know
+  std::optional<Departure> departure;      ///< the first of them, in the order of the model
+};
 
 } // namespace millrace::driver

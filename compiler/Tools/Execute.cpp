@@ -178,6 +178,31 @@ std::optional<Failure> simulate(const Image &image, const Machine &machine,
   return std::nullopt;
 }
 
+/// What is wrong with the values, in a sentence; empty if nothing is.
+std::string complaintOf(const Verdict &verdict) {
+  const auto text = [](double number) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.2g", number);
+    return std::string(buffer);
+  };
+  for (const auto &[name, d] : verdict.kernels)
+    if (!(d.relativeL2 <= kMostRelativeL2))
+      return "output '" + name + "' is " + text(d.relativeL2) +
+             " (relative L2) from its evaluation, more than 1e-5; please report it with the model "
+             "and the machine";
+  const std::string place =
+      verdict.departure ? "; the first value that departs is '" + verdict.departure->value +
+                              "' (" + text(verdict.departure->relativeL2) + ", what it is computed of " +
+                              text(verdict.departure->before) + ")"
+                        : std::string();
+  for (const auto &[name, d] : verdict.outputs)
+    if (!(d.relativeL2 <= kMostFromJudge))
+      return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
+             verdict.judge + ", more than " + text(kMostFromJudge) + place +
+             "; try another --precision, or report it with the model";
+  return "";
+}
+
 /// The exit code of a simulation that came to its end.
 int judge(const sim::SimulationResult &result) {
   if (result.violation)
@@ -231,12 +256,14 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   Execution execution;
   if (auto failure = simulate(image, machine, options, makeHost, *inputs, execution))
     return fail(failure->code, failure->message);
+  if (!options.cyclesOnly)
+    execution.losses = lossesOf(image, execution.result, *inputs);
   if (judgeOf && !execution.result.violation) {
     const auto start = std::chrono::steady_clock::now();
-    Expected<std::map<std::string, Distance>> found = judgeOf(*inputs, execution.outputs);
-    if (!found)
-      return fail(Wrong, found.error());
-    execution.distances = std::move(*found);
+    std::variant<Verdict, Failure> found = judgeOf(*inputs, execution.outputs);
+    if (auto *failure = std::get_if<Failure>(&found))
+      return fail(failure->code, failure->message);
+    execution.verdict = std::move(std::get<Verdict>(found));
     execution.checkSeconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
@@ -244,6 +271,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
     if (Status s = writeOutputs(options.outputDirectory, execution); !s)
       return fail(BadOutput, s.error());
   if (options.watch.verbosity != Verbosity::Quiet) {
+    if (!execution.losses.empty())
+      warn(warningOf(execution.losses, image));
     // What a program reads from the standard output is not mixed with what people read.
     const bool isTaken = options.json == kStandardOutput || options.watch.trace == kStandardOutput ||
                          options.watch.vcd == kStandardOutput;
@@ -252,11 +281,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (!options.json.empty())
     if (Status s = writeFile(options.json, jsonOf(image, machine, options, execution) + "\n"); !s)
       return fail(BadOutput, s.error());
-  for (const auto &[name, d] : execution.distances)
-    if (!(d.relativeL2 <= kMostRelativeL2))
-      return fail(Wrong, "output '" + name + "' is " + std::to_string(d.relativeL2) +
-                             " (relative L2) from its evaluation, more than 1e-5; please report "
-                             "it with the model and the machine");
+  if (const std::string wrong = complaintOf(execution.verdict); !wrong.empty())
+    return fail(Wrong, wrong);
   return judge(execution.result);
 }
 

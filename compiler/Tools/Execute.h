@@ -5,8 +5,12 @@
 
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/Distance.h"
+#include "compiler/Tools/Losses.h"
 #include "compiler/Tools/Watch.h"
 #include "simulator/system/Simulate.h"
+
+#include <functional>
+#include <variant>
 
 namespace millrace::driver {
 
@@ -28,12 +32,19 @@ struct ExecuteOptions {
 /// behind.
 std::optional<Failure> check(const ExecuteOptions &options);
 
+/// Compares the outputs of a program with what its judges compute of its inputs, by name. Failures:
+/// a host call that fails, an input that does not convert, a judge that cannot run the model.
+using Judge =
+    std::function<std::variant<Verdict, Failure>(const std::map<std::string, HostTensor> &inputs,
+                                                 const std::map<std::string, HostTensor> &outputs)>;
+
 /// What a run found out.
 struct Execution {
   sim::SimulationResult result;
   std::map<std::string, HostTensor> outputs; ///< by name; empty in a cycles-only run
   std::map<std::string, std::string> files;  ///< output name to the .npy written
-  std::map<std::string, Distance> distances; ///< from the evaluation, by output; with --check
+  Verdict verdict;                           ///< with --check
+  std::vector<Loss> losses;                  ///< of a run with values, in the order of the program
   double simulateSeconds = 0, hostStepSeconds = 0, checkSeconds = 0;
 };
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -257,6 +258,43 @@ void addHost(Table &table, const Image &image, const Machine &machine) {
         table.row(&line == &packed.front() ? "to note" : "", line.get<std::string>());
 }
 
+void addVerdict(Table &table, const Verdict &verdict) {
+  const auto row = [&](const std::string &name, const Distance &d, const std::string &judge) {
+    std::string text = fmt::format("relative L2 {:.1e} from {}, {} of {} elements differ",
+                                   d.relativeL2, judge, d.differing, d.elements);
+    if (d.infinite || d.nan)
+      text += fmt::format("; {} became infinite, {} NaN", d.infinite, d.nan);
+    table.row("check " + name, text);
+  };
+  for (const auto &[name, d] : verdict.kernels)
+    row(name, d, "the evaluation");
+  for (const auto &[name, d] : verdict.outputs)
+    row(name, d, verdict.judge);
+  if (verdict.departure)
+    table.row("first departure",
+              fmt::format("'{}': relative L2 {:.1e}, of what it is computed of at most {:.1e}; {} "
+                          "values compared up to there",
+                          verdict.departure->value, verdict.departure->relativeL2,
+                          verdict.departure->before, verdict.compared));
+  else if (!verdict.judge.empty())
+    table.row("first departure", fmt::format("none in {} values compared", verdict.compared));
+}
+
+/// Numbers beyond the range of the format that they were stored in, a line per input and kernel.
+void addLosses(Table &table, const std::vector<Loss> &losses) {
+  constexpr size_t kMostLines = 3;
+  for (size_t k = 0; k < std::min(losses.size(), kMostLines); ++k) {
+    const Loss &loss = losses[k];
+    table.row(k ? "" : "beyond range",
+              fmt::format("{}: {} {} {}",
+                          loss.input.empty() ? loss.nodes : "input " + loss.input,
+                          grouped(loss.count), loss.input.empty() ? "lanes" : "elements",
+                          loss.becomes));
+  }
+  if (losses.size() > kMostLines)
+    table.row("", fmt::format("and {} more", losses.size() - kMostLines));
+}
+
 void addThisComputer(Table &table, const Image &image, const Execution &e) {
   std::string text;
   if (const json compiled = jsonNote(image, "compile_seconds"); compiled.is_number())
@@ -265,11 +303,7 @@ void addThisComputer(Table &table, const Image &image, const Execution &e) {
   if (e.hostStepSeconds > 0)
     text += fmt::format(", {:.2f} s of it in host steps", e.hostStepSeconds);
   table.row("this computer", text + fmt::format("; {:.0f} MiB of this process", mebibytes(peakBytes())));
-  for (const auto &[name, d] : e.distances)
-    table.row("check " + name,
-              fmt::format("relative L2 {:.1e} from the evaluation, {} of {} elements "
-                          "differ",
-                          d.relativeL2, d.differing, d.elements));
+  addVerdict(table, e.verdict);
   for (const auto &[name, file] : e.files)
     table.row("output " + name, file);
 }
@@ -290,6 +324,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addMemoryAndLinks(table, image, machine, e);
   addEnergy(table, machine, e);
   addHost(table, image, machine);
+  addLosses(table, e.losses);
   table.section();
   addThisComputer(table, image, e);
   return table.str();
@@ -301,6 +336,46 @@ static json thisComputer(const Image &image, const Execution &e) {
           {"simulate_seconds", e.simulateSeconds},
           {"host_step_seconds", e.hostStepSeconds},
           {"peak_rss_bytes", peakBytes()}};
+}
+
+static json lossesJson(const std::vector<Loss> &losses) {
+  json rows = json::array();
+  for (const Loss &loss : losses)
+    rows.push_back({{"input", loss.input.empty() ? json() : json(loss.input)},
+                    {"nodes", loss.input.empty() ? json(loss.nodes) : json()},
+                    {"format", loss.format},
+                    {"became", loss.becomes},
+                    {"lanes", loss.count}});
+  return rows;
+}
+
+/// Null without a check. Numbers that JSON lacks (NaN and infinity) are null.
+static json checkJson(const Verdict &verdict) {
+  if (verdict.kernels.empty())
+    return {};
+  json check = {{"judges", json::array()}};
+  const auto add = [&](const std::string &judge, const std::map<std::string, Distance> &outputs) {
+    json rows = json::array();
+    for (const auto &[name, d] : outputs)
+      rows.push_back({{"name", name},
+                      {"relative_l2", std::isfinite(d.relativeL2) ? json(d.relativeL2) : json()},
+                      {"elements", d.elements},
+                      {"differing_elements", d.differing},
+                      {"elements_became_infinite", d.infinite},
+                      {"elements_became_nan", d.nan}});
+    check["judges"].push_back({{"judge", judge}, {"outputs", rows}});
+  };
+  add("kernels", verdict.kernels);
+  if (!verdict.judge.empty())
+    add(verdict.judge, verdict.outputs);
+  check["values_compared"] = verdict.judge.empty() ? json() : json(verdict.compared);
+  const auto orNull = [](double number) { return std::isfinite(number) ? json(number) : json(); };
+  check["first_departure"] =
+      verdict.departure ? json({{"value", verdict.departure->value},
+                                {"relative_l2", orNull(verdict.departure->relativeL2)},
+                                {"before_relative_l2", orNull(verdict.departure->before)}})
+                        : json();
+  return check;
 }
 
 std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
@@ -334,13 +409,10 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
                               {"file", e.files.count(name) ? json(e.files.at(name)) : json()},
                               {"shape", tensor.shape},
                               {"type", std::string(onnxName(tensor.type))}});
-  if (!e.distances.empty())
+  out["lost_values"] = options.cyclesOnly ? json() : lossesJson(e.losses);
+  out["check"] = checkJson(e.verdict);
+  if (!e.verdict.kernels.empty())
     out["this_computer"]["check_seconds"] = e.checkSeconds;
-  for (json &output : out["outputs"])
-    if (auto d = e.distances.find(output["name"].get<std::string>()); d != e.distances.end()) {
-      output["reference_relative_l2"] = d->second.relativeL2;
-      output["reference_differing_elements"] = d->second.differing;
-    }
   return jsonText(out, 2);
 }
 

@@ -7,9 +7,58 @@
 
 namespace millrace::driver {
 
+static JudgeKind judgeNamed(const std::string &name) {
+  return name == "kernels"       ? JudgeKind::Kernels
+         : name == "reference"   ? JudgeKind::Reference
+         : name == "onnxruntime" ? JudgeKind::OnnxRuntime
+                                 : JudgeKind::None;
+}
+
+/// An error that storing values in 8 or 16 bits explains, with what cancels out in them.
+static double leastDeparture(const std::string &precision) {
+  return precision == "fp16" ? 8 * 0x1p-11 : 8 * 0x1p-8;
+}
+
+static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelOptions &model,
+                                   const Values &inputs, const Values &outputs) {
+  Expected<Evaluated> evaluated = evaluateKernels(*built.reckoning, built.image, inputs);
+  if (!evaluated)
+    return Failure{Wrong, evaluated.error()};
+  Verdict verdict;
+  Expected<std::map<std::string, Distance>> found = distances(outputs, evaluated->outputs);
+  if (!found)
+    return Failure{Wrong, found.error()};
+  verdict.kernels = std::move(*found);
+  if (model.judge == JudgeKind::Kernels)
+    return verdict;
+  std::vector<std::string> wanted;
+  for (const auto &[name, value] : evaluated->values)
+    wanted.push_back(name);
+  const bool byReference = model.judge == JudgeKind::Reference;
+  Expected<Values> judged = byReference
+                                ? referenceValues(*built.tensors.module, inputs, wanted)
+                                : onnxRuntimeValues(model.model, inputs, wanted);
+  if (!judged)
+    return Failure{BadInput, judged.error()};
+  Values judgedOutputs;
+  for (const auto &[name, value] : outputs)
+    if (const auto other = judged->find(name); other != judged->end())
+      judgedOutputs[name] = other->second;
+  found = distances(outputs, judgedOutputs);
+  if (!found)
+    return Failure{Wrong, found.error()};
+  verdict.judge = byReference ? "reference" : "onnxruntime";
+  verdict.outputs = std::move(*found);
+  evaluated->values.merge(evaluated->outputs);
+  verdict.departure = firstDeparture(*built.tensors.module, evaluated->values, *judged,
+                                     leastDeparture(model.precision), verdict.compared);
+  return verdict;
+}
+
 void addRun(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto execution = std::make_shared<ExecuteOptions>();
+  auto judgeName = std::make_shared<std::string>();
   CLI::App *command =
       app.add_subcommand("run", "Compiles a model, executes it, writes outputs and a report")
           ->group(heading::Models);
@@ -23,14 +72,19 @@ void addRun(CLI::App &app, Action &action) {
   execution->addTo(*command);
   addVerbosity(*command, model->verbosity);
   command
-      ->add_flag("--check", model->forChecking,
-                 "evaluate the model's kernels at the same rounding points too, and compare: more "
-                 "than 1e-5 (relative L2) apart is an error")
+      ->add_flag("--check{kernels}", *judgeName,
+                 "compare the outputs with the evaluation of the model's kernels at the same "
+                 "rounding points: more than 1e-5 (relative L2) apart is an error. "
+                 "--check=reference compares them also with the model in its own types on this "
+                 "CPU, --check=onnxruntime with ONNX Runtime: more than 0.05 apart is an error, "
+                 "and the first value of the model that departs is named")
+      ->check(CLI::IsMember({"kernels", "reference", "onnxruntime"}))
       ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {
       execution->watch.verbosity = model->verbosity;
-      if (model->forChecking && execution->cyclesOnly)
+      model->judge = judgeNamed(*judgeName);
+      if (model->judge != JudgeKind::None && execution->cyclesOnly)
         return fail(Usage, "--cycles-only computes no outputs to --check; leave one of them");
       if (auto failure = check(*execution))
         return fail(failure->code, failure->message);
@@ -43,8 +97,8 @@ void addRun(CLI::App &app, Action &action) {
       b.image.notes.push_back({"compile_seconds", nlohmann::json(b.seconds).dump()});
       Judge judge;
       if (b.reckoning)
-        judge = [&b](const auto &inputs, const auto &outputs) {
-          return distances(*b.reckoning, b.image, inputs, outputs);
+        judge = [&b, &model](const auto &inputs, const auto &outputs) {
+          return verdictOf(b, *model, inputs, outputs);
         };
       return execute(b.image, b.machine, *execution, makeHostRunner, judge);
     };

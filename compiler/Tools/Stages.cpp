@@ -93,8 +93,8 @@ std::string textOf(mlir::ModuleOp module, bool locations) {
 } // namespace
 
 Stages::Stages(const ModelOptions &options)
-    : options(options), progress(options.verbosity), errors(context) {
-  loadImportDialects(context);
+    : options(options), progress(options.verbosity), errors(*context) {
+  loadImportDialects(*context);
 }
 
 Failure Stages::failed(Exit code, const std::string &what) const {
@@ -115,7 +115,7 @@ std::optional<Failure> Stages::importModel() {
   if (std::optional<Failure> failure = parseDims(options.dims, import.dims))
     return failure;
   std::vector<millrace::NodeMacs> macs;
-  auto imported = importOnnx(options.model, import, context, &macs);
+  auto imported = importOnnx(options.model, import, *context, &macs);
   if (!imported)
     return Failure{BadInput, imported.error()};
   module = std::move(*imported);
@@ -128,6 +128,8 @@ std::optional<Failure> Stages::importModel() {
 
 std::optional<Failure> Stages::formKernels() {
   progress.stage("forming kernels");
+  if (options.judge > JudgeKind::Kernels)
+    imported = module->clone();
   mlir::FailureOr<forms::KernelGraph> formed =
       spatial::formKernels(*module, *target, options.precision, options.exactQdq, facts);
   if (mlir::failed(formed))
@@ -153,7 +155,7 @@ std::optional<Failure> Stages::schedule() {
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);
-  if (options.forChecking)
+  if (options.judge != JudgeKind::None)
     reckoning = Reckoning{std::move(graph), std::move(report.kernels)};
   return verify();
 }
@@ -170,8 +172,8 @@ std::optional<Failure> Stages::verify() {
 }
 
 std::optional<Failure> Stages::parse(const std::string &level) {
-  context.loadDialect<spatial::SpatialDialect>();
-  const mlir::ParserConfig config(&context, /*verifyAfterParse=*/false);
+  context->loadDialect<spatial::SpatialDialect>();
+  const mlir::ParserConfig config(context.get(), /*verifyAfterParse=*/false);
   module = mlir::parseSourceFile<mlir::ModuleOp>(options.model, config);
   if (!module)
     return Failure{BadInput, errors.text() + "; '" + options.model + "' should be text of the " +

@@ -20,6 +20,8 @@ void Counters::add(const Counters &other) {
   macsFloat += other.macsFloat;
   aluLanes += other.aluLanes;
   linkVectors += other.linkVectors;
+  for (const auto &[key, lanes] : other.lost)
+    lost[key] += lanes;
 }
 
 } // namespace millrace::sim

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace millrace::sim {
 
-/// What one PE did. Cycles-only and value runs count the same.
+/// What one PE did. Cycles-only and value runs count the same, but for `lost`.
 struct Counters {
   std::vector<uint64_t>
       busy; ///< [queue] elements executed: cycles in which the queue's port worked
@@ -20,6 +22,9 @@ struct Counters {
   uint64_t macsInt8 = 0, macsFloat = 0;   ///< multiplier positions used, padding included
   uint64_t aluLanes = 0;                  ///< ALU operations times lanes
   uint64_t linkVectors = 0;               ///< sent
+  /// Lanes in which a finite number was beyond the range of the format that it was converted to
+  /// (arch/isa/semantics/Losses.h), by provenance of the instruction and AluOp. Of runs with values.
+  std::map<std::pair<uint32_t, uint8_t>, uint64_t> lost;
 
   void add(const Counters &other);
 };

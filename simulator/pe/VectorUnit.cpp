@@ -2,6 +2,7 @@
 #include "simulator/pe/VectorUnit.h"
 
 #include "arch/isa/semantics/Alu.h"
+#include "arch/isa/semantics/Losses.h"
 
 #include <bit>
 
@@ -152,6 +153,16 @@ bool VectorUnit::run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *o
   return burst.lastOuter();
 }
 
+void VectorUnit::compute(const Instruction &i, const uint32_t *a, const uint32_t *b,
+                         const uint32_t *c, uint32_t *out) {
+  const size_t lanes = context.pool.lanes();
+  const auto op = AluOp(i.function);
+  semantics::applyAlu(op, a, b, c, out, lanes);
+  if (const auto end = semantics::rangeEndOf(op))
+    if (const size_t beyond = semantics::countBeyond(*end, a, lanes))
+      context.counters.lost[{i.provenance, i.function}] += beyond;
+}
+
 void VectorUnit::element(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
   AluState &alu = alus[context.unitOf(i.queue).index];
@@ -167,7 +178,7 @@ void VectorUnit::element(Burst &burst, Cycle now) {
   if (i.flags & AluFlag::Running)
     leaves = run(alu, burst, a, out, now);
   else if (context.values)
-    semantics::applyAlu(AluOp(i.function), a, b, c, out, context.pool.lanes());
+    compute(i, a, b, c, out);
   if (leaves)
     leave(alu, burst, value, now);
   context.pool.release(value);

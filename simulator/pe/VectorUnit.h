@@ -47,6 +47,9 @@ private:
   const uint32_t *chained(Burst &burst, const Operand &o, ProducerOf of, unsigned cursorSlot,
                           Cycle now);
   bool run(AluState &alu, Burst &burst, const uint32_t *a, uint32_t *out, Cycle now);
+  /// One vector, and how many of its numbers the operation could not keep.
+  void compute(const Instruction &i, const uint32_t *a, const uint32_t *b, const uint32_t *c,
+               uint32_t *out);
   void leave(AluState &alu, Burst &burst, VectorRef value, Cycle now);
 
   Cycle ring;

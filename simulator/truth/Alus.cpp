@@ -2,6 +2,7 @@
 #include "simulator/truth/Alus.h"
 
 #include "arch/isa/semantics/Alu.h"
+#include "arch/isa/semantics/Losses.h"
 
 namespace millrace::sim::truth {
 
@@ -133,6 +134,9 @@ void Alus::element(const Work &work, Cycle now) {
   Words result = words();
   for (size_t l = 0; l < result.size(); ++l)
     result[l] = semantics::applyAlu(AluOp(i.function), a[l], b[l], c[l]);
+  if (const auto end = semantics::rangeEndOf(AluOp(i.function)))
+    if (const size_t beyond = semantics::countBeyond(*end, a.data(), a.size()))
+      core.counters.lost[{i.provenance, i.function}] += beyond;
   leave(work, result, now);
 }
 

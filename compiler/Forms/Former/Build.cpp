@@ -136,6 +136,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   runOnLargeStack([&] { formed = former.run(); });
   if (failed(formed))
     return failure();
+  if (remarks)
+    llvm::append_range(*remarks, former.remarks);
   multiplyRepeatedSums(graph);
   simplify(graph, options.chain);
   if (std::string wrong = graph.verify(); !wrong.empty())

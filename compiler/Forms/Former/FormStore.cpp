@@ -4,8 +4,10 @@
 // it.
 #include "compiler/Forms/Former/Former.h"
 
+#include "arch/isa/semantics/Losses.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/LargeStack.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -76,6 +78,21 @@ unsigned Former::newTensor(Value value, ArrayRef<int64_t> shape, unsigned lane,
   return tensor;
 }
 
+/// Says, once per constant, which of its numbers the type cannot hold.
+void Former::noteBeyond(Value constant, ElementType type, const std::vector<float> &values) {
+  const auto end = semantics::rangeEndOf(narrowFromF32(type));
+  if (!end)
+    return;
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), 4 * values.size());
+  const size_t beyond = semantics::countBeyond(*end, bits.data(), bits.size());
+  if (beyond && noted.insert(constant).second)
+    remarks.push_back((Twine("constant '") + nameOf(constant) + "': " + Twine(beyond) + " of " +
+                       Twine(values.size()) + " elements are beyond " + end->format +
+                       " and lie at its ends")
+                          .str());
+}
+
 unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane) {
   auto [entry, isNew] =
       constants.try_emplace({constant.getAsOpaquePointer(), int64_t(type), lane}, 0);
@@ -88,6 +105,7 @@ unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane)
   std::vector<float> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
     values[size_t(i)] = isFloat ? float(view->real(i)) : float(view->integer(i));
+  noteBeyond(constant, type, values);
   unsigned tensor = addConstant(graph, nameOf(constant), shape, type, lane, values);
   if (type == ElementType::Int32) { // integers do not survive fp32
     for (int64_t i = 0; i < count; ++i) {
@@ -338,6 +356,9 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   }
   if (failed(result))
     return failure();
+  if (op && !result->laneSplit)
+    if (auto name = op->getAttrOfType<StringAttr>(kOnnxValue))
+      graph.tensors[result->tensor].value = name.str();
   stored[base].push_back(*result);
   return *result;
 }

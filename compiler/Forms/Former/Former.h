@@ -81,6 +81,7 @@ public:
   mlir::LogicalResult run();
   /// Decides which tables look-ups find in MEM: before run(). A line for each that the host keeps.
   std::vector<std::string> keepTablesWithHost();
+  std::vector<std::string> remarks; ///< after run(): what a report says of constants
   /// After run(): contractions that a function of the host does, and the grid does not.
   llvm::ArrayRef<mlir::Operation *> contractionsOf(const HostCall &call) const;
 
@@ -123,6 +124,7 @@ private:
   unsigned newTensor(mlir::Value value, llvm::ArrayRef<int64_t> shape, unsigned lane,
                      std::optional<ElementType> type = {});
   unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
+  void noteBeyond(mlir::Value constant, ElementType type, const std::vector<float> &values);
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
   unsigned diagonal(unsigned tensor);
 
@@ -290,6 +292,7 @@ private:
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
+  llvm::DenseSet<mlir::Value> noted; ///< constants of which a remark says something
   llvm::DenseSet<unsigned> takenOutputs; ///< results that somebody writes
   unsigned hostFunctions = 0;            ///< how many have a name
   llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function

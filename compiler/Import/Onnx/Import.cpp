@@ -5,6 +5,7 @@
 #include "compiler/Import/Onnx/GraphImporter.h"
 #include "compiler/Import/Onnx/Macs.h"
 #include "compiler/Import/Onnx/Prepare.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -210,8 +211,14 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
                               llvm::any_of(shapeOf(result.value), isHuge)))
       return importer.error("output " + std::to_string(i) +
                             " has more than 2^36 elements; use smaller extents");
-    if (importer.wants(i))
-      values[node.output(static_cast<int>(i))] = result;
+    if (!importer.wants(i))
+      continue;
+    const std::string &output = node.output(static_cast<int>(i));
+    values[output] = result;
+    Operation *op = result.value.getDefiningOp(); // what passes a value on leaves it its first name
+    if (op && op->getNumResults() == 1 && !op->hasTrait<OpTrait::ConstantLike>() &&
+        !op->hasAttr(kOnnxValue))
+      op->setAttr(kOnnxValue, builder.getStringAttr(output));
   }
   countMacs(node, name, importer);
   return Success{};

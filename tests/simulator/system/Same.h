@@ -56,6 +56,8 @@ inline std::string difference(const SimulationResult &fast, const SimulationResu
     compare("int8 macs" + pe, f.macsInt8, s.macsInt8);
     compare("float macs" + pe, f.macsFloat, s.macsFloat);
     compare("ALU lanes" + pe, f.aluLanes, s.aluLanes);
+    if (f.lost != s.lost)
+      text += "lost lanes" + pe + "\n";
     compare("partner activations" + pe, f.partnerActivations, s.partnerActivations);
     compare("partner accumulations" + pe, f.partnerAccumulations, s.partnerAccumulations);
     compare("link vectors" + pe, f.linkVectors, s.linkVectors);

@@ -104,7 +104,8 @@ HostAttr Exporter::hostOf(const forms::Tensor &t) {
 Value Exporter::tensor(const forms::Tensor &t) {
   auto type = RankedTensorType::get(t.shape, elementType(builder, t.type));
   return TensorOp::create(builder, loc, builder.getType<TensorType>(), Role(unsigned(t.role)),
-                          t.name, type, t.laneDim, hostOf(t), t.splat, dataOf(t, type));
+                          t.name, type, t.laneDim, hostOf(t), t.splat, dataOf(t, type),
+                          t.value.empty() ? StringAttr() : builder.getStringAttr(t.value));
 }
 
 std::pair<AffineMap, SmallVector<Value>> Exporter::indices(const forms::Access &access,

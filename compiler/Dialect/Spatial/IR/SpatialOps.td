@@ -118,14 +118,16 @@ def Spatial_TensorOp : Spatial_Op<"tensor", [HasParent<"GraphOp">, DeclareOpInte
   let summary = "a tensor in memory";
   let description = [{
     Dimension `lanes` lies along the lanes, the others are rows. Elements: i8, ui8, i32, f16, bf16, f32, f8E4M3FN,
-    f8E5M2. Constants have data; with `splat` the graph holds one element that stands for all.
+    f8E5M2. Constants have data; with `splat` the graph holds one element that stands for all. `onnx_value` names the
+    ONNX value that the tensor was formed to hold.
 
     ```mlir
     %bias = spatial.tensor constant "bias" lanes 0 splat : tensor<64xf32> = dense<1.0>
     ```
   }];
   let arguments = (ins Spatial_RoleAttr:$role, StrAttr:$name, TypeAttrOf<AnyRankedTensor>:$type, I64Attr:$lanes,
-      OptionalAttr<Spatial_HostAttr>:$host, UnitAttr:$splat, OptionalAttr<ElementsAttr>:$data);
+      OptionalAttr<Spatial_HostAttr>:$host, UnitAttr:$splat, OptionalAttr<ElementsAttr>:$data,
+      OptionalAttr<StrAttr>:$onnx_value);
   let results = (outs Spatial_Tensor:$result);
   let assemblyFormat = [{
     custom<Role>($role) $name `lanes` $lanes (`host` $host^)? (`splat` $splat^)? attr-dict-with-keyword `:` custom<TypeAndData>($type, $data)

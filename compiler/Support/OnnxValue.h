@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+namespace millrace {
+
+/// Discardable attribute of an operation of the tensor level: the name of the ONNX value that its
+/// result is. Whoever replaces an operation by one that computes something else leaves it out.
+inline constexpr char kOnnxValue[] = "onnx.value";
+
+} // namespace millrace
