@@ -184,6 +184,8 @@ Status checkOpset(const onnx::ModelProto &model) {
 }
 
 void adoptNewer(onnx::ModelProto &model, const IsSupported &isSupported) {
+  if (opsetOf(model) == 0) // which the model's check names
+    return;
   bool adopted = false;
   for (onnx::NodeProto &node : *model.mutable_graph()->mutable_node()) {
     if (!normalDomain(node).empty() || !isSupported("", node.op_type()) ||

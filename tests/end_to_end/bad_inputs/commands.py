@@ -38,6 +38,13 @@ command("`--dim` below zero", "run", "mnist.onnx", "--dim", "batch=-1")
 command("`--dim` without a name", "run", "mnist.onnx", "--dim", "=1")
 command("`--dim` twice for one dimension", "run", "mnist.onnx", "--dim", "n=1", "--dim", "n=2")
 command("outputs of a run without data", "run", "mnist.onnx", "--cycles-only", "--output-dir", "o")
+command("unknown judge", "run", "mnist.onnx", "--check=somebody")
+command("check of a run without data", "run", "mnist.onnx", "--cycles-only", "--check")
+command("reference of a model that is text of the spatial level", "run", "text.mlir", "--from", "spatial",
+        "--check=reference")
+command("ONNX Runtime for a model that is no ONNX file", "run", "text.mlir", "--from", "tensor",
+        "--check=onnxruntime")
+command("check of kernels that assembly lacks", "run", "text.s", "--from", "sched", "--check")
 command("unknown level", "compile", "mnist.onnx", "--to", "linalg", "-o", "x")
 command("unknown partition", "run", "mnist.onnx", "--partition", "best")
 command("level before the first one", "compile", "text.mlir", "--from", "spatial", "--to", "tensor", "-o", "x")
