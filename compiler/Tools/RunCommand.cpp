@@ -73,12 +73,10 @@ void addRun(CLI::App &app, Action &action) {
   addVerbosity(*command, model->verbosity);
   command
       ->add_flag("--check{kernels}", *judgeName,
-                 "compare the outputs with the evaluation of the model's kernels at the same "
-                 "rounding points: more than 1e-5 (relative L2) apart is an error. "
-                 "--check=reference compares them also with the model in its own types on this "
-                 "CPU, --check=onnxruntime with ONNX Runtime: more than 0.05 apart is an error, "
-                 "and the first value of the model that departs is named")
+                 "compare the outputs with the evaluated kernels; =reference: also with the model "
+                 "in its own types on this CPU; =onnxruntime: with ONNX Runtime (docs/running.md)")
       ->check(CLI::IsMember({"kernels", "reference", "onnxruntime"}))
+      ->type_name("JUDGE")
       ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {

@@ -49,7 +49,8 @@ class Program:
     @functools.lru_cache(maxsize=None)
     def flags(self, command):
         columns = re.findall(r"^  (-\S+)", self.help(command), re.MULTILINE)
-        return {name for column in columns for name in column.split(",")}
+        # A flag that may have a value says which one it has without: --check{kernels}.
+        return {name.split("{")[0] for column in columns for name in column.split(",")}
 
     def allFlags(self):
         return set().union(*(self.flags(command) for command in self.commands), {"--help"})

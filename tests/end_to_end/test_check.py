@@ -63,8 +63,8 @@ def test_every_kind_of_finding_comes_in_one_go_with_its_node(check):
     texts = "\n".join(f["text"] for f in findings)
     assert ("operator", "first unknown") in errors and ("operator", "second unknown") in errors
     assert ("attribute", "wrong attribute") in errors
-    for words in ("dimension 0 of input 'x' is symbolic", "--dim batch=N", "--dim length=N", "'w.bin' is missing",
-                  "'v.bin' is missing", "input 't' has element type STRING", "Einsum 'wrong equation'",
+    for words in ("dimension 0 of input 'x' is symbolic", "--dim batch=N", "--dim length=N", "w.bin' is missing",
+                  "v.bin' is missing", "input 't' has element type STRING", "Einsum 'wrong equation'",
                   "input 'nowhere' of Mul 'lost' is computed by no node"):
         assert words in texts, words
     for finding in findings:

@@ -23,7 +23,8 @@ def run(millrace, *arguments, **options):
 
 def options_of(millrace, command):
     """Every long option that the help of the command lists."""
-    return set(re.findall(r"(?<![\w`])--[a-z][a-z-]+", run(millrace, command, "--help").stdout.split("Example")[0]))
+    lines = re.findall(r"^  (-\S+)", run(millrace, command, "--help").stdout, re.MULTILINE)
+    return {name for line in lines for name in re.findall(r"--[a-z][a-z-]+", line)}
 
 
 def test_the_version_names_the_program_and_its_number(millrace):

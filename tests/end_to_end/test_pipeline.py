@@ -104,7 +104,7 @@ def test_what_cannot_be_entered_is_named_with_its_place(millrace, tmp_path):
         (["--from", "spatial", broken], 3, "'most.f32', which no ALU does"),
         (["--from", "spatial", kernels, "--machine", "lp30"], 3, "not for lp30"),
         (["--from", "tensor", tmp_path / "none.mlir"], 3, "none.mlir"),
-        (["--from", "tensor", kernels], 3, "has no function @main"),
+        (["--from", "tensor", kernels], 3, "is text of the level spatial; enter with --from spatial"),
         (["--from", "sched", program], 3, "program.s:4:"),
         (["--from", "spatial", kernels, "--to", "tensor"], 2, "before that of --from"),
         (["--from", "grid", kernels], 2, "--from"),

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -67,11 +68,76 @@ bool mayBeAShape(const onnx::TypeProto *type) {
   return shape.dim_size() != 1 || shape.dim(0).dim_value() <= mostDims;
 }
 
-/// ONNX's own schemas, those that follow numbers doing so through shapes alone.
+/// What an output of an operation of com.microsoft is like: bodies of ONNX's functions are chosen
+/// by the types of what they read, which may come from there.
+struct Likeness {
+  int output = 0;
+  size_t type = 0;             ///< the input whose element type it has
+  std::optional<size_t> shape; ///< the input whose shape it has
+};
+
+const std::map<std::string, std::vector<Likeness>> &likenesses() {
+  static const std::vector<Likeness> same = {{0, 0, 0}}, sums = {{0, 0, 0}, {3, 0, 0}},
+                                     type = {{0, 0, std::nullopt}};
+  static const std::map<std::string, std::vector<Likeness>> all = {
+      {"Gelu", same},
+      {"BiasGelu", same},
+      {"FastGelu", same},
+      {"QuickGelu", same},
+      {"SkipLayerNormalization", sums},
+      {"SkipSimplifiedLayerNormalization", sums},
+      {"EmbedLayerNormalization", {{0, 2, std::nullopt}}},
+      {"Attention", {{0, 0, std::nullopt}, {1, 0, std::nullopt}}},
+      {"MultiHeadAttention", {{0, 0, 0}, {1, 0, std::nullopt}, {2, 0, std::nullopt}}},
+      {"QuantizeLinear", {{0, 2, 0}}},
+      {"DequantizeLinear", {{0, 1, 0}}},
+      {"QGemm", type},
+      {"QLinearAdd", type},
+      {"QLinearMul", type},
+      {"QLinearConv", type},
+      {"QLinearAveragePool", type},
+      {"QLinearGlobalAveragePool", type},
+      {"QLinearConcat", {{0, 2, std::nullopt}}},
+  };
+  return all;
+}
+
+onnx::OpSchema schemaOf(const std::string &type, const std::vector<Likeness> &outputs) {
+  onnx::OpSchema schema(type, __FILE__, __LINE__);
+  const auto parameter = onnx::OpSchema::Variadic;
+  schema.Input(0, "inputs", "", "T", parameter, /*is_homogeneous=*/false, /*min_arity=*/0)
+      .Output(0, "outputs", "", "T", parameter, /*is_homogeneous=*/false, /*min_arity=*/0)
+      .TypeConstraint("T", onnx::OpSchema::all_tensor_types_ir4(), "")
+      .TypeAndShapeInferenceFunction([outputs](onnx::InferenceContext &context) {
+        for (const Likeness &like : outputs) {
+          if (size_t(like.output) >= context.getNumOutputs() ||
+              like.type >= context.getNumInputs() ||
+              !context.getInputType(like.type))
+            continue;
+          onnx::propagateElemTypeFromInputToOutput(context, like.type, size_t(like.output));
+          if (like.shape && onnx::hasInputShape(context, *like.shape))
+            onnx::propagateShapeFromInputToOutput(context, *like.shape, size_t(like.output));
+        }
+      });
+  schema.Finalize();
+  return schema;
+}
+
+/// ONNX's own schemas, those that follow numbers doing so through shapes alone; and what is known
+/// of com.microsoft.
 class ShapeSchemas : public onnx::ISchemaRegistry {
 public:
   const onnx::OpSchema *GetSchema(const std::string &type, int newest,
                                   const std::string &domain) const override {
+    if (domain == "com.microsoft") {
+      const auto known = likenesses().find(type);
+      if (known == likenesses().end())
+        return nullptr;
+      const auto [own, isNew] = microsoft.try_emplace(type);
+      if (isNew)
+        own->second = schemaOf(type, known->second);
+      return &own->second;
+    }
     const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(type, newest, domain);
     if (!schema || !schema->has_data_propagation_function())
       return schema;
@@ -90,6 +156,7 @@ public:
 
 private:
   mutable std::map<const onnx::OpSchema *, std::unique_ptr<onnx::OpSchema>> guarded;
+  mutable std::map<std::string, onnx::OpSchema> microsoft;
 };
 
 } // namespace
