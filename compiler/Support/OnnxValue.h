@@ -3,7 +3,7 @@
 
 namespace millrace {
 
-/// Discardable attribute of an operation of the tensor level: the name of the ONNX value that its
+/// Discardable attribute of an operation of the tensor level, after equal ones were merged: the name of the ONNX value that its
 /// result is. Whoever replaces an operation by one that computes something else leaves it out.
 inline constexpr char kOnnxValue[] = "onnx.value";
 

@@ -91,6 +91,7 @@ private:
   Status checkSupported() const;
   Status addArguments(func::FuncOp function, Block &entry);
   Status importNode(const onnx::NodeProto &node, size_t index);
+  void nameValue(Value value, const std::string &output);
   Status addResults(func::FuncOp function);
   Expected<GraphValue> lookUp(const std::string &name);
   void countMacs(const onnx::NodeProto &node, const std::string &name,
@@ -187,6 +188,28 @@ void GraphImporter::countMacs(const onnx::NodeProto &node, const std::string &na
     counted.push_back({name, operatorOf(node), macs});
 }
 
+/// An attribute would keep equal operations apart: until they are merged, the name of the value
+/// stands behind that of the node in the location. What passes a value on leaves it its first name.
+void GraphImporter::nameValue(Value value, const std::string &output) {
+  Operation *op = value.getDefiningOp();
+  auto node = op ? dyn_cast<NameLoc>(op->getLoc()) : NameLoc();
+  if (node && op->getNumResults() == 1 && !op->hasTrait<OpTrait::ConstantLike>() &&
+      !isa<NameLoc>(node.getChildLoc()))
+    op->setLoc(NameLoc::get(node.getName(), named(output)));
+}
+
+/// Makes attributes of the names of values.
+void nameValues(ModuleOp module) {
+  module.walk([](Operation *op) {
+    auto node = dyn_cast<NameLoc>(op->getLoc());
+    auto value = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
+    if (!value)
+      return;
+    op->setAttr(kOnnxValue, value.getName());
+    op->setLoc(NameLoc::get(node.getName()));
+  });
+}
+
 Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   SmallVector<GraphValue> inputs;
   for (const std::string &name : node.input()) {
@@ -215,10 +238,7 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
       continue;
     const std::string &output = node.output(static_cast<int>(i));
     values[output] = result;
-    Operation *op = result.value.getDefiningOp(); // what passes a value on leaves it its first name
-    if (op && op->getNumResults() == 1 && !op->hasTrait<OpTrait::ConstantLike>() &&
-        !op->hasAttr(kOnnxValue))
-      op->setAttr(kOnnxValue, builder.getStringAttr(output));
+    nameValue(result.value, output);
   }
   countMacs(node, name, importer);
   return Success{};
@@ -307,14 +327,15 @@ Status finish(ModuleOp module, const ImportOptions &options) {
   });
   if (failed(verify(module)))
     return Error{"the imported module is not valid: " + text};
-  if (!options.cleanUp)
-    return Success{};
-  foldConstants(module);
-  PassManager passes(module.getContext());
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
-  if (failed(passes.run(module)))
-    return Error{"clean-up failed: " + text};
+  if (options.cleanUp) {
+    foldConstants(module);
+    PassManager passes(module.getContext());
+    passes.addPass(createCanonicalizerPass());
+    passes.addPass(createCSEPass());
+    if (failed(passes.run(module)))
+      return Error{"clean-up failed: " + text};
+  }
+  nameValues(module);
   return Success{};
 }
 
