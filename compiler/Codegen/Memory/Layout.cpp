@@ -194,9 +194,9 @@ LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine 
           return coefficient(laneIndex(r.access), l) == kernel.loops[*roles.lane].extent;
         });
     const bool joins = alongLanes && inWeights && dense && !roles.group;
-    if (joins && constantWeights && !sweepsOtherRows(l))
+    if (joins && constantWeights && !sweepsOtherRows(l) && !crossesRows(l))
       roles.group = l;
-    else if (joins && areHeads(graph, kernel, machine, *roles.lane, l))
+    else if (joins && !crossesRows(l) && areHeads(graph, kernel, machine, *roles.lane, l))
       roles.group = l, roles.heads = true;
     else if (alongLanes || inWeights || alongOperandLanes(l))
       roles.batch.push_back(l);

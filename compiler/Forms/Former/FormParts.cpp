@@ -5,6 +5,8 @@
 // numbers; fp32, which the MXM does not multiply, as three bf16 that add up to it.
 #include "compiler/Forms/Former/Former.h"
 
+#include <algorithm>
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -68,7 +70,9 @@ SmallVector<unsigned, 3> Former::partsToSum(unsigned tensor) {
   return {};
 }
 
-/// Three bf16 hold the 24 bits of an fp32 number's significand.
+/// Three bf16 hold the 24 bits of an fp32 number's significand. The smallest comes first: added in
+/// this order they never exceed the number, where the first two, each rounded, may pass the lowest
+/// number that there is and become infinite.
 SmallVector<unsigned, 3> Former::threeParts(unsigned tensor) {
   auto [entry, isNew] = sums.try_emplace(tensor);
   if (!isNew)
@@ -86,6 +90,7 @@ SmallVector<unsigned, 3> Former::threeParts(unsigned tensor) {
     parts.push_back(part);
   }
   build.finish(from.name + ".parts");
+  std::reverse(parts.begin(), parts.end());
   return sums[tensor] = parts;
 }
 

@@ -74,6 +74,38 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   });
 }
 
+/// The kernel with what hangs on the sum before all else that an operation takes: a sum that waits
+/// for a long chain of its other operand (a gate) can then be cut off and stored.
+Kernel sumsFirst(const Kernel &kernel) {
+  std::vector<bool> onSum(kernel.nodes.size());
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    onSum[n] =
+        node.kind == Node::Kind::Accumulator ||
+        std::any_of(node.args.begin(), node.args.end(), [&](unsigned a) { return onSum[a]; });
+  }
+  Kernel sorted = kernel;
+  sorted.nodes.clear();
+  std::vector<std::optional<unsigned>> place(kernel.nodes.size());
+  const std::function<unsigned(unsigned)> put = [&](unsigned n) {
+    if (place[n])
+      return *place[n];
+    Node node = kernel.nodes[n];
+    for (bool ofSums : {true, false})
+      for (unsigned a : node.args)
+        if (onSum[a] == ofSums)
+          put(a);
+    for (unsigned &a : node.args)
+      a = *place[a];
+    sorted.nodes.push_back(std::move(node));
+    place[n] = unsigned(sorted.nodes.size() - 1);
+    return *place[n];
+  };
+  for (Result &r : sorted.results)
+    r.node = put(r.node);
+  return sorted;
+}
+
 /// Is there a reduction after the cut?
 bool reducesAfter(const Kernel &kernel, unsigned cut) {
   return std::any_of(kernel.nodes.begin() + cut + 1, kernel.nodes.end(),
@@ -131,8 +163,12 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
     while (!isHost) {
-      const Kernel kernel = graph.kernels[order.back().second];
-      const std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
+      Kernel kernel = graph.kernels[order.back().second];
+      std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
+      if (!cut && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
+        kernel = sumsFirst(kernel);
+        cut = findCut(graph, kernel, most, machine);
+      }
       const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
       if (!between)
         break;

@@ -68,8 +68,8 @@ bool mayBeAShape(const onnx::TypeProto *type) {
   return shape.dim_size() != 1 || shape.dim(0).dim_value() <= mostDims;
 }
 
-/// What an output of an operation of com.microsoft is like: bodies of ONNX's functions are chosen
-/// by the types of what they read, which may come from there.
+/// What an output of an operation of com.microsoft, or of `newerDomain`, is like: bodies of ONNX's
+/// functions are chosen by the types of what they read, which may come from there.
 struct Likeness {
   int output = 0;
   size_t type = 0;             ///< the input whose element type it has
@@ -84,6 +84,8 @@ const std::map<std::string, std::vector<Likeness>> &likenesses() {
       {"BiasGelu", same},
       {"FastGelu", same},
       {"QuickGelu", same},
+      {"LayerNormalization", same},
+      {"SimplifiedLayerNormalization", same},
       {"SkipLayerNormalization", sums},
       {"SkipSimplifiedLayerNormalization", sums},
       {"EmbedLayerNormalization", {{0, 2, std::nullopt}}},
@@ -111,8 +113,7 @@ onnx::OpSchema schemaOf(const std::string &type, const std::vector<Likeness> &ou
       .TypeAndShapeInferenceFunction([outputs](onnx::InferenceContext &context) {
         for (const Likeness &like : outputs) {
           if (size_t(like.output) >= context.getNumOutputs() ||
-              like.type >= context.getNumInputs() ||
-              !context.getInputType(like.type))
+              like.type >= context.getNumInputs() || !context.getInputType(like.type))
             continue;
           onnx::propagateElemTypeFromInputToOutput(context, like.type, size_t(like.output));
           if (like.shape && onnx::hasInputShape(context, *like.shape))
@@ -124,12 +125,12 @@ onnx::OpSchema schemaOf(const std::string &type, const std::vector<Likeness> &ou
 }
 
 /// ONNX's own schemas, those that follow numbers doing so through shapes alone; and what is known
-/// of com.microsoft.
+/// of ONNX Runtime's.
 class ShapeSchemas : public onnx::ISchemaRegistry {
 public:
   const onnx::OpSchema *GetSchema(const std::string &type, int newest,
                                   const std::string &domain) const override {
-    if (domain == "com.microsoft") {
+    if (domain == "com.microsoft" || domain == newerDomain) {
       const auto known = likenesses().find(type);
       if (known == likenesses().end())
         return nullptr;

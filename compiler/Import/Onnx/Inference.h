@@ -12,6 +12,10 @@
 
 namespace millrace::onnx_import {
 
+/// Of operations that ONNX Runtime knew in the standard domain before ONNX did, or knows there
+/// alone: LayerNormalization before opset 17, SimplifiedLayerNormalization.
+inline constexpr const char *newerDomain = "ai.onnx.newer";
+
 /// Refuses attributes that ONNX 1.23.2 neither checks nor survives, in the graph, its subgraphs and
 /// the model's functions: an Einsum equation with anything but what equations are made of (a zero
 /// byte is never got past), and an axis beyond any rank (it is narrowed, then used as an index).

@@ -26,10 +26,6 @@ namespace {
 constexpr int oldestOpset = 7;
 constexpr const char *standardInput = "-";
 
-/// Of operations that ONNX Runtime knew in the standard domain before ONNX did, or knows there
-/// alone: LayerNormalization before opset 17, SimplifiedLayerNormalization.
-constexpr const char *newerDomain = "ai.onnx.newer";
-
 } // namespace
 
 Expected<onnx::ModelProto> readModel(const std::filesystem::path &path) {

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What random transformers found: parts of layers, each with the graph that was refused or wrong."""
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+import random_transformers
+from oracle import relative_l2, run_millrace, save_model
+
+MACHINES = ["tsp-v1", "tsp-small", "mesh-4x4"]
+LOWEST = np.finfo(np.float32).min
+node = helper.make_node
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def judged(millrace, tmp_path, nodes, inputs, constants=(), machine="tsp-v1", precision="fp16", bound=5e-3):
+    """The output y is ONNX Runtime's, which is returned."""
+    values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+              for name, a in inputs.items()]
+    graph = helper.make_graph(nodes, "g", values, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.asarray(a), name) for name, a in dict(constants).items()])
+    domains = [("", 23), ("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*d) for d in domains], ir_version=10)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path, ["--check"])
+    expected = probe.run(model, inputs)["y"]
+    assert np.isfinite(got.outputs["y"]).all()
+    assert relative_l2(got.outputs["y"], expected) <= bound
+    return expected
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("heads, size", [(2, 8), (3, 16), (5, 4)])
+def test_heads_that_are_rows_of_an_operand_are_added_to_a_product(millrace, tmp_path, machine, heads, size):
+    """The product's columns may not be one vector if another operand has the heads in rows of their own."""
+    width = heads * size
+    judged(millrace, tmp_path,
+           [node("Reshape", ["a", "shape"], ["b"]), node("MatMul", ["x", "w"], ["m"]), node("Add", ["b", "m"], ["y"])],
+           {"a": numbers(2, 3, heads, size), "x": numbers(2, 3, 32, seed=1)},
+           {"shape": np.int64([2, 3, width]), "w": numbers(32, width, seed=2)}, machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("width", [8, 40])
+def test_a_gate_beside_a_product_is_cut_where_the_product_would_wait(millrace, tmp_path, machine, width):
+    """SwiGLU: x W + b would pass one ALU after another until the gate's exponential is there."""
+    judged(millrace, tmp_path,
+           [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "bias"], ["up"]), node("Sigmoid", ["gate"], ["s"]),
+            node("Mul", ["gate", "s"], ["silu"]), node("Mul", ["silu", "up"], ["y"])],
+           {"x": numbers(4, 8, width), "gate": numbers(4, 8, width, seed=1)},
+           {"w": numbers(width, width, seed=2), "bias": numbers(width, seed=3)}, machine)
+
+
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention"])
+def test_what_comes_later_stays_hidden_where_a_mask_hides_all_before(millrace, tmp_path, op):
+    """Queries whose own past is padding see it all alike (-10000 each) and still nothing that comes after."""
+    mask = np.int32([[0, 0, 1, 1, 1, 1, 0, 1]])
+    if op == "Attention":
+        attention = node(op, ["x", "w", "b", "mask"], ["y"], domain="com.microsoft", num_heads=2, unidirectional=1)
+        inputs, constants = {"x": numbers(1, 8, 16)}, {"w": numbers(16, 48, seed=1) / 4, "b": numbers(48, seed=2)}
+    else:
+        attention = node(op, ["x", "k", "v", "", "mask"], ["y"], domain="com.microsoft", num_heads=2, unidirectional=1)
+        # Scores of hidden keys are near -10000, where fp16 holds multiples of 8: they are nearly alike here.
+        inputs = {"x": numbers(1, 8, 16) / 16, "k": numbers(1, 8, 16, seed=1), "v": numbers(1, 8, 16, seed=2)}
+        constants = {}
+    inputs["x"] = inputs["x"] / 16
+    expected = judged(millrace, tmp_path, [attention], {**inputs, "mask": mask}, constants, bound=2e-2)
+    assert not np.allclose(expected[0, 0], expected[0, 1], atol=1e-2)  # one key seen, and two
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
+                                "SimplifiedLayerNormalization"])
+@pytest.mark.parametrize("after", ["RotaryEmbedding", "Attention"])
+def test_a_function_of_onnx_follows_an_operation_of_onnx_runtime(millrace, tmp_path, op, after):
+    """Functions are replaced by their bodies, which ask for the types of their inputs."""
+    inputs, constants = {"x": numbers(1, 6, 16)}, {"scale": 1 + numbers(16, seed=2) / 8}
+    if op.startswith("Skip"):
+        inputs["skip"] = numbers(1, 6, 16, seed=1)
+        norm = node(op, ["x", "skip", "scale"], ["n"], domain="com.microsoft", epsilon=1e-5)
+    else:
+        norm = node(op, ["x", "scale"], ["n"], epsilon=1e-5)
+    if after == "Attention":
+        last = node(after, ["n", "n", "n"], ["y"], q_num_heads=2, kv_num_heads=2)
+    else:
+        last = node(after, ["n", "cos", "sin"], ["y"], num_heads=2)
+        inputs |= {"cos": numbers(1, 6, 4, seed=3), "sin": numbers(1, 6, 4, seed=4)}
+    judged(millrace, tmp_path, [norm, last], inputs, constants)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_the_lowest_number_is_moved_in_parts_that_add_up_to_it(millrace, tmp_path, precision):
+    """A mask hides all keys of scores in fp32 (they come from whole numbers): the first two of three parts, both
+    rounded, would pass the lowest number and leave NaN."""
+    seen = np.zeros((1, 1, 1, 6), bool)
+    expected = judged(millrace, tmp_path,
+                      [node("DequantizeLinear", ["q", "s"], ["x"]), node("MatMul", ["x", "w"], ["scores"]),
+                       node("Where", ["seen", "scores", "low"], ["masked"]),
+                       node("Softmax", ["masked"], ["y"], axis=-1)],
+                      {"q": np.random.default_rng(0).integers(-99, 99, (1, 1, 5, 8)).astype(np.int8), "seen": seen},
+                      {"s": np.float32(0.05), "w": numbers(8, 6), "low": LOWEST}, precision=precision)
+    assert np.allclose(expected, 1 / 6)
+
+
+def test_rows_that_a_mask_hides_are_found():
+    """For the bounds of random models: causal or not, by a mask of keys or of rows."""
+    m = random_transformers.Model()
+    m.inputs = {"x": numbers(2, 3, 4), "mask": np.int32([[0, 1, 1], [0, 0, 0]])}
+    def rows(causal):
+        attention = node("Attention", ["x", "w", "b", "mask"], ["y"], domain="com.microsoft", unidirectional=causal)
+        return random_transformers.hidden_rows(m, attention, {})[:, 0, :, 0].tolist()
+    assert rows(0) == [[False] * 3, [True] * 3]
+    assert rows(1) == [[True, False, False], [True] * 3]
