@@ -56,8 +56,13 @@ public:
     if (!tensors)
       return tensors.takeError();
     Evaluated result;
+    std::vector<bool> isWritten(graph.tensors.size()); // a rewriting may have left a tensor alone
+    for (const forms::Kernel &kernel : graph.kernels)
+      for (const forms::Result &to : kernel.results)
+        isWritten[to.access.tensor] = true;
     for (unsigned t = 0; t < graph.tensors.size(); ++t) {
-      if (std::optional<HostTensor> value = modelValue(graph.tensors[t], (*tensors)[t]))
+      if (std::optional<HostTensor> value = modelValue(graph.tensors[t], (*tensors)[t]);
+          value && isWritten[t])
         result.values.emplace(graph.tensors[t].value, std::move(*value));
       if (graph.tensors[t].role != forms::TensorRole::Output)
         continue;

@@ -117,6 +117,21 @@ def test_cycles_alone_lose_and_check_nothing(run):
     assert report["lost_values"] is None and report["check"] is None
 
 
+@pytest.mark.parametrize("kernel, stride", [(7, 2), (3, 1)])
+def test_values_that_a_rewriting_replaced_are_not_compared(run, kernel, stride):
+    """A stem of three channels is packed with its pooling: what lies between is written by nobody."""
+    constants = {"w": numbers(16, 3, kernel, kernel, scale=0.1), "v": numbers(8, 16, 3, 3, scale=0.1)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[kernel // 2] * 4, strides=[stride] * 2),
+             helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+             helper.make_node("Conv", ["p", "v"], ["y"])]
+    inputs = {"x": numbers(1, 3, 64, 64)}
+    code, report, errors = run(model_of(nodes, inputs, constants), inputs, "--check=reference")
+    assert code == 0, errors
+    assert any("pooled pixels a row" in line for line in report["packed"]), "the stem is not packed: nothing is shown"
+    assert report["check"]["first_departure"] is None and report["check"]["values_compared"] >= 1
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_transformers_are_judged_alike(run, seed):
     drawn = random_transformers.draw_model(seed)

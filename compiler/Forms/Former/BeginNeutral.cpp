@@ -2,6 +2,7 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -9,6 +10,11 @@
 namespace millrace::forms {
 
 using namespace mlir;
+
+void handOnValue(Operation *from, Operation *to) {
+  if (Attribute name = from->removeAttr(kOnnxValue))
+    to->setAttr(kOnnxValue, name);
+}
 
 namespace {
 
@@ -79,6 +85,7 @@ void beginNeutral(linalg::LinalgOp op) {
       [&](OpBuilder &b, Location at, ValueRange x) {
         linalg::YieldOp::create(b, at, combine(b, at, combiner, x[0], x[1]));
       });
+  handOnValue(op, map);
   reduced.replaceAllUsesExcept(map.getResult(0), map.getOperation());
 }
 

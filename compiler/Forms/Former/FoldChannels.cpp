@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -184,6 +185,9 @@ void foldInto(linalg::LinalgOp op) {
       [](OpBuilder &b, Location at, ValueRange x) {
         linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, x[0], x[1]).getResult());
       });
+  if (scales)
+    op->removeAttr(kOnnxValue);
+  handOnValue(chain.back(), sum);
   last.replaceAllUsesWith(sum.getResult(0));
   for (Operation *map : llvm::reverse(chain))
     map->erase();

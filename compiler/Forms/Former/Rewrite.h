@@ -7,6 +7,9 @@
 
 namespace millrace::forms {
 
+/// `to` makes the ONNX value that `from` made, and `from` something else.
+void handOnValue(mlir::Operation *from, mlir::Operation *to);
+
 /// Sums, products and extremes begin with what does not matter; what they began with (a bias, a
 /// bound) is combined with their result in a map.
 void beginNeutral(mlir::func::FuncOp function);

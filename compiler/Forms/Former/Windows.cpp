@@ -2,6 +2,7 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -211,6 +212,7 @@ void fuseResiduals(func::FuncOp function) {
       if (!value)
         continue;
       sum->setOperand(side, value);
+      sum->removeAttr(kOnnxValue); // of a side that is not rounded
       dequantize->erase();
       quantize->erase();
       break;
