@@ -194,7 +194,8 @@ std::string complaintOf(const Verdict &verdict) {
       verdict.departure ? "; the first value that departs is '" + verdict.departure->value +
                               "' (" + text(verdict.departure->relativeL2) + ", what it is computed of " +
                               text(verdict.departure->before) + ")"
-                        : std::string();
+                        : std::string("; no single value departs from what it is computed of, so that "
+                                      "roundings may have added up");
   for (const auto &[name, d] : verdict.outputs)
     if (!(d.relativeL2 <= kMostFromJudge))
       return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
