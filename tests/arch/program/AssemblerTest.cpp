@@ -188,9 +188,36 @@ TEST_F(Assembly, errors_name_line_column_and_what_was_expected) {
   EXPECT_THAT(
       errorOf("tensor Y west slice=1 rows=0..1 color=red"),
       HasSubstr("test.s:4:33: 'color=red' is not expected here; what may stand here: slice="));
+  EXPECT_THAT(errorOf("binding input \"x\" host=float32 grid=int8 shape=4 scale=0.5x"), HasSubstr("'0.5x' is not a number"));
   EXPECT_THAT(errorOf("note \"open"), HasSubstr("test.s:4:6: this text does not end"));
   EXPECT_THAT(errorOf("note \"\\q\" \"\""), HasSubstr("test.s:4:8: unknown escape"));
   EXPECT_THAT(errorOf("pe 1"), HasSubstr("test.s:4:4: 1: 1 is outside [0, 0]"));
+}
+
+TEST_F(Assembly, escapes_stand_for_the_bytes_that_they_name) {
+  const Image i = image("machine tsp-small\nnote \"a\\x41\\x7f\\n\\t\\\\\\\"\" \"1\"\n");
+  ASSERT_EQ(i.notes.size(), 1u);
+  EXPECT_EQ(i.notes.begin()->first, "aA\x7f\n\t\\\"");
+}
+
+TEST_F(Assembly, the_contents_of_a_tensor_are_of_the_pe_that_holds_it) {
+  const Machine mesh = machineNamed("mesh-4x4");
+  Expected<Image> i = assemble("machine mesh-4x4\npe 1\ntensor X west slice=3 rows=0..9\ndata X iota\nstep grid\npe 0\n"
+                               "@0 mem.w.3 read address=0 out=w.in.5 tensor=X from memory: X[2]\n",
+                               "test.s", &mesh);
+  ASSERT_TRUE(i) << i.error();
+  ASSERT_EQ(i->producers[0].size(), 1u);
+  EXPECT_EQ(i->producers[0][0].pe, 1u);
+  EXPECT_EQ(i->producers[0][0].first, 2u);
+}
+
+TEST_F(Assembly, a_block_stands_as_it_is_written) {
+  const Image i = image("machine tsp-small\ntensor X west slice=3 rows=0..9\nbytes zero 64\n"
+                        "block X pe=0 east slice=5 rows=2+2 bytes=32 offset=0\nstep grid\n");
+  ASSERT_EQ(i.blocks.size(), 1u);
+  const Block &b = i.blocks[0];
+  EXPECT_EQ(std::tuple(b.pe, b.hemisphere, b.slice, b.row, b.rows, b.bytes, b.offset),
+            std::tuple(0, Hemisphere::East, 5, 2u, 2u, 32, 0u));
 }
 
 TEST_F(Assembly, damaged_text_is_an_error_or_an_image_never_a_crash) {

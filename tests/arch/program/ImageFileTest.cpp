@@ -63,6 +63,17 @@ TEST_F(ImageFile, an_empty_image_survives_too) {
   EXPECT_TRUE(read->data.empty());
 }
 
+TEST_F(ImageFile, an_image_whose_producers_nobody_gave_has_none) {
+  Image image;
+  image.instructions.resize(2);
+  image.producers.resize(1);
+  Image full = image;
+  full.producers.resize(2);
+  EXPECT_EQ(encodeImage(image), encodeImage(full));
+  image.producers.clear();
+  EXPECT_EQ(encodeImage(image), encodeImage(full));
+}
+
 TEST_F(ImageFile, large_tables_are_views_of_the_file_until_they_are_edited) {
   Image image;
   image.data = std::vector<uint8_t>{1, 2, 3};

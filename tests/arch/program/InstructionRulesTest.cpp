@@ -143,6 +143,46 @@ TEST_F(Rules, ABlockEndsWithTheData) {
   EXPECT_FALSE(checkImage(image)) << "its last row lies behind the data";
 }
 
+TEST_F(Rules, AnInputIsOfTheUnitsHemisphere) {
+  Instruction i = activate(ElementType::Int8);
+  EXPECT_EQ(error(plane(0), i), "no error");
+  i.a.index = machine.stream(Hemisphere::East, Direction::Outward, 4);
+  EXPECT_THAT(error(plane(0), i), HasSubstr("its operand e.out.4 is of the other hemisphere"));
+}
+
+TEST_F(Rules, GroupsAreOneTwoOrFourStreamsWideAndFlagsAreKnown) {
+  Instruction i;
+  i.opcode = Opcode::Alu, i.function = uint8_t(AluOp::AddF32);
+  i.a = {OperandKind::Stream, 4, machine.stream(Hemisphere::East, Direction::Inward, 8)};
+  i.b = {OperandKind::Latch, 0, 0};
+  i.out[1] = machine.stream(Hemisphere::East, Direction::Outward, 4), i.outWidth = 4;
+  const Unit alu{UnitKind::Alu, Hemisphere::West, 2};
+  EXPECT_EQ(error(alu, i), "no error");
+  i.a.width = 3;
+  EXPECT_THAT(error(alu, i), HasSubstr("must be 1, 2 or 4 streams wide"));
+  i.a.width = 4, i.outWidth = 3;
+  EXPECT_THAT(error(alu, i), HasSubstr("a result is 1, 2 or 4 streams wide, not 3"));
+  i.outWidth = 4, i.flags = 0x80;
+  EXPECT_THAT(error(alu, i), HasSubstr("flags 128 are not known"));
+}
+
+TEST_F(Rules, AnOutputLiesInMemoryOrIsMadeByAHostStep) {
+  Image image = RandomImage(machine, 5).make();
+  Binding output;
+  output.name = "made", output.role = Binding::Role::Output, output.hostType = "float32", output.gridType = ElementType::Fp32;
+  output.shape = {4};
+  image.bindings.push_back(output);
+  const auto error = [&] {
+    const Status s = verifyImage(image, machine);
+    return s ? std::string("no error") : s.error();
+  };
+  EXPECT_THAT(error(), HasSubstr("output 'made' lies nowhere in memory, and no host step makes it"));
+  for (Step &step : image.steps)
+    if (step.kind == Step::Kind::Host)
+      step.outputs.push_back(uint32_t(image.bindings.size() - 1));
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST_F(Rules, PermutorsTakeBijectionsOnly) {
   Image image = RandomImage(machine, 5).make();
   image.laneMaps.assign(1, std::vector<uint16_t>(machine.lanes()));
@@ -175,6 +215,14 @@ TEST_F(Rules, PermutorsTakeBijectionsOnly) {
   for (auto &list : image.instructions)
     list.edit()[0].queue = uint16_t(machine.queue({UnitKind::Distributor, Hemisphere::East, 0}));
   EXPECT_EQ(error(), "no error") << "a distributor may repeat and leave out lanes";
+  Instruction second = config;
+  second.cycle = 1;
+  image.steps.front().pes.assign(image.steps.front().pes.size(), {0, 2});
+  for (size_t s = 1; s < image.steps.size(); ++s)
+    image.steps[s].pes.assign(image.steps[s].pes.size(), {2, 2});
+  for (auto &list : image.instructions)
+    list.edit().push_back(second);
+  EXPECT_THAT(error(), HasSubstr("has a lane without a source")) << "a permutor after a distributor may not";
 }
 
 } // namespace

@@ -218,9 +218,45 @@ TEST(KernelBuilder, AnOperationOnImmediatesIsTheImmediateThatComesOut) {
   EXPECT_EQ(build.kernel().nodes[sum].bits, bitsOf(3.5f));
 }
 
+TEST(KernelBuilder, NodesThatNoResultTakesAreNotNeeded) {
+  KernelGraph graph = buildMatmul({.relu = true}); // sum, bias, their sum, 0, the greater one, what it is stored as
+  Kernel kernel = graph.kernels[0];
+  kernel.nodes.push_back(kernel.nodes[0]);
+  EXPECT_THAT(neededNodes(kernel), testing::ElementsAre(true, true, true, true, true, true, false));
+  EXPECT_THAT(neededNodes(kernel, 2), testing::ElementsAre(false, false, true, true, true, true, false)) << "with the biased sum given";
+}
+
 TEST(Evaluate, AMissingInputIsNamed) {
   KernelGraph graph = buildMatmul({4, 32, 32});
   auto result = evaluate(graph, {});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error(), "input 'x' needs 256 bytes, got 0");
+}
+
+TEST(Evaluate, ARunningLoopAddsAllItsSteps) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {5, 3}, ElementType::Fp32, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {3}, ElementType::Fp32, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(5, LoopKind::Running), l = build.loop(3);
+  build.storeBits(build.reduce(AluOp::AddF32, build.load({x, {at(r), at(l)}, 0})), {y, {at(l)}, 0});
+  build.finish("total");
+  const auto all = evaluate(
+      graph, {{x, encodeAll(ElementType::Fp32, {1, 2, 3, 10, 20, 30, 100, 200, 300, 4, 5, 6, 40, 50, 60})}});
+  ASSERT_TRUE(all) << all.error();
+  EXPECT_THAT(valuesOf(graph, *all, "y"), testing::ElementsAre(155, 277, 399));
+}
+
+TEST(Evaluate, AnInputLiesAsItsHostLoopsSay) {
+  Tensor tensor;
+  tensor.shape = {3, 2};
+  tensor.type = ElementType::UInt8;
+  tensor.laneDim = 1;
+  tensor.hostShape = {2, 3};
+  tensor.hostLoops = {{3, 0, 1, 1, 1}, {2, 1, 1, 0, 1}}; // turned
+  tensor.hostStart = {0, 0};
+  EXPECT_THAT(layOut(tensor, {1, 2, 3, 4, 5, 6}), testing::ElementsAre(1, 4, 2, 5, 3, 6));
+  tensor.hostStart = {0, -1}; // from one column before the first
+  tensor.hostFill = 9;
+  EXPECT_THAT(layOut(tensor, {1, 2, 3, 4, 5, 6}), testing::ElementsAre(9, 9, 1, 4, 2, 5));
 }

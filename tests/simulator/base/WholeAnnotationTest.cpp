@@ -34,6 +34,8 @@ TEST(WholeAnnotation, NamesEachByteOfEachElementOnce) {
   for (unsigned b = 0; b < 4; ++b)
     bytes.push_back(entry(b, 0, 4, 0, 2));
   EXPECT_EQ(problem(bytes), "whole");
+  std::vector<Producer> backwards(bytes.rbegin(), bytes.rend());
+  EXPECT_EQ(problem(backwards), "whole");
   bytes.back().byte = 4;
   EXPECT_NE(problem(bytes).find("byte 4 of operand a, which has 4"), std::string::npos) << problem(bytes);
   bytes.back().byte = 2;

@@ -366,6 +366,30 @@ TEST(PlaneWeights, AnInstallOfHighBytesIsSeenToo) {
   }
 }
 
+TEST(PlaneWeights, KeepTheFourPackingsMadeLastUntilAnInstallIntoTheirColumns) {
+  const unsigned lanes = 32, columns = 96;
+  PlaneWeights weights(lanes, columns);
+  const auto packing = [&](unsigned group) {
+    return weights.packed(nullptr, ElementType::Int8, {0, lanes, 16 * group, 16}, CpuLevel::Portable);
+  };
+  const std::vector<uint8_t> column(lanes, 3);
+  const auto first = packing(0), second = packing(1);
+  EXPECT_EQ(packing(0), first);
+  weights.installColumns(0, 16, column.data(), 0);
+  EXPECT_EQ(packing(1), second) << "of the other columns";
+  EXPECT_NE(packing(0), first);
+  weights.installColumns(15, 1, column.data(), 0);
+  EXPECT_EQ(packing(1), second);
+  std::weak_ptr<const PackedWeights> oldest = packing(2);
+  for (unsigned group : {3, 4, 5, 0})
+    packing(group);
+  EXPECT_TRUE(oldest.expired()) << "there are four others";
+  std::weak_ptr<const PackedWeights> kept = packing(1);
+  for (unsigned group : {2, 3, 4})
+    packing(group);
+  EXPECT_FALSE(kept.expired());
+}
+
 TEST(PlaneWeights, TwoThreadsMayMultiplyByOneBuffer) {
   std::mt19937 random(6);
   Problem p(ElementType::Bf16, 40, 64, 64);

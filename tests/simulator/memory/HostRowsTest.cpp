@@ -103,6 +103,23 @@ step host "f"
             [](RowAccess &memory) { fill(memory, 0, 0, 44); }, 3);
 }
 
+TEST(HostRows, AreOfTheirBlockAgainAfterAWriteOfTheGrid) {
+  expectRow(R"(tensor X west slice=0 rows=0..0
+data X all int8 7
+tensor A west slice=4 rows=0..0 step0=0 step1=2 from=0 to=60
+data A host
+tensor Y west slice=20 rows=0..0
+step grid cycles=42
+load: @0 mem.w.0 read address=0 out=w.out.0 tensor=X from memory: X
+a:    @2 mem.w.4 write address=0 a=w.out.0 tensor=A from a: load
+step host "f"
+step grid cycles=45
+back: @0 mem.w.4 read address=0 out=w.out.0 tensor=A from memory: A
+      @5 mem.w.20 write address=0 a=w.out.0 tensor=Y from a: back
+)",
+            [](RowAccess &memory) { fill(memory, 4, 0, 99); }, 99);
+}
+
 TEST(HostRows, KeepTheBytesThatTheHostDoesNotTouch) {
   expectRow(R"(tensor X west slice=0 rows=0..0
 data X all int8 7

@@ -75,6 +75,29 @@ TEST_F(Reports, HostTransfersTakeTheirBytesAndALatencyEachWay) {
   EXPECT_DOUBLE_EQ(hostSeconds(image, machine), 1 + 0.140 + 0.070);
 }
 
+TEST_F(Reports, AUnitsShareIsOfAllItsQueuesOnAllPesAndOfAllCycles) {
+  const auto queue = [&](UnitKind kind, Hemisphere h = Hemisphere::West) { return machine.queue({kind, h, 0}); };
+  result.total.busy[queue(UnitKind::MxmActivate)] = 100;
+  result.total.busy[queue(UnitKind::MxmActivate, Hemisphere::East)] = 20;
+  result.total.busy[queue(UnitKind::Alu)] = 300;
+  result.total.partnerActivations = 60;
+  result.total.partnerAccumulations = 30;
+  const nlohmann::json shares = toJson(result, image, machine)["utilisation"];
+  const double planes = 2.0 * machine.mxm.planes * 3 * 1000;
+  EXPECT_DOUBLE_EQ(shares["mxm activate"], 180 / planes);
+  EXPECT_DOUBLE_EQ(shares["mxm accumulate"], 30 / planes);
+  EXPECT_DOUBLE_EQ(shares["mxm install"], 0);
+  EXPECT_DOUBLE_EQ(shares["vxm"], 300 / (double(machine.vxm.alus) * 3 * 1000));
+  for (const char *unit : {"mem", "sxm", "send", "receive"})
+    EXPECT_DOUBLE_EQ(shares[unit], 0) << unit;
+  EXPECT_EQ(shares.size(), 8u);
+  result.measuredCycles = 0;
+  for (const Utilisation &u : utilisations(result, machine))
+    EXPECT_EQ(u.share, 0) << u.unit << " of no cycles";
+  result.total.busy.clear();
+  EXPECT_TRUE(utilisations(result, machine).empty()) << "no queue was counted";
+}
+
 TEST_F(Reports, CountersAppearUnderTheirNames) {
   const nlohmann::json json = toJson(result, image, machine);
   EXPECT_EQ(json["macs_executed"], 101 + 103);

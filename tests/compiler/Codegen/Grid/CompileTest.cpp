@@ -5,6 +5,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/KernelBuilder.h"
 
 #include <gtest/gtest.h>
 
@@ -74,5 +75,45 @@ TEST_P(EveryMachine, SchedulesAPerceptron) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Superlanes, EveryMachine, testing::Values(20u, 2u));
+
+/// A chain of `count` maps; behind each of the first `hosts` ones a host step takes its result on.
+forms::KernelGraph chainOf(unsigned count, unsigned hosts = 0) {
+  using namespace forms;
+  KernelGraph graph;
+  const std::vector<int64_t> shape = {200, 32};
+  unsigned from = addTensor(graph, "x", shape, ElementType::Fp16, 1, TensorRole::Input);
+  for (unsigned n = 0; n < count; ++n) {
+    const bool last = n + 1 == count;
+    const unsigned to = addTensor(graph, last ? "y" : "t" + std::to_string(n), shape, ElementType::Fp16, 1,
+                                  last ? TensorRole::Output : TensorRole::Intermediate);
+    KernelBuilder build(graph);
+    const unsigned row = build.loop(shape[0]), lane = build.loop(shape[1]);
+    build.store(build.op(AluOp::AddF32, {build.load({from, {at(row), at(lane)}, 0}), build.constant(1)}), {to, {at(row), at(lane)}, 0});
+    build.finish("add");
+    from = to;
+    if (n < hosts) {
+      const unsigned back = addTensor(graph, "h" + std::to_string(n), shape, ElementType::Fp16, 1);
+      graph.hostCalls.push_back({"host", "host", {to}, {back}});
+      graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
+      from = back;
+    }
+  }
+  return graph;
+}
+
+TEST(Compile, HostStepsStandBetweenTheGridStepsOfTheirKernels) {
+  const Image image = compiled(chainOf(3, 2), test::testMachine(2));
+  ASSERT_EQ(image.steps.size(), 5u);
+  for (size_t s = 0; s < 5; ++s)
+    EXPECT_EQ(image.steps[s].kind, s % 2 ? Step::Kind::Host : Step::Kind::Grid) << s;
+  for (size_t s : {0, 2, 4})
+    EXPECT_LT(image.steps[s].pes[0].begin, image.steps[s].pes[0].end) << s;
+}
+
+TEST(Compile, RowsAreUsedAgainWhenTheirTensorHasBeenReadForTheLastTime) {
+  Machine machine = test::testMachine(2);
+  machine.memory.rowsPerBank = 32; // 7,000 rows; each of the 30 tensors takes 400
+  compiled(chainOf(30), machine);
+}
 
 } // namespace

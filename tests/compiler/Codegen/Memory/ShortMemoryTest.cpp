@@ -48,7 +48,7 @@ TEST_F(ShortMemory, SoDoLayersOfIntegers) {
   EXPECT_GE(fitted, 3u);
 }
 TEST_F(ShortMemory, WeightsMadeAtRunTimeEndInZeroColumns) {
-  for (int64_t tokens : {31, 32, 33, 47, 49}) {
+  for (int64_t tokens : {16, 31, 32, 33, 47, 49}) {
     fitted = 0;
     shrink(forms::buildAttention(tokens, 24, 16, true));
     EXPECT_GE(fitted, 2u) << tokens;

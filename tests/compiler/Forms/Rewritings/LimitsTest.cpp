@@ -6,6 +6,8 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
+#include "compiler/Forms/Rewritings/MergeHeads.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
@@ -144,6 +146,93 @@ TEST(Simplify, DoesNotMergeAReaderThatIsShifted) {
     EXPECT_EQ(graph.kernels.size(), shift ? 2u : 1u);
     EXPECT_EQ(outputsOf(graph, inputs), before) << shift;
   }
+}
+
+TEST(SplitRunning, LeavesRowsThatStepEvenlyFromEndToEnd) {
+  KernelGraph graph = buildReduction(AluOp::MaxF32, 5, 7, 0, 0, 0);
+  EXPECT_EQ(splitRunning(graph), 0u);
+}
+
+/// o[h, t, d] = p[h, t, s] v[s, d, h], whose heads and lanes y[t, n] sums over; tensor 2 is o.
+KernelGraph buildHeads() {
+  KernelGraph graph;
+  const unsigned p = addTensor(graph, "p", {3, 5, 5}, kFp16, 2, TensorRole::Input),
+                 v = addTensor(graph, "v", {5, 3 * 16}, kFp16, 0, TensorRole::Input), o = addTensor(graph, "o", {3, 5, 16}, kFp16, 2),
+                 y = addTensor(graph, "y", {5, 4}, ElementType::Fp32, 1, TensorRole::Output),
+                 w = addConstant(graph, "w", {3 * 16, 4}, kFp16, 0, randomValues(3 * 16 * 4, 3));
+  {
+    KernelBuilder build(graph);
+    const unsigned h = build.loop(3), t = build.loop(5), d = build.loop(16), s = build.loop(5, LoopKind::Contracted);
+    build.term({p, {at(h), at(t), at(s)}, 0}, {v, {at(s), {0, {{h, 16}, {d, 1}}}}, 0}, 3 * 5 * 5 * 16);
+    build.store(build.accumulator(), {o, {at(h), at(t), at(d)}});
+    build.finish("values");
+  }
+  KernelBuilder build(graph);
+  const unsigned t = build.loop(5), n = build.loop(4), h = build.loop(3, LoopKind::Contracted),
+                 d = build.loop(16, LoopKind::Contracted);
+  build.term({o, {at(h), at(t), at(d)}, 0}, {w, {{0, {{h, 16}, {d, 1}}}, at(n)}, 0}, 5 * 3 * 16 * 4);
+  build.store(build.accumulator(), {y, {at(t), at(n)}});
+  build.finish("projection");
+  return graph;
+}
+
+TEST(MergeHeads, LeavesHeadsThatSomethingElseTakesToo) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildHeads();
+  EXPECT_EQ(mergeHeads(graph, machine), 1u);
+  for (bool asInput : {true, false}) {
+    graph = buildHeads();
+    HostCall call;
+    (asInput ? call.inputs : call.outputs) = {2};
+    graph.hostCalls.push_back(call);
+    graph.order.push_back({true, 0});
+    EXPECT_EQ(mergeHeads(graph, machine), 0u) << "a host step";
+  }
+  graph = buildHeads();
+  const unsigned z = addTensor(graph, "z", {3, 5, 16}, kFp16, 2, TensorRole::Output);
+  {
+    KernelBuilder build(graph);
+    const std::vector<AffineIndex> point = {at(build.loop(3)), at(build.loop(5)), at(build.loop(16))};
+    build.store(build.load({2, point, 0}), {z, point});
+    build.finish("copy");
+  }
+  EXPECT_EQ(mergeHeads(graph, machine), 0u) << "a map";
+  graph = buildHeads();
+  const unsigned q = addTensor(graph, "q", {3, 4, 5}, kFp16, 2, TensorRole::Output),
+                 u = addTensor(graph, "u", {3, 4, 16}, kFp16, 2, TensorRole::Input);
+  {
+    KernelBuilder build(graph);
+    const unsigned h = build.loop(3), m = build.loop(4), n = build.loop(5), k = build.loop(16, LoopKind::Contracted);
+    build.term({u, {at(h), at(m), at(k)}, 0}, {2, {at(h), at(n), at(k)}, 0}, 3 * 4 * 5 * 16);
+    build.store(build.accumulator(), {q, {at(h), at(m), at(n)}});
+    build.finish("weights");
+  }
+  EXPECT_EQ(mergeHeads(graph, machine), 0u) << "a product that installs them";
+}
+
+TEST(SplitEpilogues, DoesNotCutBeforeTheSumComesIn) {
+  // y = max(x w, exp(tanh(b))): the first three operations need no sum, but the kernel's second part would have none.
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {4, 8}, kFp16, 1, TensorRole::Input), b = addTensor(graph, "b", {4, 6}, kFp16, 1, TensorRole::Input),
+                 w = addConstant(graph, "w", {6, 8}, kFp16, 1, randomValues(48, 3)),
+                 y = addTensor(graph, "y", {4, 6}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned m = build.loop(4), n = build.loop(6), k = build.loop(8, LoopKind::Contracted);
+  build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 4 * 6 * 8);
+  const unsigned curved = build.op(AluOp::ExpF32, {build.op(AluOp::TanhF32, {build.load({b, {at(m), at(n)}, 0})})});
+  build.store(build.op(AluOp::MaxF32, {build.accumulator(), curved}), {y, {at(m), at(n)}});
+  build.finish("late");
+  KernelGraph whole = graph;
+  EXPECT_EQ(splitEpilogues(graph, 3), 0u);
+  EXPECT_EQ(graph.kernels.size(), 1u);
+  EXPECT_EQ(splitEpilogues(whole, 4), 0u) << "four operations are no more than four";
+}
+
+TEST(SplitEpilogues, CallsTheFirstPartAPart) {
+  KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .relu = true}); // add, max, cvt
+  ASSERT_EQ(splitEpilogues(graph, 2), 1u);
+  EXPECT_EQ(graph.kernels[0].name, "matmul.part");
+  EXPECT_EQ(graph.kernels[1].name, "matmul");
 }
 
 } // namespace

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Do small graphs compute on the grid, bit by bit, what their evaluation says, in as many cycles as predicted?
+#include "tests/contract/GridRun.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+void expectRight(const KernelGraph &graph, const std::vector<std::string> &set = {}) {
+  const Machine machine = *loadMachine("tsp-small", set);
+  ASSERT_EQ(graph.verify(), "");
+  const auto inputs = randomInputs(graph);
+  const test::GridRun run = test::runOnGrid(graph, machine, inputs);
+  ASSERT_EQ(run.error, "");
+  EXPECT_FALSE(run.simulated.violation) << run.simulated.violation->describe();
+  EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
+  EXPECT_EQ(test::distanceFromReference(graph, run, inputs), 0);
+}
+
+/// y[c, r, s] = x[c, r * rowStep + row, s * columnStep + column], ones where that lies outside.
+KernelGraph moved(int64_t rowStep, int64_t row, int64_t columnStep, int64_t column, int64_t height = 6, int64_t width = 7) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {40, 6, 7}, ElementType::Fp16, 0, TensorRole::Input),
+                 y = addTensor(graph, "y", {40, height, width}, ElementType::Fp16, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(40), r = build.loop(height), s = build.loop(width);
+  const unsigned value = build.load({x, {at(c), at(r, rowStep, row), at(s, columnStep, column)}, encode(ElementType::Fp16, 1)});
+  build.store(build.op(AluOp::AddF32, {value, build.constant(2)}), {y, {at(c), at(r), at(s)}, 0});
+  build.finish("moved");
+  return graph;
+}
+
+} // namespace
+
+TEST(Run, WindowsThatLeaveTheirTensorReadThePadThere) {
+  expectRight(moved(1, 0, 1, 0));
+  for (int64_t shift : {-2, -1, 1, 2}) {
+    expectRight(moved(1, shift, 1, 0));
+    expectRight(moved(1, 0, 1, shift));
+    expectRight(moved(1, shift, 1, -shift));
+  }
+  expectRight(moved(1, -2, 1, -2, 10, 11)); // on all four sides
+  expectRight(moved(2, -1, 3, -2, 4, 4));
+  expectRight(moved(1, 6, 1, 0)); // nothing inside
+}
+
+TEST(Run, RowsAreReadBackwardsToo) {
+  expectRight(moved(-1, 5, 1, 0));
+  expectRight(moved(-1, 6, 1, 0));
+  expectRight(moved(-1, 4, 1, 0));
+  expectRight(moved(1, 0, -1, 7));
+  expectRight(moved(-1, 7, 1, 0, 9, 7));
+  expectRight(moved(-2, 6, 1, 0, 4, 7));
+}
+
+TEST(Run, Convolutions) {
+  for (int64_t pad : {0, 1, 2})
+    expectRight(buildConv({.channels = 20, .height = 6, .width = 5, .filters = 24, .pad = pad}));
+  expectRight(buildConv({.channels = 40, .height = 7, .width = 6, .filters = 36, .stride = 2, .residual = true}));
+  expectRight(buildConv({.channels = 32, .height = 5, .width = 5, .filters = 48, .groups = 4}));
+  expectRight(buildConv({.channels = 40, .height = 5, .width = 5, .filters = 40, .groups = 40}));
+  expectRight(buildConv({.channels = 20, .height = 6, .width = 5, .filters = 24, .type = ElementType::Int8}));
+}
+
+TEST(Run, ProductsPoolingsAndNormalisations) {
+  expectRight(buildMatmul({.m = 9, .k = 70, .n = 50}));
+  expectRight(buildMatmul({.m = 33, .k = 33, .n = 33, .type = ElementType::Int8, .relu = true}));
+  expectRight(buildMatmul({.m = 1, .k = 200, .n = 3}));
+  expectRight(buildMaxPool(40, 7, 6, 3, 2, 1, ElementType::Fp16));
+  expectRight(buildMaxPool(20, 6, 6, 2, 2, 0, ElementType::Int8));
+  expectRight(buildLayerNorm(7, 50));
+  for (int64_t tokens : {5, 16, 33})
+    expectRight(buildAttention(tokens, 24, 16, true));
+  expectRight(buildPerceptron(12, 48, 3, ElementType::Fp16));
+  expectRight(buildEmbedding({.tokens = 9, .rows = 30, .width = 40, .segments = 2, .positions = true}));
+}
+
+TEST(Run, OnSeveralPes) {
+  const std::vector<std::string> two = {"fabric.topology=ring",         "fabric.rows=1",         "fabric.columns=2", "c2c.ports=2",
+                                        "fabric.link.latency=20 cycles", "fabric.link.slot=6 cycles"};
+  expectRight(buildMatmul({.m = 40, .k = 70, .n = 50}), two);
+  expectRight(buildConv({.channels = 20, .height = 6, .width = 5, .filters = 24}), two);
+  expectRight(buildAttention(20, 24, 16, false), two);
+}

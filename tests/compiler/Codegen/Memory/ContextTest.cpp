@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Where copies and constants lie, which rows the host fills, and from when on rows are free again.
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Codegen/Memory/Context.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Forms/Builders.h"
+#include "tests/arch/program/Placements.h"
+
+#include <gmock/gmock.h>
+#include <set>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+/// A graph of one tensor and the context of a machine for it.
+struct OneTensor {
+  Machine machine;
+  KernelGraph graph;
+  std::unique_ptr<schedule::Program> program;
+  std::unique_ptr<grid::Context> c;
+
+  explicit OneTensor(std::vector<int64_t> shape, const std::vector<std::string> &set = {}, TensorRole role = TensorRole::Intermediate)
+      : machine(*loadMachine("tsp-small", set)) {
+    addTensor(graph, "t", std::move(shape), ElementType::Int8, 1, role);
+    addTensor(graph, "u", {2, 32}, ElementType::Int8, 1);
+    program = std::make_unique<schedule::Program>(machine);
+    c = std::make_unique<grid::Context>(machine, graph, *program);
+  }
+};
+
+/// y[m, n] = x[m, k] w[n, k] of two inputs.
+KernelGraph productOfInputs(int64_t columns) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {6, 24}, ElementType::Fp16, 1, TensorRole::Input),
+                 w = addTensor(graph, "w", {columns, 24}, ElementType::Fp16, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {6, columns}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned m = build.loop(6), n = build.loop(columns), k = build.loop(24, LoopKind::Contracted);
+  build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 6 * columns * 24);
+  build.store(build.accumulator(), {y, {at(m), at(n)}, 0});
+  build.finish("product");
+  return graph;
+}
+
+} // namespace
+
+TEST(Release, RowsAreFreeAfterTheLastUseOfTheTensor) {
+  OneTensor one({2, 32}, {"memory.rows_per_bank=16"});
+  ASSERT_TRUE(one.c->addRowCopy(0, 0, Hemisphere::West, grid::allRows(one.c->layouts[0])));
+  const unsigned slice = one.program->regions[0].slice;
+  for (uint32_t r = 0; r < one.program->regions.size(); ++r)
+    one.program->noteAccess(r, 10, 500);
+  one.c->release(0);
+  // Whatever takes those rows next waits for that use.
+  unsigned rows = 0;
+  Cycle latest = INT64_MIN;
+  while (true) {
+    const auto taken = one.c->allocator(0, Hemisphere::West).takeApart(1, 1, slice, slice + 1, {}, false);
+    if (taken.empty())
+      break;
+    ++rows;
+    latest = std::max(latest, taken[0].notBefore);
+  }
+  EXPECT_EQ(rows, one.machine.rowsPerSlice());
+  EXPECT_EQ(latest, 500);
+}
+
+TEST(HostRows, TheHostNamesTheRowsOfColumnsThatItWritesAndNoOthers) {
+  for (int64_t columns : {5, 16, 17, 31, 32, 40}) {
+    grid::CompileReport report;
+    const Machine machine = *loadMachine("tsp-small");
+    const Expected<Image> image = grid::compile(productOfInputs(columns), machine, {}, report);
+    ASSERT_TRUE(image) << image.error();
+    using Place = std::tuple<unsigned, unsigned, unsigned, uint32_t>;
+    std::set<Place> named, written;
+    for (const Block &block : image->blocks)
+      for (uint32_t row = 0; row < block.rows && block.bytes == 0 && image->strings[image->tensors[block.tensor].name] == "w"; ++row)
+        named.insert({block.pe, unsigned(block.hemisphere), block.slice, block.row + row});
+    for (const Binding &binding : image->bindings)
+      for (const Placement &p : binding.placements)
+        if (binding.name == "w")
+          test::forEachElement(binding, p, [&](int64_t, uint32_t row, size_t) {
+            for (uint16_t slice : p.slices)
+              written.insert({p.pe, unsigned(p.hemisphere), slice, row});
+          });
+    EXPECT_FALSE(named.empty());
+    EXPECT_EQ(named, written) << columns;
+  }
+}
+
+TEST(Columns, APaddedCopyHasZeroRowsUpToAWholeGroupAndAGroupMore) {
+  OneTensor one({20, 32});
+  ASSERT_TRUE(one.c->addColumnCopy(0, 0, Hemisphere::West, true));
+  one.c->data.push_back(7); // whatever comes next is no zero
+  EXPECT_EQ(one.c->blocks.size(), 3u * 16 - 20);
+  std::set<std::pair<unsigned, unsigned>> rows;
+  for (const Block &b : one.c->blocks) {
+    EXPECT_EQ(b.rows, 1u);
+    EXPECT_EQ(b.bytes, 1u);
+    ASSERT_LT(b.offset, one.c->data.size());
+    EXPECT_EQ(one.c->data[b.offset], 0);
+    EXPECT_TRUE(rows.insert({b.slice, b.row}).second);
+  }
+  EXPECT_EQ(one.c->layouts[0].copies[0].columnTiles[0].rows, 20);
+  OneTensor plain({32, 32});
+  ASSERT_TRUE(plain.c->addColumnCopy(0, 0, Hemisphere::West, false));
+  EXPECT_TRUE(plain.c->blocks.empty());
+  EXPECT_TRUE(plain.c->data.empty());
+}
+
+TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
+  OneTensor one({2, 32});
+  one.c->weightSlices = 32;
+  const auto fill = [](std::vector<uint8_t> &bytes) { bytes.assign(bytes.size(), 1); };
+  const unsigned rows = one.machine.rowsPerSlice(), half = rows / 2;
+  std::vector<unsigned> sets;
+  for (const char *key : {"a", "b", "c"}) {
+    const Expected<grid::WeightTile> tile = one.c->weightTile(key, 0, Hemisphere::West, half, 1, 32, fill);
+    ASSERT_TRUE(tile) << tile.error();
+    for (unsigned slice : tile->slices)
+      EXPECT_EQ(slice / 16, tile->slices[0] / 16) << key;
+    sets.push_back(tile->slices[0] / 16);
+  }
+  EXPECT_THAT(sets, testing::ElementsAre(0, 0, 1));
+}

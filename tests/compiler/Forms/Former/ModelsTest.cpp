@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Small models in ONNX's text form: the kernels made of them, with their host steps, compute what the model's own run computes.
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/Former/Build.h"
+#include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/WindowInputs.h"
+#include "compiler/Import/Onnx/Import.h"
+#include "compiler/Reference/Reference.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <onnx/defs/parser.h>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+std::vector<double> valuesOf(const HostTensor &tensor) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < tensor.elementCount(); ++i)
+    switch (tensor.type) {
+    case HostType::Float32:
+      values.push_back(tensor.as<float>()[i]);
+      break;
+    case HostType::Float64:
+      values.push_back(tensor.as<double>()[i]);
+      break;
+    case HostType::Int64:
+      values.push_back(double(tensor.as<int64_t>()[i]));
+      break;
+    case HostType::Int32:
+      values.push_back(tensor.as<int32_t>()[i]);
+      break;
+    default:
+      values.push_back(tensor.as<int8_t>()[i]);
+    }
+  return values;
+}
+
+void fill(HostTensor &tensor, const std::vector<double> &values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    switch (tensor.type) {
+    case HostType::Float32:
+      tensor.as<float>()[i] = float(values[i]);
+      break;
+    case HostType::Float64:
+      tensor.as<double>()[i] = values[i];
+      break;
+    case HostType::Int64:
+      tensor.as<int64_t>()[i] = int64_t(values[i]);
+      break;
+    case HostType::Int32:
+      tensor.as<int32_t>()[i] = int32_t(values[i]);
+      break;
+    default:
+      tensor.as<int8_t>()[i] = int8_t(values[i]);
+    }
+}
+
+std::vector<double> storedValues(const Tensor &tensor, const TensorBytes &bytes) {
+  const unsigned width = byteWidth(tensor.type);
+  std::vector<double> values;
+  for (size_t i = 0; i < bytes.size(); i += width) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &bytes[i], width);
+    values.push_back(tensor.type == ElementType::Int32 ? double(int32_t(bits)) : double(decode(tensor.type, bits)));
+  }
+  return values;
+}
+
+TensorBytes stored(const Tensor &tensor, std::vector<double> values) {
+  if (tensor.hostScale != 0)
+    for (double &value : values)
+      value = std::clamp(std::nearbyint(value / tensor.hostScale) + double(tensor.hostZero), -128., 127.);
+  if (tensor.type != ElementType::Int32)
+    return encodeAll(tensor.type, {values.begin(), values.end()});
+  TensorBytes bytes(4 * values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto integer = int32_t(values[i]);
+    std::memcpy(&bytes[4 * i], &integer, 4);
+  }
+  return bytes;
+}
+
+HostType hostTypeOf(mlir::Type type) {
+  const mlir::Type element = mlir::cast<mlir::RankedTensorType>(type).getElementType();
+  if (element.isF64())
+    return HostType::Float64;
+  if (mlir::isa<mlir::FloatType>(element))
+    return HostType::Float32;
+  const unsigned bits = element.getIntOrFloatBitWidth();
+  return bits == 64 ? HostType::Int64 : bits == 32 ? HostType::Int32 : bits == 1 ? HostType::Bool : HostType::Int8;
+}
+
+HostTensor hostTensor(mlir::Type type, const std::vector<double> &values) {
+  HostTensor tensor = HostTensor::zeros(hostTypeOf(type), mlir::cast<mlir::RankedTensorType>(type).getShape().vec());
+  EXPECT_EQ(size_t(tensor.elementCount()), values.size());
+  fill(tensor, values);
+  return tensor;
+}
+
+/// Runs a host step on what the tensors hold, and on the model's inputs as they are.
+Status runHost(const KernelGraph &graph, mlir::ModuleOp functions, const HostCall &call,
+               const std::map<std::string, std::vector<double>> &given, std::vector<TensorBytes> &tensors) {
+  auto function = functions.lookupSymbol<mlir::func::FuncOp>(call.function);
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor &tensor = graph.tensors[call.inputs[i]];
+    inputs.push_back(hostTensor(function.getArgumentTypes()[unsigned(i)], tensor.role == TensorRole::Input
+                                                                              ? given.at(tensor.hostName)
+                                                                              : storedValues(tensor, tensors[call.inputs[i]])));
+  }
+  auto reference = Reference::create(functions, call.function);
+  if (!reference)
+    return reference.takeError();
+  auto outputs = reference->run(inputs);
+  if (!outputs)
+    return outputs.takeError();
+  for (size_t i = 0; i < call.outputs.size(); ++i)
+    tensors[call.outputs[i]] = stored(graph.tensors[call.outputs[i]], valuesOf((*outputs)[i]));
+  return Success{};
+}
+
+struct Model {
+  KernelGraph graph;
+  std::vector<std::string> remarks;
+  std::map<std::string, ContractionPoints> points;
+  double error = INFINITY; ///< the greatest relative L2 distance of an output
+};
+
+/// Forms the model and holds it against its own run. Inputs that `given` does not name hold eighths from -1 to 1, or whole
+/// numbers from 0.
+Model formed(const std::string &graph, const PrecisionOptions &options = {},
+             const std::map<std::string, std::vector<double>> &given = {}) {
+  Model result;
+  onnx::ModelProto model;
+  const std::string text = "<ir_version: 8, opset_import: [\"\" : 18]>\n" + graph;
+  const auto parsed = onnx::OnnxParser::Parse(model, text.c_str());
+  if (!parsed.IsOK()) {
+    ADD_FAILURE() << parsed.ErrorMessage();
+    return result;
+  }
+  const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / ("millrace-former-" + name + ".onnx");
+  std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  loadImportDialects(context);
+  registerReferenceDialects(context);
+  auto module = importOnnx(path, {}, context);
+  std::filesystem::remove(path);
+  if (!module) {
+    ADD_FAILURE() << module.error();
+    return result;
+  }
+  auto reference = Reference::create(**module);
+  auto main = (**module).lookupSymbol<mlir::func::FuncOp>("main");
+  std::vector<HostTensor> inputs;
+  std::map<std::string, std::vector<double>> byName;
+  for (unsigned i = 0; i < main.getNumArguments(); ++i) {
+    const std::string input = main.getArgAttrOfType<mlir::StringAttr>(i, "onnx.name").str();
+    const mlir::Type type = main.getArgumentTypes()[i];
+    std::vector<double> values(size_t(mlir::cast<mlir::RankedTensorType>(type).getNumElements()));
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = hostTypeOf(type) == HostType::Bool                          ? double(k * k % 3 == 1)
+                  : mlir::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(type)) ? double(int((7 * k + 3 * i + k * k / 5) % 17) - 8) / 8
+                                                                              : double(k % 4);
+    if (auto found = given.find(input); found != given.end())
+      values = found->second;
+    inputs.push_back(hostTensor(type, values));
+    byName[input] = values;
+  }
+  std::vector<std::string> results;
+  for (unsigned i = 0; i < main.getNumResults(); ++i)
+    results.push_back(main.getResultAttrOfType<mlir::StringAttr>(i, "onnx.name").str());
+  auto want = reference ? reference->run(inputs) : Expected<std::vector<HostTensor>>(Error{reference.error()});
+  auto built = buildKernelGraph(**module, options, &result.remarks, &result.points);
+  if (!want || mlir::failed(built)) {
+    ADD_FAILURE() << (want ? "no kernel graph" : want.error());
+    return result;
+  }
+  result.graph = std::move(*built);
+  windowInputs(result.graph, options.lanes);
+  std::map<unsigned, TensorBytes> bytes;
+  for (unsigned i = 0; i < result.graph.tensors.size(); ++i)
+    if (const Tensor &tensor = result.graph.tensors[i]; tensor.role == TensorRole::Input)
+      bytes[i] = stored(tensor, byName.at(tensor.hostName));
+  mlir::OwningOpRef<mlir::ModuleOp> functions = mlir::parseSourceString<mlir::ModuleOp>(result.graph.hostModule, &context);
+  EvaluateOptions evaluation;
+  evaluation.threads = 1;
+  evaluation.host = [&](const HostCall &call, std::vector<TensorBytes> &tensors) {
+    return runHost(result.graph, *functions, call, byName, tensors);
+  };
+  auto found = evaluate(result.graph, bytes, evaluation);
+  if (!found) {
+    ADD_FAILURE() << found.error();
+    return result;
+  }
+  result.error = 0;
+  for (size_t n = 0; n < results.size(); ++n) {
+    std::vector<double> is;
+    for (unsigned i = 0; i < result.graph.tensors.size(); ++i)
+      if (const Tensor &tensor = result.graph.tensors[i]; tensor.role == TensorRole::Output && tensor.hostName == results[n])
+        is = storedValues(tensor, (*found)[i]);
+    const std::vector<double> must = valuesOf((*want)[n]);
+    if (is.size() != must.size()) {
+      ADD_FAILURE() << results[n] << " has " << is.size() << " values";
+      continue;
+    }
+    double error = 0, norm = 0;
+    for (size_t k = 0; k < must.size(); ++k)
+      error += (is[k] - must[k]) * (is[k] - must[k]), norm += must[k] * must[k];
+    result.error = std::max(result.error, std::sqrt(error / std::max(norm, 1e-30)));
+  }
+  return result;
+}
+
+/// The same of a model that needs no host step: the distance.
+double onGrid(const std::string &graph, const PrecisionOptions &options = {}) {
+  const Model model = formed(graph, options);
+  EXPECT_TRUE(model.graph.hostCalls.empty()) << graph;
+  return model.error;
+}
+
+constexpr double kFp16 = 1e-3; ///< a few roundings to 11 bits
+
+/// `count` numbers as the text of a constant.
+std::string numbers(int count, int modulo, double scale = 0.125) {
+  std::string out;
+  for (int i = 0; i < count; ++i)
+    out += (i ? ", " : "") + std::to_string(double((5 * i + i * i / 3) % modulo - modulo / 2) * scale);
+  return out;
+}
+std::string integers(int count, int modulo) {
+  std::string out;
+  for (int i = 0; i < count; ++i)
+    out += (i ? ", " : "") + std::to_string((5 * i + i * i / 3) % modulo - modulo / 2);
+  return out;
+}
+
+size_t lookups(const KernelGraph &graph) {
+  size_t count = 0;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Access &operand : kernel.operands)
+      count += operand.lookup.has_value();
+  return count;
+}
+
+} // namespace
+
+TEST(Products, OfAnInputAndAConstantOnEitherSide) {
+  const Model right = formed("g (float[3,8] x) => (float[3,5] y) <float[8,5] w = {" + numbers(40, 13) + "}> { y = MatMul (x, w) }");
+  EXPECT_LT(right.error, kFp16);
+  EXPECT_EQ(right.graph.kernels.size(), 1u);
+  EXPECT_EQ(right.graph.macs(), 3 * 8 * 5);
+  const Model left = formed("g (float[8,3] x) => (float[5,3] y) <float[5,8] w = {" + numbers(40, 13) + "}> { y = MatMul (w, x) }");
+  EXPECT_LT(left.error, kFp16);
+  EXPECT_EQ(left.graph.macs(), 3 * 8 * 5);
+  EXPECT_TRUE(left.graph.hostCalls.empty());
+}
+
+TEST(Products, OfTwoInputsAndOfOnesTransposedInAnyWay) {
+  EXPECT_LT(onGrid("g (float[2,3,8] x, float[2,8,5] z) => (float[2,3,5] y) { y = MatMul (x, z) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[2,3,8] x, float[2,5,8] z) => (float[2,3,5] y) { t = Transpose <perm = [0,2,1]> (z)\n y = MatMul (x, t) }"),
+            kFp16);
+  EXPECT_LT(onGrid("g (float[8,3] x, float[5,8] z) => (float[3,5] y) { y = Gemm <transA = 1, transB = 1> (x, z) }"), kFp16);
+}
+
+TEST(Products, OfARowEachOfABatch) {
+  // One lane of the result a batch: neither operand's rows are the other's columns.
+  EXPECT_LT(onGrid("g (float[6,1,8] x) => (float[6,1,1] y) <float[6,8,1] w = {" + numbers(48, 13) + "}> { y = MatMul (x, w) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[6,1,8] x, float[6,8,1] w) => (float[6,1,1] y) { y = MatMul (x, w) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[6,4,8] x, float[6,8,1] w) => (float[4,6] y) <int64[2] s = {6, 4}> { p = MatMul (x, w)\n r = Reshape (p, s)\n y = "
+                   "Transpose <perm = [1,0]> (r) }"),
+            kFp16);
+}
+
+TEST(Products, OfPositionsAndFrequenciesKeepFp32) {
+  // 2999 times 0.37 is no angle that 16 bits hold.
+  const Model model = formed("g (int64[5] ids) => (float[5,4] y) <float[1,4] f = {1, 0.37, 0.11, 0.013}, int64[2] s = {5, 1}> { c = Cast <to = 1> "
+                             "(ids)\n r = Reshape (c, s)\n a = MatMul (r, f)\n y = Cos (a) }",
+                             {}, {{"ids", {0, 7, 1000, 2048, 2999}}});
+  EXPECT_LT(model.error, kFp16);
+}
+
+TEST(Products, OfAProductOnceMore) {
+  const Model model = formed("g (float[3,8] x) => (float[3,4] y) <float[8,6] v = {" + numbers(48, 13) + "}, float[6,4] w = {" +
+                             numbers(24, 11) + "}> { a = MatMul (x, v)\n b = Relu (a)\n y = MatMul (b, w) }");
+  EXPECT_LT(model.error, kFp16);
+  EXPECT_EQ(model.graph.kernels.size(), 2u);
+}
+
+TEST(Products, OfHeadsThatAReshapeCutsOut) {
+  EXPECT_LT(onGrid("g (float[5,12] x) => (float[5,12] y) <float[12,12] q = {" + numbers(144, 13) + "}, float[12,12] k = {" +
+                   numbers(144, 11) + R"(}, int64[3] heads = {5, 3, 4}, int64[2] flat = {5, 12}> {
+    a = MatMul (x, q)
+    b = MatMul (x, k)
+    c = Reshape (a, heads)
+    d = Reshape (b, heads)
+    e = Transpose <perm = [1,0,2]> (c)
+    f = Transpose <perm = [1,2,0]> (d)
+    s = MatMul (e, f)
+    p = Softmax <axis = -1> (s)
+    v = Transpose <perm = [1,0,2]> (d)
+    o = MatMul (p, v)
+    t = Transpose <perm = [1,0,2]> (o)
+    y = Reshape (t, flat)
+  })"),
+            4 * kFp16);
+}
+
+TEST(Convolutions, PaddedStridedGroupedAndDepthwise) {
+  const std::string w = "float[6,4,3,3] w = {" + numbers(216, 13) + "}";
+  EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,6,7,6] y) <" + w + "> { y = Conv <pads = [1,1,1,1]> (x, w) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[2,4,7,6] x) => (float[2,6,4,3] y) <" + w + "> { y = Conv <pads = [1,0,1,1], strides = [2,2]> (x, w) }"),
+            kFp16);
+  const Model grouped = formed("g (float[1,4,7,6] x) => (float[1,6,5,4] y) <float[6,2,3,3] w = {" + numbers(108, 13) +
+                               "}, float[6] b = {1, 2, 3, 4, 5, 6}> { y = Conv <group = 2> (x, w, b) }");
+  EXPECT_LT(grouped.error, kFp16);
+  EXPECT_TRUE(grouped.graph.hostCalls.empty());
+  EXPECT_LT(formed("g (float[1,4,7,6] x) => (float[1,4,5,4] y) <float[4,1,3,3] w = {" + numbers(36, 13) +
+                   "}> { y = Conv <group = 4> (x, w) }").error,
+            kFp16);
+  EXPECT_LT(onGrid("g (float[1,4,9] x) => (float[1,2,5] y) <float[2,4,3] w = {" + numbers(24, 13) +
+                   "}> { y = Conv <dilations = [2]> (x, w) }"),
+            kFp16);
+}
+
+TEST(Reductions, OverLanesAndOverRows) {
+  for (const char *op : {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"})
+    for (const char *axis : {"0", "1", "2"}) {
+      const std::string shape = *axis == '0' ? "float[4,6]" : *axis == '1' ? "float[3,1,6]" : "float[3,4]";
+      const std::string model = "g (float[3,4,6] x) => (" + shape + " y) <int64[1] axes = {" + axis + "}> { y = " + op + " <keepdims = " +
+                                (*axis == '1' ? "1" : "0") + "> (x, axes) }";
+      EXPECT_LT(onGrid(model), kFp16) << op << " over " << axis;
+    }
+}
+
+TEST(Reductions, OfWindows) {
+  EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,4,3,3] y) { y = MaxPool <kernel_shape = [3,2], strides = [2,2]> (x) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,4,7,6] y) { y = MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (x) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,4,3,3] y) { y = AveragePool <kernel_shape = [3,2], strides = [2,2]> (x) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,4,1,1] y) { y = GlobalAveragePool (x) }"), kFp16);
+}
+
+TEST(Reductions, AMaximumOfRectifiedValuesThatStartsAboveZeroOrBelow) {
+  // What is rectified at a bound below zero is no magnitude: its bits do not order it.
+  for (const char *low : {"0.0", "-0.5", "-1.0"})
+    EXPECT_LT(onGrid(std::string("g (float[1,4,6,6] x) => (float[1,3,3,3] y) <float low = {") + low + R"(}, float[3,4,1,1] w = {)" +
+                     numbers(12, 13) + R"(}> {
+      a = Conv (x, w)
+      b = Max (a, low)
+      y = MaxPool <kernel_shape = [2,2], strides = [2,2]> (b)
+    })"),
+              kFp16)
+        << low;
+}
+
+TEST(Maps, BroadcastFromEveryDimension) {
+  EXPECT_LT(onGrid("g (float[3,4,6] x, float[6] b) => (float[3,4,6] y) { y = Add (x, b) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,4,6] x, float[4,1] b) => (float[3,4,6] y) { y = Mul (x, b) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,4,6] x, float[3,1,1] b) => (float[3,4,6] y) { y = Sub (x, b) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,4,6] x, float b) => (float[3,4,6] y) { y = Add (x, b) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,4] x) => (float[3,4] y) <float[3,1] c = {1, -2, 3}> { y = Mul (x, c) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,4] x) => (float[3,4] y) <float[3,4] c = {" + numbers(12, 7) + "}> { a = Mul (x, c)\n y = Tanh (a) }"),
+            kFp16);
+}
+
+TEST(Maps, LongerThanAKernelsChainAreCut) {
+  PrecisionOptions options;
+  options.chain = 4;
+  const Model model = formed("g (float[3,16] x, float[3,16] z) => (float[3,16] y) { a = Abs (x)\n b = Neg (a)\n c = Exp (b)\n d = Add (c, z)\n e = "
+                             "Tanh (d)\n f = Mul (e, e)\n h = Add (f, a)\n y = Tanh (h) }",
+                             options);
+  EXPECT_LT(model.error, 3 * kFp16);
+  EXPECT_GT(model.graph.kernels.size(), 1u);
+  for (const Kernel &kernel : model.graph.kernels)
+    EXPECT_LE(std::count_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node &node) { return node.kind == Node::Kind::Op; }),
+              4 + 3) // what widens and narrows aside
+        << kernel.name;
+}
+
+TEST(Maps, OfConstantsAreCutAndPaddedWithWhatTheyAreAddedTo) {
+  const std::string c = "float[3,8] c = {" + numbers(24, 13) + "}";
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[3,4] y) <" + c + ", int64[1] f = {0}, int64[1] t = {8}, int64[1] a = {1}, int64[1] s = {2}> { p = "
+                   "Add (x, c)\n y = Slice (p, f, t, a, s) }"),
+            kFp16);
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[3,8] y) <" + c + ", int64[1] f = {7}, int64[1] t = {-9}, int64[1] a = {1}, int64[1] s = {-1}> { p = "
+                   "Add (x, c)\n y = Slice (p, f, t, a, s) }"),
+            kFp16);
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[3,11] y) <" + c + ", int64[4] p = {0, 2, 0, 1}> { a = Add (x, c)\n y = Pad (a, p) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[8,3] y) <" + c + "> { a = Add (x, c)\n y = Transpose <perm = [1,0]> (a) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[3,2,4] y) <" + c + ", int64[3] s = {3, 2, 4}> { a = Add (x, c)\n y = Reshape (a, s) }"), kFp16);
+  EXPECT_LT(onGrid("g (float[3,8] x) => (float[6,4] y) <" + c + ", int64[2] s = {6, 4}> { a = Add (x, c)\n r = Reshape (a, s)\n y = Tanh (r) }"),
+            kFp16);
+}
+
+TEST(Maps, BroadcastWhatIsAnOutputToo) {
+  EXPECT_LT(onGrid("g (float[3,4] x, float[3] b) => (float[3] m, float[3,4] y) <int64[2] s = {3, 1}> { m = Exp (b)\n r = Reshape (m, s)\n y = Mul (x, "
+                   "r) }"),
+            kFp16);
+}
+
+TEST(Maps, ChooseByAComparison) {
+  EXPECT_EQ(onGrid("g (float[3,4] x, float[3,4] z) => (bool[3,4] y) { y = Less (x, z) }"), 0);
+  EXPECT_EQ(onGrid("g (float[3,4] x, float[3,4] z) => (float[3,4] y) { b = Less (x, z)\n y = Where (b, x, z) }"), 0);
+  EXPECT_EQ(onGrid("g (bool[3,4] b, float[3,4] x, float[4] z) => (float[3,4] y) { y = Where (b, x, z) }"), 0);
+}
+
+TEST(Maps, OfLanesThatAreCutComeOutWhole) {
+  PrecisionOptions options;
+  options.lanes = 32;
+  const Model model = formed("g (float[2,24] x) => (float[2,96] l, float[2,96] y) <float[24,96] w = {" + numbers(24 * 96, 13) +
+                             "}> { l = MatMul (x, w)\n y = Softmax <axis = 1> (l) }",
+                             options);
+  EXPECT_LT(model.error, 10 * kFp16);
+  bool isCut = false;
+  for (const Tensor &tensor : model.graph.tensors)
+    isCut |= tensor.role == TensorRole::Output && !tensor.hostLoops.empty();
+  EXPECT_TRUE(isCut) << "the logits lie in parts of at most 32 lanes";
+}
+
+TEST(Maps, NormaliseAndSoften) {
+  EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) <float[16] s = {" + numbers(16, 7, 0.5) + "}, float[16] b = {" + numbers(16, 5) +
+                   "}> { y = LayerNormalization (x, s, b) }"),
+            3 * kFp16);
+  EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) { a = Relu (x)\n y = Softmax <axis = 1> (a) }"), 2 * kFp16);
+  EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) { a = Relu (x)\n y = Softmax <axis = 0> (a) }"), 2 * kFp16);
+  EXPECT_LT(onGrid("g (float[1,4,3,3] x) => (float[1,4,3,3] y) <float[4] s = {1, 2, 3, 4}, float[4] b = {1, -2, 3, -4}, float[4] m = "
+                   "{0.5, 0.25, 0, 1}, float[4] v = {1, 2, 0.5, 4}> { y = BatchNormalization (x, s, b, m, v) }"),
+            kFp16);
+}
+
+TEST(Views, CutJoinTurnAndPad) {
+  EXPECT_EQ(onGrid("g (float[3,4,6] x) => (float[6,3,4] y) { y = Transpose <perm = [2,0,1]> (x) }"), 0);
+  EXPECT_EQ(onGrid("g (float[3,4] x, float[3,4] z) => (float[3,8] y) { a = Relu (x)\n y = Concat <axis = 1> (a, z) }"), 0);
+  EXPECT_EQ(onGrid("g (float[3,4] x, float[2,4] z) => (float[5,4] y) { a = Relu (x)\n y = Concat <axis = 0> (a, z) }"), 0);
+  EXPECT_EQ(onGrid("g (float[3,6] x) => (float[3,2] a, float[3,4] b) <int64[2] s = {2, 4}> { p = Relu (x)\n a, b = Split <axis = 1> (p, s) }"),
+            0);
+  EXPECT_EQ(onGrid("g (float[3,8] x) => (float[3,3] y) <int64[1] f = {1}, int64[1] t = {7}, int64[1] a = {1}, int64[1] s = {2}> { p = Relu "
+                   "(x)\n y = Slice (p, f, t, a, s) }"),
+            0);
+  EXPECT_EQ(onGrid("g (float[3,4] x) => (float[5,7] y) <int64[4] p = {1, 2, 1, 1}> { a = Relu (x)\n y = Pad (a, p) }"), 0);
+  EXPECT_EQ(onGrid("g (float[3,8] x) => (float[6,4] y) <int64[2] s = {6, 4}> { a = Relu (x)\n y = Reshape (a, s) }"), 0);
+  EXPECT_EQ(onGrid("g (float[2,12] x) => (float[6,4] y) <int64[2] s = {6, 4}> { a = Relu (x)\n y = Reshape (a, s) }"), 0);
+  EXPECT_EQ(onGrid("g (float[4,3,2] x) => (float[2,12] y) <int64[2] s = {2, 12}> { a = Transpose <perm = [2,0,1]> (x)\n y = Reshape (a, s) }"),
+            0);
+}
+
+TEST(Views, MoveLanesOfWhatMayBeInfiniteByItsBytesAndOfFp32InThreeParts) {
+  const std::string halves = R"(
+    a = Slice (p, zero, end, axis, two)
+    b = Slice (p, one, end, axis, two)
+    u = Neg (a)
+    v = Abs (b)
+  })";
+  const std::string places = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {8}, int64[1] axis = {1}, int64[1] two = {2}";
+  // Exponentials may be infinities, which a product with 0 would make NaN.
+  std::vector<double> x(24);
+  for (size_t k = 0; k < x.size(); ++k)
+    x[k] = double(k % 7) - 3;
+  const Model bytes = formed("g (float[3,8] x) => (float[3,4] u, float[3,4] v) <" + places + "> { p = Exp (x)\n" + halves, {}, {{"x", x}});
+  EXPECT_LT(bytes.error, kFp16);
+  EXPECT_TRUE(bytes.graph.hostCalls.empty());
+  std::vector<double> ids(24);
+  for (size_t k = 0; k < ids.size(); ++k)
+    ids[k] = double(k * k * 37 + 5);
+  const Model angles = formed("g (int32[3,8] x) => (float[3,4] u, float[3,4] v) <" + places + ", float f = {0.37}> { c = Cast <to = 1> (x)\n p = Mul "
+                              "(c, f)\n" + halves,
+                              {}, {{"x", ids}});
+  EXPECT_LT(angles.error, kFp16);
+}
+
+TEST(Tables, AreLookedUpOnTheGridAsLongAsThereIsRoom) {
+  const std::string text = "g (int64[5] ids) => (float[5,4] y) <float[4,4] t = {" + numbers(16, 13) + "}> { r = Gather (t, ids)\n y = Tanh (r) }";
+  const Model grid = formed(text, {}, {{"ids", {3, -1, 0, 2, -4}}});
+  EXPECT_LT(grid.error, kFp16);
+  EXPECT_EQ(lookups(grid.graph), 1u);
+  EXPECT_TRUE(grid.remarks.empty());
+  PrecisionOptions small;
+  small.memoryBytes = 40;
+  const Model host = formed(text, small, {{"ids", {3, -1, 0, 2, -4}}});
+  EXPECT_LT(host.error, kFp16);
+  EXPECT_EQ(lookups(host.graph), 0u);
+  EXPECT_EQ(host.graph.hostCalls.size(), 1u);
+  ASSERT_EQ(host.remarks.size(), 1u);
+  EXPECT_THAT(host.remarks[0], testing::HasSubstr("of 32 bytes stays with the host: "));
+}
+
+TEST(Tables, OfTwoTheSmallerOneAndOtherConstantsComeFirst) {
+  const std::string text = "g (int64[5] ids) => (float[5,4] y) <float[4,4] t = {" + numbers(16, 13) + "}, float[6,4] u = {" +
+                           numbers(24, 13) + "}, float[4,4] w = {" + numbers(16, 11) +
+                           "}> { r = Gather (t, ids)\n s = Gather (u, ids)\n a = Add (r, s)\n y = MatMul (a, w) }";
+  PrecisionOptions room;
+  room.memoryBytes = 32 + 2 * (32 + 47); // w, and half of the rest for tables of 32 and 48
+  const Model one = formed(text, room, {{"ids", {3, -1, 0, 2, -4}}});
+  EXPECT_LT(one.error, kFp16);
+  EXPECT_EQ(lookups(one.graph), 1u);
+  ASSERT_EQ(one.remarks.size(), 1u);
+  EXPECT_THAT(one.remarks[0], testing::HasSubstr("of 48 bytes stays with the host: 47 bytes are left for tables"));
+  room.memoryBytes += 2;
+  const Model both = formed(text, room, {{"ids", {3, -1, 0, 2, -4}}});
+  EXPECT_LT(both.error, kFp16);
+  EXPECT_EQ(lookups(both.graph), 2u);
+}
+
+TEST(HostSteps, TakeWhatTheGridMadeAndGiveItBack) {
+  const std::string cumulated = "g (float[3,8] x) => (float[3,5] y) <float[8,8] v = {" + numbers(64, 13) + "}, float[8,5] w = {" + numbers(40, 11) +
+                                R"(}, int64 axis = {1}> {
+    a = MatMul (x, v)
+    b = CumSum (a, axis)
+    y = MatMul (b, w)
+  })";
+  const Model model = formed(cumulated);
+  EXPECT_LT(model.error, 2 * kFp16);
+  EXPECT_EQ(model.graph.hostCalls.size(), 1u);
+  EXPECT_EQ(model.graph.macs(), 3 * 8 * 8 + 3 * 8 * 5);
+}
+
+TEST(HostSteps, TakeDoublesAndKeepWholeNumbersAsTheyAre) {
+  EXPECT_LT(formed("g (double[3,4] x) => (double[3,4] y) <double c = {0.1}> { y = Mul (x, c) }").error, kFp16);
+  EXPECT_EQ(formed("g (int64[3,4] x, int64[4] z) => (int64[3,4] y) { y = Mul (x, z) }").error, 0);
+  EXPECT_EQ(formed("g (int64[3,4] x) => (int64[3,4] a, float[3,4] b) { a = Add (x, x)\n c = Cast <to = 1> (a)\n b = Relu (c) }").error, 0);
+}
+
+TEST(HostSteps, OfContractionsAreCountedAndDoublesAreSaid) {
+  const Model product = formed("g (int64[3,4] x, int64[4,2] z) => (int64[3,2] y) { y = MatMul (x, z) }");
+  EXPECT_EQ(product.error, 0);
+  ASSERT_EQ(product.points.size(), 1u);
+  EXPECT_EQ(product.points.begin()->second.all, 3 * 4 * 2);
+  EXPECT_EQ(product.points.begin()->second.onHost, 3 * 4 * 2);
+  const Model grid = formed("g (float[3,4] x, float[4,2] z) => (float[3,2] y) { y = MatMul (x, z) }");
+  ASSERT_EQ(grid.points.size(), 1u);
+  EXPECT_EQ(grid.points.begin()->second.all, 3 * 4 * 2);
+  EXPECT_EQ(grid.points.begin()->second.onHost, 0);
+  const Model doubles = formed("g (double[3,4] x) => (float[3,4] y) <int64 axis = {1}> { s = CumSum (x, axis)\n d = Add (s, s)\n c = Cast <to = 1> "
+                               "(d)\n y = Relu (c) }");
+  EXPECT_LT(doubles.error, kFp16);
+  for (const HostCall &call : doubles.graph.hostCalls)
+    for (unsigned tensor : call.inputs)
+      EXPECT_EQ(doubles.graph.tensors[tensor].hostType, "double");
+}
+
+TEST(HostSteps, TakeTheExtremeOfAnInputOffItBeforeItIsRounded) {
+  // Around 10,000, fp16 holds every eighth number.
+  std::vector<double> large(12);
+  for (size_t k = 0; k < large.size(); ++k)
+    large[k] = 10000 + double(k * 5 % 12);
+  const auto check = [&](const std::string &text, size_t hostCalls) {
+    const Model model = formed(text, {}, {{"x", large}, {"z", large}});
+    EXPECT_EQ(model.graph.hostCalls.size(), hostCalls) << text;
+    return model.error;
+  };
+  EXPECT_EQ(check("g (float[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { m = ReduceMax (x, a)\n d = Sub (x, m)\n y = Neg (d) }", 1), 0);
+  EXPECT_EQ(check("g (float[3,4] x) => (float[3,4] y) <float h = {0.5}, int64[1] a = {1}> { m = ReduceMin (x, a)\n d = Sub (x, m)\n y = Mul (d, h) }", 1), 0);
+  // What takes no difference, differences of anything else, and extremes of something else as well are the grid's.
+  check("g (float[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { m = ReduceMax (x, a)\n y = Mul (x, m) }", 0);
+  check("g (float[3,4] x, float[3,4] z) => (float[3,4] y) { y = Sub (x, z) }", 0);
+  check("g (float[3,4] x, float[3,4] z) => (float[3,4] y) <int64[1] a = {1}> { s = Add (x, z)\n m = ReduceMax (s, a)\n y = Sub (x, m) }", 0);
+  check("g (float[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { m = ReduceMean (x, a)\n y = Sub (x, m) }", 0);
+}
+
+TEST(HostSteps, SeeThroughTheConversionOfAnInput) {
+  std::vector<double> large(12);
+  for (size_t k = 0; k < large.size(); ++k)
+    large[k] = 10000 + double(k * 5 % 12);
+  const Model model = formed("g (double[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { c = Cast <to = 1> (x)\n m = ReduceMax (c, a)\n d = Sub (c, m)\n y = "
+                             "Neg (d) }",
+                             {}, {{"x", large}});
+  EXPECT_EQ(model.graph.hostCalls.size(), 1u);
+  EXPECT_EQ(model.error, 0);
+}
+
+namespace {
+
+/// x, quantised in steps of 1/8; int8 weights in steps of `scales`, whose zero points are `zeros`.
+std::string quantised(const std::string &scales, const std::string &zeros, const std::string &zero = "0") {
+  return "g (float[3,8] x) => (float[3,4] y) <float sx = {0.125}, int8 zx = {" + zero + "}, int8[8,4] w = {" + integers(32, 15) +
+         "}, float[4] sw = {" + scales + "}, int8[4] zw = {" + zeros + R"(}, float sy = {0.0625}, int8 zy = {2}> {
+    q = QuantizeLinear (x, sx, zx)
+    d = DequantizeLinear (q, sx, zx)
+    v = DequantizeLinear <axis = 1> (w, sw, zw)
+    p = MatMul (d, v)
+    r = QuantizeLinear (p, sy, zy)
+    y = DequantizeLinear (r, sy, zy)
+  })";
+}
+
+} // namespace
+
+TEST(Quantised, ProductsAreOfIntegersWithOneZeroPointForAllChannelsAndOfRealsOtherwise) {
+  PrecisionOptions options;
+  options.precision = Precision::Int8;
+  const auto integerTerms = [](const KernelGraph &graph) {
+    size_t count = 0;
+    for (const Kernel &kernel : graph.kernels)
+      for (const Term &term : kernel.terms)
+        count += graph.tensors[term.a.tensor].type == ElementType::Int8 && graph.tensors[term.w.tensor].type == ElementType::Int8;
+    return count;
+  };
+  for (const char *zero : {"0", "5"}) {
+    const Model one = formed(quantised("0.25, 0.5, 0.125, 0.25", "0, 0, 0, 0", zero), options);
+    EXPECT_EQ(one.error, 0);
+    EXPECT_EQ(integerTerms(one.graph), 1u);
+    EXPECT_TRUE(one.graph.hostCalls.empty());
+  }
+  for (const char *zeros : {"0, 1, 2, 3", "0, 0, 0, 1", "0, 0, 0, -1"}) {
+    const Model several = formed(quantised("0.25, 0.5, 0.125, 0.25", zeros), options);
+    EXPECT_LT(several.error, 0.02) << zeros;
+    EXPECT_EQ(integerTerms(several.graph), 0u) << zeros;
+  }
+}
