@@ -113,6 +113,48 @@ TEST(TraceWriter, SlicesThatOverlapGetATrackOfTheirOwn) {
   EXPECT_EQ(starts.rbegin()->second, std::vector<uint64_t>{5});
 }
 
+TEST(TraceWriter, StepsFollowEachOtherAndNodesLastFromTheirFirstBurstToTheirLast) {
+  Program p = doubling();
+  p.run();
+  std::ostringstream text;
+  {
+    TraceWriter trace(text, p.image, p.machine);
+    Instruction read = p.image.instructions[0][0], add = p.image.instructions[0][1];
+    ASSERT_EQ(read.provenance, 1u);
+    const auto dispatch = [&](Instruction &i, Cycle start) {
+      Burst burst;
+      burst.instruction = &i, burst.n0 = 4, burst.start = start;
+      trace.dispatched(0, i.queue, burst);
+    };
+    trace.beginStep(0);
+    dispatch(add, 1);
+    dispatch(read, 3);
+    dispatch(read, 7);
+    dispatch(read, 15);
+    trace.endStep(0, 20);
+    trace.beginStep(1);
+    dispatch(read, 2);
+    trace.endStep(1, 30);
+  }
+  const nlohmann::json json = nlohmann::json::parse(text.str());
+  using Spans = std::vector<std::pair<uint64_t, uint64_t>>;
+  std::map<std::string, Spans> spans;
+  std::map<uint64_t, std::string> names;
+  std::map<std::string, unsigned> places;
+  for (const auto &event : json["traceEvents"]) {
+    if (event["name"] == "thread_name")
+      names[event["tid"]] = event["args"]["name"];
+    if (event["name"] == "thread_sort_index")
+      places[names.at(event["tid"])] = event["args"]["sort_index"];
+    if (event["ph"] == "X" && !event.contains("cat"))
+      spans[event["name"]].push_back({event["ts"], event["dur"]});
+  }
+  EXPECT_EQ(spans["step 0"], (Spans{{0, 20}}));
+  EXPECT_EQ(spans["step 1"], (Spans{{20, 30}}));
+  EXPECT_EQ(spans["the \"Mul\" node"], (Spans{{3, 8}, {15, 4}, {22, 4}}));
+  EXPECT_LT(places.at("alu.5"), places.at("mem.e.0.read")) << "the MXM and the VXM come first, memory last";
+}
+
 TEST(VcdWriter, ShowsTheInstructionUnderWay) {
   Program p = doubling();
   std::ostringstream text;
