@@ -81,12 +81,19 @@ TEST(Outputs, AreReadInWholeRunsFromThePeThatWroteThem) {
   Machine machine = test::testMachine(2);
   EXPECT_LE(bindingOf(compiled(graph, machine), "y").placements.size(), 2u) << "a hemisphere writes half of the rows";
   machine.fabric.columns = 3;
-  const Image image = compiled(graph, machine);
-  const Binding &y = bindingOf(image, "y");
-  std::vector<unsigned> times(30 * 32);
-  for (const Placement &p : y.placements)
-    test::forEachElement(y, p, [&](int64_t element, uint32_t, size_t) { ++times[size_t(element)]; });
-  EXPECT_THAT(times, testing::Each(1u));
+  // What another layer reads lies on every PE, of which each has written a part.
+  KernelGraph layers = buildPerceptron(30, 32, 2, ElementType::Fp16);
+  for (Tensor &tensor : layers.tensors)
+    if (tensor.name == "layer0.y")
+      tensor.role = TensorRole::Output;
+  const Image image = compiled(layers, machine);
+  for (const char *name : {"layer0.y", "y"}) {
+    const Binding &binding = bindingOf(image, name);
+    std::vector<unsigned> times(30 * 32);
+    for (const Placement &p : binding.placements)
+      test::forEachElement(binding, p, [&](int64_t element, uint32_t, size_t) { ++times[size_t(element)]; });
+    EXPECT_THAT(times, testing::Each(1u)) << name;
+  }
 }
 
 TEST(Indices, AreAddressesWhoseBytesLieInLanes) {
