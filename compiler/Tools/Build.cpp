@@ -89,6 +89,13 @@ void ModelOptions::addTo(CLI::App &command) {
                            ->type_name("NAME")
                            ->capture_default_str()
                            ->group(heading::Compiler));
+  only(Level::Tensor,
+       command
+           .add_option("--keep-fp32", keepFp32,
+                       "value of the model that is stored in fp32 whatever the precision; repeat "
+                       "for more. The MXM multiplies no fp32: what multiplies it goes to the host")
+           ->type_name("VALUE")
+           ->group(heading::Compiler));
   only(Level::Tensor, command
                           .add_flag("--exact-qdq", exactQdq,
                                     "int8: keep every rounding of the quantised graph")

@@ -33,6 +33,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
+  std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;
   Level from = Level::Onnx; ///< of the file `model`

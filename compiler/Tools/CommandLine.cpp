@@ -76,7 +76,8 @@ constexpr const char *kFooter =
 
 Exit codes:
   0  done
-  1  the simulator found a violation, or another count of cycles than predicted
+  1  the simulator found a violation, another count of cycles than predicted,
+     or a judge other values
   2  bad command line
   3  bad input file, or unsupported operator
   4  the model does not fit the machine

@@ -200,7 +200,7 @@ std::string complaintOf(const Verdict &verdict) {
     if (!(d.relativeL2 <= kMostFromJudge))
       return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
              verdict.judge + ", more than " + text(kMostFromJudge) + place +
-             "; try another --precision, or report it with the model";
+             "; try another --precision or --keep-fp32 VALUE, or report it with the model";
   return "";
 }
 

@@ -81,7 +81,8 @@ std::string warningOf(const std::vector<Loss> &losses, const Image &image) {
     text += fmt::format("; so did {} more (lost_values of --json)", losses.size() - 1);
   const nlohmann::json precision = jsonNote(image, "precision");
   if (precision == "fp16" && first.format == "fp16")
-    text += "; --precision bf16 has the range of fp32";
+    text += "; --precision bf16 has the range of fp32, --keep-fp32 VALUE gives it to one value "
+            "(--check=reference names the first)";
   else
     text += "; --check=reference shows what it does to the outputs";
   return text;

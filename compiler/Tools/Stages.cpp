@@ -7,8 +7,10 @@
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
+#include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 
@@ -126,8 +128,37 @@ std::optional<Failure> Stages::importModel() {
   return std::nullopt;
 }
 
+std::optional<Failure> Stages::markFp32() {
+  auto function = module->lookupSymbol<mlir::func::FuncOp>("main");
+  for (const std::string &name : options.keepFp32) {
+    const auto isNamed = [&](mlir::Attribute attribute) {
+      auto text = mlir::dyn_cast_or_null<mlir::StringAttr>(attribute);
+      return text && text.getValue() == name;
+    };
+    bool isFound = false;
+    for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+      if (isNamed(function.getArgAttr(i, "onnx.name"))) {
+        function.setArgAttr(i, kKeepFp32, mlir::UnitAttr::get(context.get()));
+        isFound = true;
+      }
+    module->walk([&](mlir::Operation *op) {
+      if (isNamed(op->getAttr(kOnnxValue))) {
+        op->setAttr(kKeepFp32, mlir::UnitAttr::get(context.get()));
+        isFound = true;
+      }
+    });
+    if (!isFound)
+      return Failure{BadInput, options.model + ": --keep-fp32 '" + name +
+                                   "' names no value that is computed, or one that equals another; "
+                                   "give an output of a node or an input, by its name in the model"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Failure> Stages::formKernels() {
   progress.stage("forming kernels");
+  if (auto failure = markFp32())
+    return failure;
   if (options.judge > JudgeKind::Kernels)
     imported = module->clone();
   mlir::FailureOr<forms::KernelGraph> formed =

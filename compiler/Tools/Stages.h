@@ -46,6 +46,8 @@ public:
   }
 
 private:
+  /// Marks the values of --keep-fp32.
+  std::optional<Failure> markFp32();
   /// Whether the image passes verifyImage.
   std::optional<Failure> verify();
   std::optional<Failure> parse(const std::string &level);

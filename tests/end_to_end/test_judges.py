@@ -87,6 +87,35 @@ def test_the_first_value_that_departs_is_named(run, judge):
     assert code == 0 and report["lost_values"] == [] and "warning" not in errors
 
 
+def test_a_value_that_is_kept_in_fp32_departs_no_more(run):
+    """The mean square of values beyond fp16 divides them again."""
+    constants = {"w0": numbers(64, 64, scale=1 / 8), "w1": numbers(64, 64, seed=1, scale=1600),
+                 "w2": numbers(64, 64, seed=2, scale=1 / 8), "ten": np.float32([10]), "last": np.int64([-1])}
+    nodes = [helper.make_node("MatMul", ["x", "w0"], ["h"]), helper.make_node("MatMul", ["h", "w1"], ["large"]),
+             helper.make_node("Mul", ["large", "ten"], ["larger"]), helper.make_node("Mul", ["larger", "larger"], ["s"]),
+             helper.make_node("ReduceMean", ["s", "last"], ["m"]), helper.make_node("Sqrt", ["m"], ["r"]),
+             helper.make_node("Div", ["larger", "r"], ["d"]), helper.make_node("MatMul", ["d", "w2"], ["y"])]
+    inputs = {"x": numbers(4, 64)}
+    model = model_of(nodes, inputs, constants)
+    code, report, errors = run(model, inputs, "--check=reference")
+    assert code == 1 and "the first value that departs is 'larger'" in errors
+    code, report, errors = run(model, inputs, "--check=reference", "--keep-fp32", "larger")
+    assert code == 0, errors
+    assert report["lost_values"] == [] and report["host_ops"] == []
+    assert report["check"]["judges"][1]["outputs"][0]["relative_l2"] < 2e-3
+
+
+def test_a_product_of_a_value_in_fp32_is_the_hosts(run):
+    nodes, constants = layers(3)
+    inputs = {"x": numbers(4, 32)}
+    code, report, errors = run(model_of(nodes, inputs, constants), inputs, "--check=reference", "--keep-fp32", "h0")
+    assert code == 0, errors
+    assert report["host_ops"] == ["layer1"]
+    code, report, errors = run(model_of(nodes, inputs, constants), inputs, "--check=reference", "--keep-fp32", "x")
+    assert code == 0, errors
+    assert report["host_ops"] == ["layer0"]
+
+
 def test_inputs_and_constants_beyond_the_format_are_counted(run):
     inputs = {"x": np.float32([[1, 7e4, -1e38, 65519, np.inf, 0]]), "z": np.int64([3, 1])}
     constants = {"c": numbers(4, 6)}

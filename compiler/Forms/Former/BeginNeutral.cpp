@@ -12,8 +12,9 @@ namespace millrace::forms {
 using namespace mlir;
 
 void handOnValue(Operation *from, Operation *to) {
-  if (Attribute name = from->removeAttr(kOnnxValue))
-    to->setAttr(kOnnxValue, name);
+  for (const char *key : {kOnnxValue, kKeepFp32})
+    if (Attribute attribute = from->removeAttr(key))
+      to->setAttr(key, attribute);
 }
 
 namespace {

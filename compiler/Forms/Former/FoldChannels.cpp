@@ -186,7 +186,8 @@ void foldInto(linalg::LinalgOp op) {
         linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, x[0], x[1]).getResult());
       });
   if (scales)
-    op->removeAttr(kOnnxValue);
+    for (const char *key : {kOnnxValue, kKeepFp32})
+      op->removeAttr(key);
   handOnValue(chain.back(), sum);
   last.replaceAllUsesWith(sum.getResult(0));
   for (Operation *map : llvm::reverse(chain))

@@ -54,12 +54,21 @@ bool Former::isScale(Value value) {
   });
 }
 
+/// Whether somebody asked for fp32.
+static bool isKept(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return function && function.getArgAttr(argument.getArgNumber(), kKeepFp32);
+  }
+  return value.getDefiningOp()->hasAttr(kKeepFp32);
+}
+
 /// As which type the value lies in memory. Scales keep fp32: what they scale is 8 bits in the end,
 /// and an error of 2^-11 of 255 steps would turn roundings. So do indices and angles that 16 bits
 /// would round.
 FailureOr<ElementType> Former::memoryType(Value value) {
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  if (isa<FloatType>(element) && (isScale(value) || ranges.needsFp32(value)))
+  if (isa<FloatType>(element) && (isScale(value) || ranges.needsFp32(value) || isKept(value)))
     return ElementType::Fp32;
   // The lowest fp32 takes in whatever it is added to; the lowest fp16 does not.
   if (element.isF32() && activation() == ElementType::Fp16 && isa<BlockArgument>(value) &&

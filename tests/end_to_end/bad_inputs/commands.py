@@ -45,6 +45,7 @@ command("reference of a model that is text of the spatial level", "run", "text.m
 command("ONNX Runtime for a model that is no ONNX file", "run", "text.mlir", "--from", "tensor",
         "--check=onnxruntime")
 command("check of kernels that assembly lacks", "run", "text.s", "--from", "sched", "--check")
+command("fp32 for a value that the model lacks", "run", "mnist.onnx", "--keep-fp32", "none")
 command("unknown level", "compile", "mnist.onnx", "--to", "linalg", "-o", "x")
 command("unknown partition", "run", "mnist.onnx", "--partition", "best")
 command("level before the first one", "compile", "text.mlir", "--from", "spatial", "--to", "tensor", "-o", "x")

@@ -24,7 +24,7 @@ wrote this page. TREE stands for the folder of the source tree.
 
 | exit code | means |
 |---|---|
-| 1 | the simulator found a violation, or another count of cycles than predicted |
+| 1 | the simulator found a violation, or another count of cycles than predicted, or a judge other values |
 | 2 | bad command line |
 | 3 | bad input file, or an operation that is not supported |
 | 4 | the model does not fit the machine |
