@@ -83,6 +83,22 @@ bool isContraction(linalg::LinalgOp op) {
   return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
 }
 
+bool isDepthwise(linalg::LinalgOp op) {
+  if (!isContraction(op))
+    return false;
+  const AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1];
+  bool hasChannels = false;
+  for (auto [dim, iterator, extent] :
+       llvm::enumerate(op.getIteratorTypesArray(), op.getStaticLoopRanges())) {
+    const AffineExpr loop = getAffineDimExpr(unsigned(dim), op.getContext());
+    const bool alongA = llvm::is_contained(a.getResults(), loop);
+    if (iterator == utils::IteratorType::reduction && alongA)
+      return false;
+    hasChannels |= extent > 1 && alongA && llvm::is_contained(w.getResults(), loop);
+  }
+  return hasChannels;
+}
+
 /// How well dimension index `at`, of `extent` values, suits as the lanes of an operand: 2
 /// contracted loops alone, 1 contracted loops in blocks of something larger, 0 not, a window, or
 /// nothing but padding around one lane or beyond blocks.

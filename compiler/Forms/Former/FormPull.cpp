@@ -64,7 +64,7 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   }
   if (!unique || attempt.contracts)
     return false;
-  if (isContraction(op))
+  if (isContraction(op) && !isDepthwise(op))
     return coversRoot(attempt, index);
   if (reducesLanes(op))
     return combinerOf(op) == Combiner::Sum && !attempt.runs;
@@ -361,7 +361,7 @@ FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &in
   attempt.names.push_back(nameOf(value));
   if (isLookup(op))
     return computeLookup(attempt, op, index);
-  if (isContraction(op))
+  if (isContraction(op) && !isDepthwise(op))
     return computeContraction(attempt, op, index);
   if (isMap(op))
     return computeMap(attempt, op, index);

@@ -415,7 +415,8 @@ Former::LaneChoice Former::chooseLane(Value base) {
   if (std::optional<LookupForm> lookup = lookupOf(op))
     return {lookup->loops[lookup->lane], true};
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  if (isContraction(op)) { // the loop of the weights, which the last operand carries
+  if (isContraction(op) &&
+      !isDepthwise(op)) { // the loop of the weights, which the last operand carries
     AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1];
     int64_t best = 0;
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
@@ -425,9 +426,10 @@ Former::LaneChoice Former::chooseLane(Value base) {
     return {last, best > 0};
   }
   AffineMap first = op.getIndexingMapsArray()[0];
-  if (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
-        return isa<AffineBinaryOpExpr>(expr);
-      })) {
+  if (isDepthwise(op) ||
+      (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
+         return isa<AffineBinaryOpExpr>(expr);
+       }))) {
     int64_t best = 0; // a window moves over the other dimensions
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
       if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)

@@ -327,6 +327,9 @@ inline constexpr llvm::StringLiteral kScales = "millrace.scales";
 /// "quantize" or "dequantize" for the maps that import tags so, else empty.
 llvm::StringRef quantKind(mlir::Operation *op);
 bool isContraction(mlir::linalg::LinalgOp op);
+/// A sum of products over nothing but a window, of channels that keep to themselves: no lanes of
+/// one operand meet all of the other's, so that each lane sums its own products in the VXM.
+bool isDepthwise(mlir::linalg::LinalgOp op);
 bool isConstantValue(mlir::Value value);
 /// First value and count of those of a reduced loop that meet the operand and not only its padding:
 /// where a sum is padded with zeros, a maximum with the lowest, and the window does not move, the

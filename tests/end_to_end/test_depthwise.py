@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Depthwise convolutions run on the grid: every lane sums the products of its own channel."""
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+from oracle import relative_l2, run_millrace, save_model
+
+node = helper.make_node
+
+
+def judged(millrace, tmp_path, nodes, shape, constants, machine="tsp-v1", precision="fp16", bound=2e-3):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.float32(a), name) for name, a in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path, ["--check"])
+    assert got.report["host_ops"] == []
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert relative_l2(got.outputs["y"], probe.run(model, inputs)["y"]) <= bound
+    return got.report
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "tsp-small", "mesh-4x4", "lp30"])
+@pytest.mark.parametrize("channels, extents, options", [
+    (8, (6, 7), {"pads": [1, 1, 1, 1]}),
+    (48, (9, 9), {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    (24, (8, 6), {"dilations": [2, 1]}),
+    (16, (5, 5), {"pads": [2, 0, 1, 2]}),
+    (12, (20,), {"pads": [1, 1]}),
+], ids=str)
+def test_a_window_over_each_channel(millrace, tmp_path, machine, channels, extents, options):
+    kernel = (3,) * len(extents)
+    judged(millrace, tmp_path, [node("Conv", ["x", "w", "b"], ["y"], group=channels, **options)],
+           [1, channels, *extents], {"w": numbers(channels, 1, *kernel), "b": numbers(channels, seed=1)}, machine)
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 5])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_small_and_large_windows_of_a_batch(millrace, tmp_path, kernel, batch):
+    judged(millrace, tmp_path, [node("Conv", ["x", "w"], ["y"], group=10)], [batch, 10, 7, 7],
+           {"w": numbers(10, 1, kernel, kernel)})
+
+
+@pytest.mark.parametrize("precision, bound", [("fp16", 2e-3), ("bf16", 2e-2)])
+def test_an_inverted_residual_block_is_all_on_the_grid(millrace, tmp_path, precision, bound):
+    """Widened by a product, filtered by channel, narrowed by a product, added; each MAC is counted once."""
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Clip", ["a", "low", "high"], ["b"]),
+             node("Conv", ["b", "w1"], ["c"], group=72, pads=[1, 1, 1, 1]), node("Clip", ["c", "low", "high"], ["d"]),
+             node("Conv", ["d", "w2"], ["e"]), node("Add", ["x", "e"], ["y"])]
+    report = judged(millrace, tmp_path, nodes, [1, 12, 10, 10],
+                    {"w0": numbers(72, 12, 1, 1) / 4, "w1": numbers(72, 1, 3, 3, seed=1) / 3,
+                     "w2": numbers(12, 72, 1, 1, seed=2) / 8, "low": 0, "high": 6}, precision=precision, bound=bound)
+    assert report["macs_total"] == report["macs_on_grid"] == 100 * 72 * (12 + 9 + 12)
