@@ -113,3 +113,16 @@ def test_rows_that_a_mask_hides_are_found():
         return random_transformers.hidden_rows(m, attention, {})[:, 0, :, 0].tolist()
     assert rows(0) == [[False] * 3, [True] * 3]
     assert rows(1) == [[True, False, False], [True] * 3]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("tokens, size", [(17, 8), (21, 4), (40, 8)])
+def test_batches_side_by_side_in_a_row_are_cut_into_the_same_tiles(millrace, tmp_path, machine, tokens, size):
+    """Values of several batches, tokens along the lanes, in more lanes than a vector has: the vector's end may not
+    cut one batch elsewhere than another."""
+    judged(millrace, tmp_path,
+           [node("MatMul", ["x", "w"], ["m"]), node("Reshape", ["m", "shape"], ["r"]),
+            node("Transpose", ["r"], ["v"], perm=[0, 2, 1, 3]), node("Attention", ["q", "k", "v"], ["y"])],
+           {"x": numbers(3, tokens, 24), "q": numbers(3, 3, tokens, size, seed=1),
+            "k": numbers(3, 1, tokens, size, seed=2)},
+           {"w": numbers(24, size, seed=3) / 5, "shape": np.int64([3, tokens, 1, size])}, machine)

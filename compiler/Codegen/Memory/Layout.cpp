@@ -228,6 +228,28 @@ struct Meeting {
 
 using Breaks = std::vector<std::set<int64_t>>;
 
+/// Ranges of as many lanes each that one kernel writes one after the other: it deals all of them in
+/// the same tiles.
+struct Repetition {
+  unsigned tensor;
+  std::vector<int64_t> starts;
+  int64_t count;
+};
+
+/// Breaks every range where another is broken. Whether that was new.
+bool repeat(const Repetition &repetition, std::set<int64_t> &breaks) {
+  std::set<int64_t> offsets;
+  for (int64_t start : repetition.starts)
+    for (auto edge = breaks.upper_bound(start);
+         edge != breaks.end() && *edge < start + repetition.count; ++edge)
+      offsets.insert(*edge - start);
+  bool changed = false;
+  for (int64_t start : repetition.starts)
+    for (int64_t offset : offsets)
+      changed |= breaks.insert(start + offset).second;
+  return changed;
+}
+
 /// Every value of the lane index with the unit-step loop at 0, and how many lanes follow. With
 /// `roles` only the kernel's lane loop steps through lanes.
 struct LaneRange {
@@ -276,7 +298,7 @@ void breakAt(std::set<int64_t> &breaks, const std::vector<LaneRange> &ranges, in
 }
 
 void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine, Breaks &breaks,
-             std::vector<Meeting> &meetings) {
+             std::vector<Meeting> &meetings, std::vector<Repetition> &repetitions) {
   const LoopRoles roles = rolesOf(graph, kernel, machine);
   auto lanesOf = [&](const Access &a) -> const AffineIndex & {
     return a.index[graph.tensors[a.tensor].laneDim];
@@ -298,7 +320,17 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
   };
   for (const forms::Result &r : kernel.results) {
     std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access), &roles);
-    breakAt(breaks[r.access.tensor], roles.group ? joined(ranges) : ranges, extentOf(r.access));
+    if (roles.group)
+      ranges = joined(std::move(ranges));
+    breakAt(breaks[r.access.tensor], ranges, extentOf(r.access));
+    const int64_t count = ranges.front().count;
+    if (ranges.size() > 1 && count > 1 &&
+        std::all_of(ranges.begin(), ranges.end(),
+                    [&](const LaneRange &range) { return range.count == count; })) {
+      repetitions.push_back({r.access.tensor, {}, count});
+      for (const LaneRange &range : ranges)
+        repetitions.back().starts.push_back(range.start);
+    }
     if (r.access.tensor != first.tensor)
       meet(first, r.access);
   }
@@ -334,8 +366,9 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
   std::vector<TensorLayout> layouts(graph.tensors.size());
   Breaks breaks(graph.tensors.size());
   std::vector<Meeting> meetings;
+  std::vector<Repetition> repetitions;
   for (const Kernel &kernel : graph.kernels)
-    collect(graph, kernel, machine, breaks, meetings);
+    collect(graph, kernel, machine, breaks, meetings, repetitions);
   for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks too
     const Tensor &tensor = graph.tensors[t];
     int64_t extent = tensor.shape[tensor.laneDim], from = 0;
@@ -349,6 +382,8 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
   }
   for (bool changed = true; changed;) {
     changed = false;
+    for (const Repetition &r : repetitions)
+      changed |= repeat(r, breaks[r.tensor]);
     for (const Meeting &m : meetings) {
       auto carry = [&](unsigned from, unsigned to, int64_t shift, int64_t lo, int64_t hi) {
         std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));

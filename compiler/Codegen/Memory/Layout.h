@@ -94,7 +94,8 @@ int64_t rowOf(const TensorLayout &layout, const Access &access, const std::vecto
 int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigned loop);
 
 /// Row order and lane tiles of every tensor: tiles break where a writer begins or ends, agree
-/// between tensors whose lanes meet in one vector, and are at most a vector long.
+/// between tensors whose lanes meet in one vector and between the parts that one kernel writes, and
+/// are at most a vector long.
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::grid
