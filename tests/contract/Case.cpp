@@ -84,7 +84,7 @@ struct ClearError {
 constexpr ClearError kClearErrors[] = {
     {"ALUs at once, the VXM has", "vxm.alus", "64"},
     {"streams of one hemisphere at once", "streams", "128"},
-    {"accumulator rows at once, the plane has", "mxm.accumulator_rows", "65536"},
+    {"accumulator rows at once, the plane has", "mxm.accumulator_rows", "16384"},
     {"give the operations equal latencies", "latency.alu_ops.", nullptr},
     {"too few slices or banks for this kernel", "memory.slices", "176"},
     {"slices at once, a hemisphere has memory.slices", "memory.slices", "176"},
