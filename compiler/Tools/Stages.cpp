@@ -6,6 +6,7 @@
 #include "arch/spec/MachineFile.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
+#include "compiler/Forms/Rewritings/SplitResults.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
@@ -148,9 +149,10 @@ std::optional<Failure> Stages::markFp32() {
       }
     });
     if (!isFound)
-      return Failure{BadInput, options.model + ": --keep-fp32 '" + name +
-                                   "' names no value that is computed, or one that equals another; "
-                                   "give an output of a node or an input, by its name in the model"};
+      return Failure{BadInput,
+                     options.model + ": --keep-fp32 '" + name +
+                         "' names no value that is computed, or one that equals another; "
+                         "give an output of a node or an input, by its name in the model"};
   }
   return std::nullopt;
 }
@@ -181,6 +183,16 @@ std::optional<Failure> Stages::schedule() {
   progress.stage("scheduling", graph.order.size());
   compileOptions.progress = [&](size_t done, size_t of) { progress.update(done, of); };
   Expected<Image> compiled = grid::compile(graph, *target, compileOptions, report);
+  if (!compiled && report.crowded) { // a result less in a piece leaves it more slices
+    forms::KernelGraph apart = graph;
+    grid::CompileReport again;
+    if (forms::splitResults(apart))
+      if (Expected<Image> second = grid::compile(apart, *target, compileOptions, again)) {
+        compiled = std::move(second);
+        graph = std::move(apart);
+        report = std::move(again);
+      }
+  }
   if (!compiled)
     return failed(TooLarge, compiled.error());
   image = std::move(*compiled);

@@ -488,12 +488,8 @@ def evaluate(m: Model, model: onnx.ModelProto | None = None) -> list[np.ndarray]
 MASKED = 10000.0  # what com.microsoft's operations subtract from scores that a mask hides
 
 
-def hidden_rows(m: Model, node: onnx.NodeProto, values: dict) -> np.ndarray | None:
-    """Where a mask hides all keys that a query of a com.microsoft operation sees: batch x 1 x queries x keys.
-
-    There all scores are near -10000, and rounding them to 16 bits takes most of what tells them apart; it happens
-    within the node, where no rounding of a node's results reaches.
-    """
+def seen_keys(m: Model, node: onnx.NodeProto, values: dict) -> tuple[np.ndarray, np.ndarray] | None:
+    """What a com.microsoft operation's mask leaves, and what comes before a query: each batch x queries x keys."""
     at = {"Attention": 3, "MultiHeadAttention": 4}.get(node.op_type)
     if node.domain != "com.microsoft" or at is None or len(node.input) <= at or not node.input[at]:
         return None
@@ -503,10 +499,33 @@ def hidden_rows(m: Model, node: onnx.NodeProto, values: dict) -> np.ndarray | No
     if mask.ndim == 1:  # counts of at least 1
         return None
     mask = np.broadcast_to(mask[:, None] if mask.ndim == 2 else mask, (batch, queries, mask.shape[-1])) > 0
-    past = mask.shape[-1] - queries
-    seen = np.tril(np.ones(mask.shape[1:], bool), past) if any(
-        a.name == "unidirectional" and a.i for a in node.attribute) else np.ones(mask.shape[1:], bool)
-    rows = ~(mask & seen).any(-1, keepdims=True)
+    before = np.ones(mask.shape[1:], bool)
+    if any(a.name == "unidirectional" and a.i for a in node.attribute):
+        before = np.tril(before, mask.shape[-1] - queries)
+    return mask, np.broadcast_to(before, mask.shape)
+
+
+def leaves_range(m: Model, node: onnx.NodeProto, values: dict) -> bool:
+    """Whether a bias takes all that a query sees to the lowest number, where nothing is told apart in 16 bits."""
+    if (seen := seen_keys(m, node, values)) is None or not node.input[5:] or not node.input[5]:
+        return False
+    name = node.input[5]
+    bias = values.get(name, m.inputs.get(name, m.constants.get(name)))
+    mask, before = seen
+    low = np.isfinite(bias) & (bias < -BEYOND)
+    return bool((low | ~(mask & before)[:, None]).all(-1).any() and low.any())
+
+
+def hidden_rows(m: Model, node: onnx.NodeProto, values: dict) -> np.ndarray | None:
+    """Where a mask hides all keys that a query of a com.microsoft operation sees: batch x 1 x queries x keys.
+
+    There all scores are near -10000, and rounding them to 16 bits takes most of what tells them apart; it happens
+    within the node, where no rounding of a node's results reaches.
+    """
+    if (seen := seen_keys(m, node, values)) is None:
+        return None
+    mask, before = seen
+    rows = ~(mask & before).any(-1, keepdims=True)
     return (np.broadcast_to(rows, mask.shape))[:, None] if rows.any() else None
 
 
@@ -651,6 +670,8 @@ def judge(m: Model, machine: str, millrace: str, folder: Path, precision: str = 
         # ONNX Runtime takes no bias beside a past, so that how these scores round cannot be said.
         if len(node.input) > 4 and node.op_type == "Attention" and hidden_rows(m, node, inside) is not None:
             return Verdict("skipped", "all keys are hidden beside a past")
+        if leaves_range(m, node, inside):
+            return Verdict("skipped", "values beyond fp16")
     if departs_from_onnx(m, inside):
         return Verdict("skipped", "ONNX Runtime attends to later keys")
     for name, array in inside.items():

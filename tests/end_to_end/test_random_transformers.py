@@ -20,6 +20,27 @@ def test_transformers_agree_with_onnx_runtime(millrace, machine, first, count, p
     assert counts["agrees"] >= (1 - MOST_REFUSED) * count and counts["skipped"] <= 0.1 * count
 
 
+@pytest.mark.parametrize("number, machine, precision, what", [
+    (112007, "mesh-4x4", "fp16", "two values that are installed, written by one kernel, need more slices than there are"),
+    (110202, "tsp-v1", "fp16", "a read met a write of two results"),
+    (112057, "mesh-4x4", "fp16", "copies of many writers left no slice to a tensor written beside them"),
+    (104107, "tsp-v1", "bf16", "the same of two operands of one kernel"),
+    (111151, "tsp-small", "fp16", "a vector's end cut one batch elsewhere than another"),
+    (100342, "tsp-v1", "fp16", "a product waited in 18 ALUs for its gate")])
+def test_what_was_refused_once(millrace, tmp_path, number, machine, precision, what):
+    m = random_transformers.draw_model(number)
+    verdict = random_transformers.judge(m, machine, str(millrace), tmp_path, precision)
+    assert verdict.kind == "agrees", what
+
+
+@pytest.mark.parametrize("number, why", [
+    (110033, "all keys are hidden beside a past"), (110349, "ONNX Runtime attends to later keys"),
+    (113245, "values beyond fp16"), (104036, "NaN is quantised")])
+def test_what_no_judge_can_judge_is_left_out(millrace, tmp_path, number, why):
+    verdict = random_transformers.judge(random_transformers.draw_model(number), "tsp-v1", str(millrace), tmp_path)
+    assert (verdict.kind, verdict.detail) == ("skipped", why)
+
+
 def test_a_number_names_one_model():
     assert random_transformers.text(random_transformers.draw_model(7)) == random_transformers.text(
         random_transformers.draw_model(7))

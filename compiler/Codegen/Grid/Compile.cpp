@@ -379,7 +379,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     return s.takeError();
   const CompileReport before = report;
   std::optional<Error> first;
-  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart}) {
+  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart, ColumnPlaces::Shared}) {
     report = before;
     GridCompiler compiler(graph, machine, options, report, places);
     Expected<Image> image = compiler.run();
@@ -387,7 +387,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       return image;
     if (!first)
       first = image.takeError();
-    if (!compiler.crowded())
+    report.crowded = compiler.crowded();
+    if (!report.crowded)
       break;
   }
   return *first;

@@ -39,6 +39,7 @@ struct CompileReport {
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
   uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
+  bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
 };
 
 /// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor

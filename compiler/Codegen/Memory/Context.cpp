@@ -168,12 +168,23 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   copy.hemisphere = h;
   copy.tiles.resize(layout.tiles.size());
   const bool constant = t.role == forms::TensorRole::Constant;
+  // With as many writers as there are slices, each in slices of its own, none would be left to a
+  // tensor that is written, or read, in the same piece.
+  const auto companions = unsigned(std::count_if(company[id].begin(), company[id].end(),
+                                                 [](const Company &c) { return c.samePort; }));
+  const unsigned share =
+      columnPlaces == ColumnPlaces::Shared ? spec.slices / (companions + 1) : spec.slices;
   auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
     while (row < end) {
       std::vector<unsigned> cost = base;
+      const auto used =
+          unsigned(std::count_if(owned.begin(), owned.end(), [](int whose) { return whose >= 0; }));
+      const unsigned another = used + width <= share ? 20 : 300;
       for (unsigned slice = 0; slice < spec.slices; ++slice) // an owner keeps to its own slices
         for (unsigned b = 0; b < spec.banks; ++b)
-          cost[slice * spec.banks + b] += owned[slice] < 0 ? 20 : owned[slice] == owner ? 0 : 200;
+          cost[slice * spec.banks + b] += owned[slice] < 0        ? another
+                                          : owned[slice] == owner ? 0
+                                                                  : 200;
       // Its own part of the hemisphere, then the other part if that keeps bursts apart, then
       // whatever is left, at last beside its own copies (few slices): other rows are free there.
       const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));

@@ -61,8 +61,9 @@ RowRuns allRows(const TensorLayout &layout);
 /// machines: slices of a table may leave no set alone, and copies in
 /// all sets leave no slices to rows.
 enum class ColumnPlaces {
-  Sets, ///< into the cheapest set
-  Apart ///< into slices of several sets, or of those for activations
+  Sets,  ///< into the cheapest set
+  Apart, ///< into slices of several sets, or of those for activations
+  Shared ///< as Sets; and rows of many writers leave slices to what one piece touches with them
 };
 
 struct Context {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Do rewritings of kernel graphs keep values?
-#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PackWindows.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitResults.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
@@ -311,6 +312,35 @@ TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
   const auto before = outputsOf(graph, inputs);
   EXPECT_EQ(splitEpilogues(graph, 2), 1u);
   EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(SplitResults, GivesEachResultAKernelAndKeepsValues) {
+  KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .relu = true});
+  Kernel &kernel = graph.kernels.front();
+  const Access &first = kernel.results.front().access;
+  const unsigned sums =
+      addTensor(graph, "sums", graph.tensors[first.tensor].shape, ElementType::Fp32,
+                graph.tensors[first.tensor].laneDim, TensorRole::Output);
+  graph.tensors[sums].hostName = "sums";
+  graph.tensors[sums].hostType = "float";
+  graph.tensors[sums].hostShape = graph.tensors[sums].shape;
+  const auto accumulator =
+      std::find_if(kernel.nodes.begin(), kernel.nodes.end(),
+                   [](const Node &n) { return n.kind == Node::Kind::Accumulator; });
+  ASSERT_NE(accumulator, kernel.nodes.end());
+  kernel.results.push_back({unsigned(accumulator - kernel.nodes.begin()), {sums, first.index, 0}});
+  ASSERT_EQ(graph.verify(), "");
+  const int64_t macs = graph.macs();
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitResults(graph), 1u);
+  EXPECT_EQ(graph.verify(), "");
+  for (const Kernel &one : graph.kernels)
+    EXPECT_EQ(one.results.size(), 1u);
+  EXPECT_LT(graph.kernels.back().nodes.size(), graph.kernels.front().nodes.size());
+  EXPECT_EQ(graph.macs(), macs);
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+  EXPECT_EQ(splitResults(graph), 0u);
 }
 
 /// A strided convolution of a few channels of the input, then a 3 x 3 pooling in two passes, as an
