@@ -37,9 +37,9 @@ std::optional<RangeEnd> rangeEndOf(AluOp op) {
 }
 
 size_t countBeyond(const RangeEnd &end, const uint32_t *a, size_t lanes) {
-  constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
-  // Magnitudes from `bits` to the largest finite one, as one unsigned comparison.
-  const uint32_t width = kInfinity - end.bits;
+  constexpr uint32_t kMagnitude = 0x7fffffff, kLargest = 0x7f7fffff;
+  // Magnitudes from `bits` to below the largest finite one, as one unsigned comparison.
+  const uint32_t width = kLargest - end.bits;
   size_t count = 0;
   for (size_t l = 0; l < lanes; ++l)
     count += (a[l] & kMagnitude) - end.bits < width;

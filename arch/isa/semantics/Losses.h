@@ -23,7 +23,9 @@ struct RangeEnd {
 /// Nothing for operations that do not convert fp32 to a narrower float format.
 std::optional<RangeEnd> rangeEndOf(AluOp op);
 
-/// Lanes of `a` (fp32) that are finite and beyond the format's range.
+/// Lanes of `a` (fp32) that are finite and beyond the format's range. The largest finite fp32 of
+/// either sign does not count: models write it for "no limit" or "hidden", which the largest number
+/// of any format is as well.
 size_t countBeyond(const RangeEnd &end, const uint32_t *a, size_t lanes);
 
 } // namespace millrace::semantics

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace millrace::semantics {
@@ -36,7 +37,8 @@ TEST_P(Losses, AreFiniteNumbersThatOverflow) {
   size_t beyond = 0;
   for (uint32_t bits : numbers) {
     const float stored = asFloat(applyAlu(widen, applyAlu(overflowing, bits)));
-    const bool isLost = std::isfinite(asFloat(bits)) && !std::isfinite(stored);
+    const bool isLost = std::isfinite(asFloat(bits)) && !std::isfinite(stored) &&
+                        std::abs(asFloat(bits)) < std::numeric_limits<float>::max();
     ASSERT_EQ(countBeyond(*end, &bits, 1), isLost ? 1u : 0u) << asFloat(bits);
     beyond += isLost;
     const float kept = asFloat(applyAlu(widen, applyAlu(narrow, bits)));
