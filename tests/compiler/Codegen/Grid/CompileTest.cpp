@@ -116,4 +116,27 @@ TEST(Compile, RowsAreUsedAgainWhenTheirTensorHasBeenReadForTheLastTime) {
   compiled(chainOf(30), machine);
 }
 
+TEST(Compile, CountsTheSweepsOfAllKernelsTogether) {
+  using namespace forms;
+  KernelGraph graph;
+  const int64_t taps = 600'000;
+  const unsigned x = addTensor(graph, "x", {4, taps, 16}, ElementType::Fp16, 2, TensorRole::Input),
+                 w = addSplat(graph, "w", {8, taps, 16}, ElementType::Fp16, 2, 0.5f);
+  for (const char *name : {"y", "z"}) {
+    const unsigned to = addTensor(graph, name, {4, 8}, ElementType::Fp16, 1, TensorRole::Output);
+    KernelBuilder build(graph);
+    const unsigned m = build.loop(4), n = build.loop(8), t = build.loop(taps, LoopKind::Contracted),
+                   k = build.loop(16, LoopKind::Contracted);
+    build.term({x, {at(m), at(t), at(k)}, 0}, {w, {at(n), at(t), at(k)}, 0}, 4 * 8 * taps * 16);
+    build.store(build.accumulator(), {to, {at(m), at(n)}, 0});
+    build.finish(name);
+  }
+  grid::CompileReport report;
+  const Expected<Image> image = grid::compile(graph, test::testMachine(2), {}, report);
+  ASSERT_FALSE(image);
+  EXPECT_NE(image.error().find("kernel 'z' takes 600000 or more sweeps through the machine, with those before it more than the 1000000"),
+            std::string::npos)
+      << image.error();
+}
+
 } // namespace

@@ -420,8 +420,11 @@ TEST(Maps, OfLanesThatAreCutComeOutWhole) {
                              options);
   EXPECT_LT(model.error, 10 * kFp16);
   bool isCut = false;
-  for (const Tensor &tensor : model.graph.tensors)
+  for (const Tensor &tensor : model.graph.tensors) {
     isCut |= tensor.role == TensorRole::Output && !tensor.hostLoops.empty();
+    for (const HostLoop &loop : tensor.hostLoops)
+      EXPECT_EQ(loop.step, 1) << "every loop moves its dimension";
+  }
   EXPECT_TRUE(isCut) << "the logits lie in parts of at most 32 lanes";
 }
 
