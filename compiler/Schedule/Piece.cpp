@@ -318,8 +318,9 @@ Error Piece::tooManyAlus() const {
     most = std::max(most, std::count_if(alus.begin(), alus.end(), [&](const AluNeed &other) {
                       return other.pe == need.pe && other.at <= need.at && need.at <= other.last;
                     }));
-  return Error{"a kernel's epilogue needs " + std::to_string(most) +
-               " ALUs at once, the VXM has " + std::to_string(program.machine.vxm.alus)};
+  return Error{"a kernel's epilogue needs " + std::to_string(most) + " ALUs at once, the VXM has " +
+               std::to_string(program.machine.vxm.alus) +
+               "; use a machine with more, or cut the node into several"};
 }
 
 /// As given if that serves; else ALUs by their first cycle, which takes no more than are held at
@@ -336,9 +337,8 @@ Status Piece::orderChoices() {
       return tooManyAlus();
   }
   if (misfitStreams(0, /*alone=*/true)) {
-    std::stable_sort(streamOrder.begin(), streamOrder.end(), [&](unsigned x, unsigned y) {
-      return streams[x].width > streams[y].width;
-    });
+    std::stable_sort(streamOrder.begin(), streamOrder.end(),
+                     [&](unsigned x, unsigned y) { return streams[x].width > streams[y].width; });
     if (misfitStreams(0, /*alone=*/true))
       return tooManyStreams(streams[streamOrder.back()]);
   }
@@ -387,13 +387,14 @@ Status Piece::checkHolds() const {
         sorted[i]->at < sorted[i - 1]->at + sorted[i - 1]->length) {
       program.crowded = true;
       const Burst &b = bursts[sorted[i]->burst], &other = bursts[sorted[i - 1]->burst];
-      return Error{"two bursts that belong together need " +
-                   program.machine.queueName(program.machine.queue(b.unit)) + " at once (" +
-                   std::string(info(other.proto.opcode).mnemonic) + " of row " +
-                   std::to_string(other.proto.address) + ", " +
-                   std::string(info(b.proto.opcode).mnemonic) + " of row " +
-                   std::to_string(b.proto.address) +
-                   "); the machine has too few slices or banks for this kernel"};
+      return Error{
+          "two bursts that belong together need " +
+          program.machine.queueName(program.machine.queue(b.unit)) + " at once (" +
+          std::string(info(other.proto.opcode).mnemonic) + " of row " +
+          std::to_string(other.proto.address) + ", " + std::string(info(b.proto.opcode).mnemonic) +
+          " of row " + std::to_string(b.proto.address) +
+          "); the machine has too few slices or banks for this kernel; use a machine with more, or "
+          "cut the node into several"};
     }
   return Success{};
 }
@@ -406,7 +407,8 @@ Expected<Cycle> Piece::place(Cycle from) {
     return s.takeError();
   if (clashes()) {
     program.crowded = true;
-    return Error{"two bursts that belong together leave one MEM queue in one cycle"};
+    return Error{"two bursts that belong together leave one MEM queue in one cycle; use a machine "
+                 "with more slices, or cut the node into several"};
   }
   if (Status s = orderChoices(); !s)
     return s.takeError();

@@ -636,10 +636,10 @@ def difference(got, expected, bound, steady) -> str:
 
 
 def departs_from_onnx(m: Model, inside: dict) -> bool:
-    """Whether ONNX Runtime has numbers where ONNX's own definition of Attention has NaN.
+    """Whether ONNX Runtime's Attention is not what ONNX's own implementation gives.
 
     Its causal mask is the lowest number, not -inf: where infinite keys and a mask take all scores of a row to -inf, it
-    attends to keys that come later. ONNX's definition gives NaN there.
+    attends to keys that come later. ONNX gives NaN there, or 0.
     """
     for node in m.nodes:
         if node.op_type != "Attention" or node.domain:
@@ -652,7 +652,7 @@ def departs_from_onnx(m: Model, inside: dict) -> bool:
         alone.nodes, alone.inputs, alone.constants, alone.outputs = [node], given, {}, [node.output[0]]
         with np.errstate(all="ignore"):
             defined = ReferenceEvaluator(alone.proto()).run(None, given)[0]
-        if (np.isfinite(defined) != np.isfinite(inside[node.output[0]])).any():
+        if not np.allclose(defined, inside[node.output[0]], rtol=1e-3, atol=1e-3, equal_nan=True):
             return True
     return False
 

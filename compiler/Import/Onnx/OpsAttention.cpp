@@ -6,6 +6,7 @@
 #include "compiler/Import/Onnx/MatMul.h"
 #include "compiler/Import/Onnx/Normalization.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -42,10 +43,17 @@ Value scoreMatrix(TensorBuilder &t, Value q, Value k, const Heads &heads) {
       {t.select(5, {0, 1, 2, 4}), t.select(5, {0, 1, 3, 4}), t.select(5, {0, 1, 2, 3})}, {4});
 }
 
+/// Scores of keys that come after a query. ONNX Runtime adds the lowest number; three times what a
+/// mask adds does the same in softmax, and fits into 16 bits.
+double laterScore(const Heads &heads) {
+  return std::max<double>(std::numeric_limits<float>::lowest(),
+                          std::min(-30000.0, 3 * heads.maskedScore));
+}
+
 /// What is added to the scores: 0 where a key is seen, `maskedScore` where a mask hides it; null if
 /// all are seen. Masks: B x T or B x S x T of 0 and 1, or B key counts. Causal: query s sees the
-/// keys up to past + s, and the lowest number hides the others, so that a row whose mask hides all
-/// that came before still sees none that comes after.
+/// keys up to past + s; the others lie so much lower that a row whose mask hides all that came
+/// before still sees none that comes after.
 Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads) {
   TensorBuilder &t = node.t;
   if (!mask && !heads.causal)
@@ -86,7 +94,7 @@ Expected<Value> additiveMask(NodeImporter &node, Value mask, const Heads &heads)
     Value key = linalg::IndexOp::create(s, 3), query = linalg::IndexOp::create(s, 2);
     Value last = a.add(query, arith::ConstantIndexOp::create(s, heads.past));
     return a.choose(a.compare(Arithmetic::Order::LessOrEqual, key, last), score,
-                    a.constant(s.getF32Type(), std::numeric_limits<float>::lowest()));
+                    a.constant(s.getF32Type(), laterScore(heads)));
   });
 }
 

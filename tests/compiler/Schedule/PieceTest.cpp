@@ -60,7 +60,8 @@ TEST_F(Pieces, AReadAndAWriteOfTwoBanksLeaveTheirQueueOneAfterTheOther) {
 TEST_F(Pieces, NoTwoBurstsLeaveOneMemQueueInOneCycle) {
   piece.add(0, kSlice, access(Opcode::Read, 0), 0);
   piece.add(0, kSlice, access(Opcode::Write, 1), 0);
-  EXPECT_EQ(refusal(), "two bursts that belong together leave one MEM queue in one cycle");
+  EXPECT_EQ(refusal(), "two bursts that belong together leave one MEM queue in one cycle; use a machine "
+                       "with more slices, or cut the node into several");
 }
 
 TEST_F(Pieces, NoTwoReadsHoldOnePort) {
@@ -86,7 +87,8 @@ TEST_F(Pieces, AsManyAlusAsTheVxmHasServeAtOnceAndNoMore) {
   const Expected<Cycle> start = larger.place(0);
   ASSERT_FALSE(start);
   EXPECT_EQ(start.error(), "a kernel's epilogue needs " + std::to_string(alus + 1) +
-                               " ALUs at once, the VXM has " + std::to_string(alus));
+                               " ALUs at once, the VXM has " + std::to_string(alus) +
+                               "; use a machine with more, or cut the node into several");
 }
 
 TEST_F(Pieces, AnAluThatIsFreeAgainServesASecondTime) {
