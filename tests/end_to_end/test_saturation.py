@@ -177,3 +177,20 @@ def test_a_residual_sum_saturates_as_the_graph_says(millrace, tmp_path, seed):
 def test_constants_belong_to_the_axis_that_the_graph_names(millrace, tmp_path, make):
     block = Block(seed=1)
     assert units_apart(millrace, tmp_path, block, make(block)) <= 1
+
+
+@pytest.mark.parametrize("kind, zero", [(np.int8, 0), (np.int8, 1), (np.int8, -3), (np.int8, 4), (np.uint8, 127),
+                                        (np.uint8, 128), (np.uint8, 3)])
+def test_ties_are_rounded_before_the_zero_point_is_added(millrace, tmp_path, kind, zero):
+    """Every half of a step, and beyond both ends: with an odd zero point a sum would be even where the number is odd."""
+    x = np.arange(-100, 100, 0.125, dtype=np.float32).reshape(10, 160)
+    nodes = [helper.make_node("Sub", ["x", "quarter"], ["d"]),
+             helper.make_node("QuantizeLinear", ["d", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    constants = {"quarter": np.float32([0.25]), "s": np.float32(0.5), "z": kind(zero)}
+    graph = helper.make_graph(nodes, "ties", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)],
+                              [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-small", "int8", {"x": x}, tmp_path, ["--check"])
+    assert np.array_equal(got.outputs["y"], probe.run(model, {"x": x})["y"])

@@ -157,8 +157,14 @@ FailureOr<Scalar> Former::computeQuantize(Attempt &attempt, linalg::LinalgOp op,
   if (failed(value))
     return failure();
   unsigned node = value->node;
-  if (scheme->zero != 0)
-    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(scheme->zero))});
+  double zero = double(scheme->zero);
+  if (scheme->zero % 2 != 0) { // ties go to what is even before it is added: round by itself
+    constexpr double kUnits = 3 << 22; // fp32 numbers around it are 1 apart
+    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(kUnits))});
+    zero -= kUnits;
+  }
+  if (zero != 0)
+    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(zero))});
   return Scalar{attempt.build.op(AluOp::CvtF32I8, {node}), Scalar::Kind::I8};
 }
 
