@@ -10,6 +10,7 @@
 include_guard(GLOBAL)
 
 set(MILLRACE_TEST_RESULTS "${PROJECT_BINARY_DIR}/test-results")
+file(MAKE_DIRECTORY "${MILLRACE_TEST_RESULTS}") # lit fails without it
 
 # Registers a command as a ctest entry that runs in the source root.
 function(millrace_add_ctest name timeout)
