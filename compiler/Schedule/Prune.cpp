@@ -314,9 +314,12 @@ void Pruner::restate() {
           last = std::max(last, Cycle(i.cycle) + timing.writeSlot() + lastElementCycle(i));
     step.predictedCycles = uint64_t(timing.countFrom(last));
   }
-  for (Region &region : image.tensors)
+  for (Region &region : image.tensors) {
+    if (region.step1 >= image.steps.size()) // of an image from text: to the end
+      continue;
     if (const Step &step = image.steps[region.step1]; step.kind == Step::Kind::Grid)
       region.to = std::min(region.to, step.predictedCycles);
+  }
 }
 
 } // namespace
