@@ -101,7 +101,8 @@ class NeedsCount {
 public:
   NeedsCount(const Kernel &kernel, const KernelGraph &graph, const Machine &machine)
       : kernel(kernel), graph(graph), nodes(kernel.nodes), latency(machine.latency) {
-    plan = planEpilogue(kernel, [&](AluOp op) { return chained(op); }, kLong);
+    plan = planEpilogue(
+        kernel, [&](AluOp op) { return chained(op); }, kLong);
     for (const AluOpInfo &op : aluOpTable)
       fastest = std::min(fastest, cyclesOf(op.mnemonic));
     for (unsigned n = 0; n < nodes.size(); ++n)
@@ -182,8 +183,7 @@ void NeedsCount::addOperation(unsigned n) {
 
 /// An operand, an immediate or the sum itself passes an ALU on its way to memory.
 void NeedsCount::addStoredAsItIs(unsigned n) {
-  const Cycles at =
-      nodes[n].kind == Node::Kind::Accumulator ? 0 : plan.earliestUse(kernel, n);
+  const Cycles at = nodes[n].kind == Node::Kind::Accumulator ? 0 : plan.earliestUse(kernel, n);
   if (nodes[n].kind != Node::Kind::Immediate)
     take(n, at);
   alus.push_back({at, at + length(n), 1});
@@ -201,7 +201,8 @@ void NeedsCount::addWaiting(unsigned n, Cycles last) {
   if (!isOperation(nodes[n]))
     streams.push_back({ready, ready + held, widthOf(n)});
   const Cycles step = chained(AluOp::Pass);
-  if (last - ready > kLong / 2) { // of every element until after the reduction: no machine has so many
+  if (last - ready >
+      kLong / 2) { // of every element until after the reduction: no machine has so many
     alus.push_back({ready, last, std::numeric_limits<unsigned>::max() / 2});
     return;
   }

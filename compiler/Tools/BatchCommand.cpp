@@ -4,8 +4,8 @@
 #include "arch/files/NewFile.h"
 #include "compiler/Tools/ChildProcesses.h"
 #include "compiler/Tools/CommandLine.h"
-#include "compiler/Tools/Notes.h"
 #include "compiler/Tools/HelpText.h"
+#include "compiler/Tools/Notes.h"
 #include "compiler/Tools/Progress.h"
 #include "compiler/Tools/TemporaryFolder.h"
 
@@ -38,7 +38,8 @@ struct Job {
 Expected<Job> jobOf(const std::string &line, const std::string &place) {
   const json value = json::parse(line, nullptr, false);
   if (!value.is_object() || !value.contains("options"))
-    return Error{place + ": write a job as {\"name\": \"any\", \"options\": [\"MODEL.onnx\", ...]}"};
+    return Error{place +
+                 ": write a job as {\"name\": \"any\", \"options\": [\"MODEL.onnx\", ...]}"};
   Job job;
   for (const auto &[key, entry] : value.items()) {
     if (key == "name" && entry.is_string()) {
@@ -83,7 +84,9 @@ Expected<std::vector<Job>> readJobs(const std::string &path) {
 class ReportFolder {
 public:
   bool exists() const { return folder.exists(); }
-  std::string file(size_t job) const { return (folder.path() / (std::to_string(job) + ".json")).string(); }
+  std::string file(size_t job) const {
+    return (folder.path() / (std::to_string(job) + ".json")).string();
+  }
   /// The report of a job; null if it left none.
   json take(size_t job) const {
     std::ifstream stream(file(job));
@@ -159,8 +162,7 @@ int runBatch(const BatchOptions &options) {
   std::map<std::string, size_t> counts;
   size_t written = 0, ended = 0;
   const std::string error = runInChildren(
-      jobs->size(), options.limits,
-      [&](size_t k) -> int { runJob((*jobs)[k], reports.file(k)); },
+      jobs->size(), options.limits, [&](size_t k) -> int { runJob((*jobs)[k], reports.file(k)); },
       [&](size_t k, const ChildResult &result) {
         const json line = lineOf((*jobs)[k], result, reports.take(k));
         ++counts[line["outcome"].get<std::string>()];
@@ -183,11 +185,11 @@ int runBatch(const BatchOptions &options) {
 
 void addBatch(CLI::App &app, Action &action) {
   auto options = std::make_shared<BatchOptions>();
-  CLI::App *command =
-      app.add_subcommand("batch", "Runs many models, each in a process of its own")
-          ->group(heading::Models);
+  CLI::App *command = app.add_subcommand("batch", "Runs many models, each in a process of its own")
+                          ->group(heading::Models);
   command->footer(
-      "A crash or an endless search of one is a result and not the end. A line of the jobs' file is\n"
+      "A crash or an endless search of one is a result and not the end. A line of the jobs' file "
+      "is\n"
       "{\"name\": \"any\", \"options\": [\"MODEL.onnx\", \"--machine\", \"tsp-v1\"]}, with the "
       "options of\n`millrace run`.\n\n"
       "Example: millrace batch jobs.jsonl --json-lines results.jsonl --jobs 2");

@@ -96,17 +96,20 @@ void ModelOptions::addTo(CLI::App &command) {
                        "for more. The MXM multiplies no fp32: what multiplies it goes to the host")
            ->type_name("VALUE")
            ->group(heading::Compiler));
-  only(Level::Tensor, command
-                          .add_flag("--exact-qdq", exactQdq,
-                                    "int8: keep every rounding of the quantised graph")
-                          ->group(heading::Compiler));
+  only(
+      Level::Tensor,
+      command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
+          ->group(heading::Compiler));
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {
-  if (judge > JudgeKind::Kernels && from > (judge == JudgeKind::Reference ? Level::Tensor : Level::Onnx))
-    return Failure{Usage, "--check=" + std::string(judge == JudgeKind::Reference ? "reference" : "onnxruntime") +
-                              " computes the model itself, and " + model + " is of the level " +
-                              levelNames[size_t(from)] + "; check an ONNX file"};
+  if (judge > JudgeKind::Kernels &&
+      from > (judge == JudgeKind::Reference ? Level::Tensor : Level::Onnx))
+    return Failure{
+        Usage,
+        "--check=" + std::string(judge == JudgeKind::Reference ? "reference" : "onnxruntime") +
+            " computes the model itself, and " + model + " is of the level " +
+            levelNames[size_t(from)] + "; check an ONNX file"};
   if (judge == JudgeKind::Kernels && from > Level::Spatial)
     return Failure{Usage, "--check evaluates kernels, and " + model + " is of the level " +
                               levelNames[size_t(from)] + "; leave it out"};
@@ -139,11 +142,11 @@ std::optional<Failure> ModelOptions::checkKind() const {
   if (!kind)
     return std::nullopt;
   const auto text = [&](Level level) {
-    return from == level ? std::nullopt
-                         : std::optional(Failure{
-                               BadInput, model + ": is text of the level " +
-                                             levelNames[size_t(level)] + "; enter with --from " +
-                                             levelNames[size_t(level)]});
+    return from == level
+               ? std::nullopt
+               : std::optional(Failure{
+                     BadInput, model + ": is text of the level " + levelNames[size_t(level)] +
+                                   "; enter with --from " + levelNames[size_t(level)]});
   };
   switch (*kind) {
   case FileKind::Image:

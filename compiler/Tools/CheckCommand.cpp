@@ -59,9 +59,10 @@ std::string textOf(const std::string &file, const Inspection &inspection) {
   for (const ModelFinding &finding : inspection.findings)
     errors += finding.isError;
   if (errors)
-    row("errors", std::to_string(errors) +
-                      (inspection.isComplete ? "" : "; correct them and check again: they kept "
-                                                    "nodes from being imported"));
+    row("errors", std::to_string(errors) + (inspection.isComplete
+                                                ? ""
+                                                : "; correct them and check again: they kept "
+                                                  "nodes from being imported"));
   else
     row("errors", "none");
   return text;

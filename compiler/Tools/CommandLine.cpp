@@ -110,7 +110,9 @@ std::string describe(const CLI::App &app, const CLI::ParseError &error, int argc
 
 } // namespace
 
-void warn(const std::string &text) { std::fprintf(stderr, "millrace: warning: %s\n", text.c_str()); }
+void warn(const std::string &text) {
+  std::fprintf(stderr, "millrace: warning: %s\n", text.c_str());
+}
 
 int fail(Exit code, const std::string &text) {
   std::istringstream lines(text);

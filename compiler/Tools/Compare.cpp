@@ -135,7 +135,8 @@ private:
           return bytes.takeError();
         tensors[t] = forms::layOut(graph.tensors[t], *bytes);
       }
-      if (const auto type = hostTypeOf(*bindings.at(t)); type && // integers of MLIR have no sign
+      if (const auto type = hostTypeOf(*bindings.at(t));
+          type && // integers of MLIR have no sign
           byteSize(*type) == byteSize((*results)[r].type))
         (*results)[r].type = *type;
       byHost[t] = std::move((*results)[r]);

@@ -149,11 +149,12 @@ std::string zsh(const CLI::App &app) {
   std::string text =
       std::string("#compdef millrace\n# zsh completion for millrace; `millrace completion zsh` "
                   "wrote it\n_millrace_machines() {\n  compadd -- $(") +
-      kMachines + ")\n  _files -g '*.yaml'\n}\n_millrace() {\n  if (( CURRENT == 2 )); then\n"
-                  "    local -a commands=(\n";
+      kMachines +
+      ")\n  _files -g '*.yaml'\n}\n_millrace() {\n  if (( CURRENT == 2 )); then\n"
+      "    local -a commands=(\n";
   for (const CLI::App *command : commandsOf(app))
-    text += "      " + quoted(command->get_name() + ":" + zshText(command->get_description())) +
-            "\n";
+    text +=
+        "      " + quoted(command->get_name() + ":" + zshText(command->get_description())) + "\n";
   text += "    )\n    _describe command commands\n    _arguments";
   for (const CLI::Option *option : optionsOf(app))
     text += " " + quoted(namesOf(*option, " ").substr(0, namesOf(*option, " ").find(' ')) + "[" +
@@ -179,9 +180,8 @@ std::string zsh(const CLI::App &app) {
       for (const std::string &name : option->get_snames())
         names.push_back("-" + name);
       for (const std::string &name : names)
-        text += " \\\n      " +
-                quoted((option->get_expected_max() > 1 ? "*" : "") + name + "[" + about + "]" +
-                       value);
+        text += " \\\n      " + quoted((option->get_expected_max() > 1 ? "*" : "") + name + "[" +
+                                       about + "]" + value);
     }
     text += " ;;\n";
   }

@@ -191,11 +191,12 @@ std::string complaintOf(const Verdict &verdict) {
              " (relative L2) from its evaluation, more than 1e-5; please report it with the model "
              "and the machine";
   const std::string place =
-      verdict.departure ? "; the first value that departs is '" + verdict.departure->value +
-                              "' (" + text(verdict.departure->relativeL2) + ", what it is computed of " +
-                              text(verdict.departure->before) + ")"
-                        : std::string("; no single value departs from what it is computed of, so that "
-                                      "roundings may have added up");
+      verdict.departure
+          ? "; the first value that departs is '" + verdict.departure->value + "' (" +
+                text(verdict.departure->relativeL2) + ", what it is computed of " +
+                text(verdict.departure->before) + ")"
+          : std::string("; no single value departs from what it is computed of, so that "
+                        "roundings may have added up");
   for (const auto &[name, d] : verdict.outputs)
     if (!(d.relativeL2 <= kMostFromJudge))
       return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
@@ -275,7 +276,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
     if (!execution.losses.empty())
       warn(warningOf(execution.losses, image));
     // What a program reads from the standard output is not mixed with what people read.
-    const bool isTaken = options.json == kStandardOutput || options.watch.trace == kStandardOutput ||
+    const bool isTaken = options.json == kStandardOutput ||
+                         options.watch.trace == kStandardOutput ||
                          options.watch.vcd == kStandardOutput;
     std::fputs(tableOf(image, machine, execution).c_str(), isTaken ? stderr : stdout);
   }

@@ -66,10 +66,10 @@ Status checkFilter(const DumpFilter &filter, const Image &image, const Machine &
     if (name == filter.queue || name.starts_with(filter.queue + ".") || filter.queue.empty())
       return Success{};
   }
-  return Error{"--queue '" + filter.queue + "' is no queue of '" + machine.name +
-               "', nor the beginning of one" +
-               didYouMean(filter.queue, names,
-                          "there are mem.w.0, alu.0, mxm.e.0.activate and the like")};
+  return Error{
+      "--queue '" + filter.queue + "' is no queue of '" + machine.name +
+      "', nor the beginning of one" +
+      didYouMean(filter.queue, names, "there are mem.w.0, alu.0, mxm.e.0.activate and the like")};
 }
 
 int dump(DumpOptions options) {
@@ -151,8 +151,8 @@ void addMachineThatNames(CLI::App &command, std::string &machine) {
 
 void addDump(CLI::App &app, Action &action) {
   auto options = std::make_shared<DumpOptions>();
-  CLI::App *command = app.add_subcommand("dump", "Lists what is in a program image")
-                          ->group(heading::Images);
+  CLI::App *command =
+      app.add_subcommand("dump", "Lists what is in a program image")->group(heading::Images);
   command->footer("Examples:\n"
                   "  millrace dump model.mrp --no-instructions\n"
                   "  millrace dump model.mrp --pe 0 --queue mxm --cycles 100..200");
@@ -162,7 +162,8 @@ void addDump(CLI::App &app, Action &action) {
   addMachineThatNames(*command, options->machine);
   const auto choice = [](CLI::Option *option) { option->group(heading::Choice); };
   choice(command->add_option("--pe", options->filter.pe, "only this PE")->type_name("NUMBER"));
-  choice(command->add_option("--step", options->filter.step, "only this step")->type_name("NUMBER"));
+  choice(
+      command->add_option("--step", options->filter.step, "only this step")->type_name("NUMBER"));
   choice(command
              ->add_option("--queue", options->filter.queue,
                           "only this queue, or all that begin like it: alu.3, mem.w, mxm")

@@ -73,9 +73,10 @@ Error unknownInput(const std::string &name, const std::vector<std::string> &know
   for (const std::string &k : known)
     list += (list.empty() ? "" : ", ") + k;
   const bool near = isNear(name, nearest(name, known));
-  return Error{"the program has no input '" + name + "'" +
-               (known.empty() ? "; it has none" : didYouMean(name, known, "its inputs are " + list)) +
-               (near ? " its inputs are " + list : "")};
+  return Error{
+      "the program has no input '" + name + "'" +
+      (known.empty() ? "; it has none" : didYouMean(name, known, "its inputs are " + list)) +
+      (near ? " its inputs are " + list : "")};
 }
 
 } // namespace

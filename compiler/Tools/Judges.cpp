@@ -72,8 +72,8 @@ Expected<Values> referenceValues(ModuleOp module, const Values &inputs,
   return values;
 }
 
-std::optional<Departure> firstDeparture(ModuleOp module, const Values &values,
-                                        const Values &judged, double least, uint64_t &compared) {
+std::optional<Departure> firstDeparture(ModuleOp module, const Values &values, const Values &judged,
+                                        double least, uint64_t &compared) {
   constexpr double kGrowth = 8;
   auto function = module.lookupSymbol<func::FuncOp>("main");
   llvm::DenseMap<Value, double> errors; // of what nobody compared: the largest before it

@@ -75,8 +75,9 @@ std::string warningOf(const std::vector<Loss> &losses, const Image &image) {
   const Loss &first = losses.front();
   const std::string where = first.input.empty() ? "kernel '" + first.nodes + "' stored "
                                                 : "input '" + first.input + "' has ";
-  std::string text = fmt::format("{}{} finite values beyond the range of {} (+-{:.6g}), which are {} now",
-                                 where, first.count, first.format, first.largest, first.becomes);
+  std::string text =
+      fmt::format("{}{} finite values beyond the range of {} (+-{:.6g}), which are {} now", where,
+                  first.count, first.format, first.largest, first.becomes);
   if (losses.size() > 1)
     text += fmt::format("; so did {} more (lost_values of --json)", losses.size() - 1);
   const nlohmann::json precision = jsonNote(image, "precision");

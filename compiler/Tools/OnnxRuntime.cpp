@@ -58,8 +58,7 @@ Status runPython(const fs::path &folder) {
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC, 0600);
   pid_t child = 0;
-  const int failed =
-      ::posix_spawnp(&child, python.c_str(), &actions, nullptr, arguments, environ);
+  const int failed = ::posix_spawnp(&child, python.c_str(), &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   const std::string remedy =
       "; name a Python with onnx, onnxruntime and numpy in MILLRACE_PYTHON, or use "
@@ -86,7 +85,8 @@ Expected<Values> onnxRuntimeValues(const std::string &model, const Values &input
   const TemporaryFolder folder;
   if (!folder.exists())
     return Error{kNoTemporaryFolder};
-  json job = {{"model", fs::absolute(model).string()}, {"inputs", json::object()}, {"values", wanted}};
+  json job = {
+      {"model", fs::absolute(model).string()}, {"inputs", json::object()}, {"values", wanted}};
   for (const auto &[name, tensor] : inputs) {
     const std::string file = "input" + std::to_string(job["inputs"].size()) + ".npy";
     if (Status s = writeNpy(folder.path() / file, tensor); !s)

@@ -139,7 +139,8 @@ void addOpt(CLI::App &app, Action &action) {
                    "a pass, with options in braces: name{key=value key=value}; repeat for more")
       ->type_name("PASS")
       ->group(heading::Compiler);
-  command->add_option("--output,-o", options->output, "file to write; the standard output by default")
+  command
+      ->add_option("--output,-o", options->output, "file to write; the standard output by default")
       ->type_name("FILE")
       ->group(heading::Data);
   command->add_flag("--list-passes", options->list, "list the passes and their options instead")

@@ -9,8 +9,7 @@ namespace millrace::driver {
 
 using namespace std::chrono_literals;
 
-Progress::Progress(Verbosity verbosity)
-    : verbosity(verbosity), terminal(isatty(STDERR_FILENO)) {}
+Progress::Progress(Verbosity verbosity) : verbosity(verbosity), terminal(isatty(STDERR_FILENO)) {}
 
 Progress::~Progress() {
   endLine();

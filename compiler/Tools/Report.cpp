@@ -286,8 +286,7 @@ void addLosses(Table &table, const std::vector<Loss> &losses) {
   for (size_t k = 0; k < std::min(losses.size(), kMostLines); ++k) {
     const Loss &loss = losses[k];
     table.row(k ? "" : "beyond range",
-              fmt::format("{}: {} {} {}",
-                          loss.input.empty() ? loss.nodes : "input " + loss.input,
+              fmt::format("{}: {} {} {}", loss.input.empty() ? loss.nodes : "input " + loss.input,
                           grouped(loss.count), loss.input.empty() ? "lanes" : "elements",
                           loss.becomes));
   }
@@ -302,7 +301,8 @@ void addThisComputer(Table &table, const Image &image, const Execution &e) {
   text += fmt::format("simulated in {:.2f} s", e.simulateSeconds);
   if (e.hostStepSeconds > 0)
     text += fmt::format(", {:.2f} s of it in host steps", e.hostStepSeconds);
-  table.row("this computer", text + fmt::format("; {:.0f} MiB of this process", mebibytes(peakBytes())));
+  table.row("this computer",
+            text + fmt::format("; {:.0f} MiB of this process", mebibytes(peakBytes())));
   addVerdict(table, e.verdict);
   for (const auto &[name, file] : e.files)
     table.row("output " + name, file);
@@ -370,11 +370,11 @@ static json checkJson(const Verdict &verdict) {
     add(verdict.judge, verdict.outputs);
   check["values_compared"] = verdict.judge.empty() ? json() : json(verdict.compared);
   const auto orNull = [](double number) { return std::isfinite(number) ? json(number) : json(); };
-  check["first_departure"] =
-      verdict.departure ? json({{"value", verdict.departure->value},
-                                {"relative_l2", orNull(verdict.departure->relativeL2)},
-                                {"before_relative_l2", orNull(verdict.departure->before)}})
-                        : json();
+  check["first_departure"] = verdict.departure
+                                 ? json({{"value", verdict.departure->value},
+                                         {"relative_l2", orNull(verdict.departure->relativeL2)},
+                                         {"before_relative_l2", orNull(verdict.departure->before)}})
+                                 : json();
   return check;
 }
 

@@ -20,7 +20,7 @@ static double leastDeparture(const std::string &precision) {
 }
 
 static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelOptions &model,
-                                   const Values &inputs, const Values &outputs) {
+                                                const Values &inputs, const Values &outputs) {
   Expected<Evaluated> evaluated = evaluateKernels(*built.reckoning, built.image, inputs);
   if (!evaluated)
     return Failure{Wrong, evaluated.error()};
@@ -35,9 +35,8 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   for (const auto &[name, value] : evaluated->values)
     wanted.push_back(name);
   const bool byReference = model.judge == JudgeKind::Reference;
-  Expected<Values> judged = byReference
-                                ? referenceValues(*built.tensors.module, inputs, wanted)
-                                : onnxRuntimeValues(model.model, inputs, wanted);
+  Expected<Values> judged = byReference ? referenceValues(*built.tensors.module, inputs, wanted)
+                                        : onnxRuntimeValues(model.model, inputs, wanted);
   if (!judged)
     return Failure{BadInput, judged.error()};
   Values judgedOutputs;
@@ -62,12 +61,11 @@ void addRun(CLI::App &app, Action &action) {
   CLI::App *command =
       app.add_subcommand("run", "Compiles a model, executes it, writes outputs and a report")
           ->group(heading::Models);
-  command->footer(
-      "Examples:\n"
-      "  millrace run model.onnx --machine mesh-4x4 --dim batch=1\n"
-      "  millrace run model.onnx --input x=x.npy --output-dir out --json r.json\n"
-      "  millrace run model.onnx -q --json - | jq .measured_cycles\n"
-      "  millrace run model.onnx --machine lp30 --set mxm.planes=4 --cycles-only");
+  command->footer("Examples:\n"
+                  "  millrace run model.onnx --machine mesh-4x4 --dim batch=1\n"
+                  "  millrace run model.onnx --input x=x.npy --output-dir out --json r.json\n"
+                  "  millrace run model.onnx -q --json - | jq .measured_cycles\n"
+                  "  millrace run model.onnx --machine lp30 --set mxm.planes=4 --cycles-only");
   model->addTo(*command);
   execution->addTo(*command);
   addVerbosity(*command, model->verbosity);

@@ -41,7 +41,10 @@ public:
   std::optional<Failure> writeSchedule(std::string &text);
 
   Built take(double seconds) {
-    return {std::move(*target), std::move(image), seconds, std::move(reckoning),
+    return {std::move(*target),
+            std::move(image),
+            seconds,
+            std::move(reckoning),
             {context, std::move(imported)}};
   }
 
@@ -58,7 +61,7 @@ private:
   std::optional<Machine> target;
   std::shared_ptr<mlir::MLIRContext> context = std::make_shared<mlir::MLIRContext>();
   ErrorLine errors;
-  mlir::OwningOpRef<mlir::ModuleOp> module; ///< tensor level, or the text's spatial level
+  mlir::OwningOpRef<mlir::ModuleOp> module;   ///< tensor level, or the text's spatial level
   mlir::OwningOpRef<mlir::ModuleOp> imported; ///< the tensor level as it was, for a judge
   spatial::ModelFacts facts;
   forms::KernelGraph graph;

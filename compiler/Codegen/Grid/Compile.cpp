@@ -58,9 +58,9 @@ private:
   Partition partition;
   std::vector<Work> works; ///< per kernel
   Storage storage;
-  std::vector<size_t> order;        ///< places of graph.order, in the order of scheduling
-  std::vector<size_t> lastUse;      ///< per tensor: last place in the order that touches it
-  std::vector<uint32_t> bindingOf;  ///< per tensor: its binding, if it has one
+  std::vector<size_t> order;       ///< places of graph.order, in the order of scheduling
+  std::vector<size_t> lastUse;     ///< per tensor: last place in the order that touches it
+  std::vector<uint32_t> bindingOf; ///< per tensor: its binding, if it has one
   MxmState mxm;
 
   Status planKernels();

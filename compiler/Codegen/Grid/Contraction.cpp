@@ -45,9 +45,9 @@ Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::
     i.s0 = 1;
     i.buffer = uint8_t(buffer);
     i.provenance = domain.provenance;
-    bursts.push_back(
-        piece.add(domain.pe, {UnitKind::MxmInstall, worker.hemisphere, worker.plane + p}, i,
-                  Cycle(p) * columnGroups()));
+    bursts.push_back(piece.add(domain.pe,
+                               {UnitKind::MxmInstall, worker.hemisphere, worker.plane + p}, i,
+                               Cycle(p) * columnGroups()));
     piece.tap(bursts.back(), ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
   }
   ++counts.installs;
@@ -59,7 +59,8 @@ Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::
   return installs;
 }
 
-Expected<Contraction::Installs> Contraction::installConstant(const Tile &tile, unsigned buffer, Cycle from) {
+Expected<Contraction::Installs> Contraction::installConstant(const Tile &tile, unsigned buffer,
+                                                             Cycle from) {
   const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   Expected<WeightTile> stored = store(tile);
   if (!stored)
@@ -300,8 +301,7 @@ std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
   for (unsigned b = 0; b < machine.mxm.buffers; ++b) {
     bool whole = true;
     for (unsigned p = 0; p < count && whole; ++p) {
-      const ResidentTile &held =
-          plane(worker.pe, worker.hemisphere, worker.plane + p).resident[b];
+      const ResidentTile &held = plane(worker.pe, worker.hemisphere, worker.plane + p).resident[b];
       whole = held.key == key && held.part == p;
     }
     if (whole)
@@ -311,8 +311,8 @@ std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
 }
 
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                const Share &share, const Worker &worker, MxmState &mxm,
-                ContractionCounts &counts, uint32_t provenance) {
+                const Share &share, const Worker &worker, MxmState &mxm, ContractionCounts &counts,
+                uint32_t provenance) {
   Status done =
       Contraction(c, kernel, kernelIndex, work, share, worker, mxm, counts, provenance).run();
   if (!done && done.error().find("kernel '") == std::string::npos)

@@ -49,7 +49,7 @@ private:
   const schedule::Timing &timing;
 
   std::vector<bool> needed; ///< per node
-  std::vector<bool> late; ///< per node: taken once, after the running reduction, not per element
+  std::vector<bool> late;   ///< per node: taken once, after the running reduction, not per element
   std::vector<Cycle> dispatch;
   std::vector<std::optional<Piece::BurstId>> bursts;
   std::map<std::pair<unsigned, Cycle>, Source> delayed; ///< (node, ready cycle)

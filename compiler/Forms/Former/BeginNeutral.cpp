@@ -74,8 +74,8 @@ void beginNeutral(linalg::LinalgOp op) {
   };
   const Value scalar = arith::ConstantOp::create(builder, loc, neutral);
   op.setDpsInitOperand(
-      0, linalg::FillOp::create(builder, loc, ValueRange(scalar), ValueRange(empty()))
-             .getResult(0));
+      0,
+      linalg::FillOp::create(builder, loc, ValueRange(scalar), ValueRange(empty())).getResult(0));
   builder.setInsertionPointAfter(op);
   Value reduced = op->getResult(0);
   const SmallVector<AffineMap> maps(3, builder.getMultiDimIdentityMap(unsigned(type.getRank())));

@@ -45,12 +45,11 @@ struct ContractionPoints {
 };
 
 /// Forms the kernels of @main. Emits an error and fails where an output is empty or made of
-/// nothing, and where a float model is asked for in int8, with the recipe that quantises it. What no
-/// form covers becomes a HostCall. Tables of
-/// look-ups take at most half of the memory that the other constants leave, small ones first: the
-/// host looks up in the rest, and `remarks` receives a line for each, and for each constant with
-/// numbers beyond the range of the type that it is stored in. `points` receives who does
-/// the contractions of each ONNX node, by its name.
+/// nothing, and where a float model is asked for in int8, with the recipe that quantises it. What
+/// no form covers becomes a HostCall. Tables of look-ups take at most half of the memory that the
+/// other constants leave, small ones first: the host looks up in the rest, and `remarks` receives a
+/// line for each, and for each constant with numbers beyond the range of the type that it is stored
+/// in. `points` receives who does the contractions of each ONNX node, by its name.
 mlir::FailureOr<KernelGraph>
 buildKernelGraph(mlir::ModuleOp module, const PrecisionOptions &options,
                  std::vector<std::string> *remarks = nullptr,

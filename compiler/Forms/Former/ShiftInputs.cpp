@@ -15,8 +15,7 @@ bool isWideInput(Value value, bool isBf16) {
   Operation *op = value.getDefiningOp();
   while (op && isa<linalg::LinalgOp>(op) && isMap(cast<linalg::LinalgOp>(op)) &&
          cast<linalg::LinalgOp>(op).getNumDpsInputs() == 1 &&
-         llvm::hasSingleElement(
-             cast<linalg::LinalgOp>(op).getBlock()->without_terminator()) &&
+         llvm::hasSingleElement(cast<linalg::LinalgOp>(op).getBlock()->without_terminator()) &&
          isa<arith::TruncFOp>(cast<linalg::LinalgOp>(op).getBlock()->front())) {
     value = op->getOperand(0);
     op = value.getDefiningOp();
@@ -64,8 +63,7 @@ bool needsExactInput(linalg::LinalgOp map) {
 void shiftInputs(func::FuncOp function, bool isBf16) {
   function.walk([&](linalg::LinalgOp op) {
     if (op->getNumResults() != 1 || !formOf(op->getResult(0)) || !isMap(op) ||
-        op.getNumDpsInputs() < 2 || !needsExactInput(op) ||
-        !isWideInput(op->getOperand(0), isBf16))
+        op.getNumDpsInputs() < 2 || !needsExactInput(op) || !isWideInput(op->getOperand(0), isBf16))
       return;
     SetVector<Operation *> chain;
     for (unsigned i = 1; i < op.getNumDpsInputs(); ++i) {

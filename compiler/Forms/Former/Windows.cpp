@@ -171,8 +171,7 @@ static Value saturated(linalg::GenericOp quantize) {
   const double offset = zero ? double(zero->integer(0)) : 0, step = scale->real(0);
   OpBuilder builder(quantize);
   const Location loc = quantize.getLoc();
-  const Value init =
-      tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  const Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
   const SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(unsigned(type.getRank())));
   const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
                                                utils::IteratorType::parallel);
@@ -185,8 +184,8 @@ static Value saturated(linalg::GenericOp quantize) {
              builder, loc, TypeRange(type), ValueRange(input), ValueRange(init), maps, loops,
              [&](OpBuilder &b, Location at, ValueRange x) {
                Value raised = arith::MaximumFOp::create(b, at, x[0], least);
-               linalg::YieldOp::create(
-                   b, at, arith::MinimumFOp::create(b, at, raised, most).getResult());
+               linalg::YieldOp::create(b, at,
+                                       arith::MinimumFOp::create(b, at, raised, most).getResult());
              })
       .getResult(0);
 }

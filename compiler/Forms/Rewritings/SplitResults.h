@@ -6,8 +6,8 @@
 namespace millrace::forms {
 
 /// Gives every result of a kernel with several a kernel of its own, which computes again what they
-/// share: bursts that write them need not find slices apart from each other. Exact. Returns how many
-/// kernels were added.
+/// share: bursts that write them need not find slices apart from each other. Exact. Returns how
+/// many kernels were added.
 unsigned splitResults(KernelGraph &graph);
 
 } // namespace millrace::forms

@@ -33,10 +33,11 @@ struct NodeMacs {
 void loadImportDialects(mlir::MLIRContext &context);
 
 /// Imports an ONNX file of opset 7 or newer. Arguments and results of @main carry `onnx.name` and
-/// `onnx.type`; an operation that makes an ONNX value has its name (kOnnxValue), and each operation's location is the name of its ONNX node, or `<type>_<index>` where
-/// the node has none. Errors name the file and: what makes it invalid, the symbolic dimensions
-/// without a value, or all operations that are not supported, by type and node. `macs` receives the
-/// nodes that multiply and accumulate numbers that depend on the model's inputs.
+/// `onnx.type`; an operation that makes an ONNX value has its name (kOnnxValue), and each
+/// operation's location is the name of its ONNX node, or `<type>_<index>` where the node has none.
+/// Errors name the file and: what makes it invalid, the symbolic dimensions without a value, or all
+/// operations that are not supported, by type and node. `macs` receives the nodes that multiply and
+/// accumulate numbers that depend on the model's inputs.
 Expected<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(const std::filesystem::path &path,
                                                        const ImportOptions &options,
                                                        mlir::MLIRContext &context,

@@ -34,7 +34,7 @@ std::string shapeOf(const onnx::ValueInfoProto &value) {
   text += " [";
   for (int i = 0; i < type.shape().dim_size(); ++i) {
     const auto &dim = type.shape().dim(i);
-    text += (i ? ", " : "") + (dim.has_dim_value()         ? std::to_string(dim.dim_value())
+    text += (i ? ", " : "") + (dim.has_dim_value()       ? std::to_string(dim.dim_value())
                                : dim.dim_param().empty() ? std::string("?")
                                                          : dim.dim_param());
   }

@@ -82,11 +82,11 @@ Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int
 } // namespace
 
 Value softmax(TensorBuilder &t, Value input, int64_t axis, bool takeLog) {
-  Value centred = mapWith(
-      t, input, t.reduceMax(input, {axis}), {axis}, [&](Arithmetic &a, Value x, Value greatest) {
-        Value below = a.sub(x, greatest); // a logarithm keeps what is lowest
-        return takeLog ? below : a.within(below, -kInfinity, 0);
-      });
+  Value centred = mapWith(t, input, t.reduceMax(input, {axis}), {axis},
+                          [&](Arithmetic &a, Value x, Value greatest) {
+                            Value below = a.sub(x, greatest); // a logarithm keeps what is lowest
+                            return takeLog ? below : a.within(below, -kInfinity, 0);
+                          });
   Value powers = t.map({centred}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
     return Arithmetic(s).call<math::ExpOp>(x[0]);
   });

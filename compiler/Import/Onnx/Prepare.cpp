@@ -284,9 +284,9 @@ void nameInlined(onnx::GraphProto &graph, const std::vector<Called> &before) {
   }
 }
 
-/// Replaces the operations by their function bodies. The inliner asks for the type of every input of
-/// a node, and an optional input that is left out before another has no name: that name gets a type
-/// meanwhile.
+/// Replaces the operations by their function bodies. The inliner asks for the type of every input
+/// of a node, and an optional input that is left out before another has no name: that name gets a
+/// type meanwhile.
 void inlineFunctions(onnx::ModelProto &model, const onnx::inliner::FunctionIdSet &functions) {
   auto &types = *model.mutable_graph()->mutable_value_info();
   types.Add()->mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
