@@ -171,13 +171,15 @@ TEST(Quantization, TheResultOfAMatrixProductMayHaveAScaleForEachRow) {
   EXPECT_EQ(std::vector<uint8_t>(outputs[0].as<uint8_t>(), outputs[0].as<uint8_t>() + 6), wanted);
 }
 
+/// Seven in three: the last is neither a whole part nor a third.
 TEST(Split, LeavesTheLastPartWhatIsLeft) {
-  const std::vector<HostTensor> outputs =
-      run("g (float[5] x) => (float[3] y, float[2] z) { y, z = Split <axis = 0, num_outputs = 2> (x) }",
-          {floats({5}, {1, 2, 3, 4, 5})});
-  ASSERT_EQ(outputs.size(), 2u);
+  const std::vector<HostTensor> outputs = run(
+      "g (float[7] x) => (float[3] u, float[3] v, float[1] w) { u, v, w = Split <axis = 0, num_outputs = 3> (x) }",
+      {floats({7}, {1, 2, 3, 4, 5, 6, 7})});
+  ASSERT_EQ(outputs.size(), 3u);
   expectFloats(outputs[0], {3}, {1, 2, 3});
-  expectFloats(outputs[1], {2}, {4, 5});
+  expectFloats(outputs[1], {3}, {4, 5, 6});
+  expectFloats(outputs[2], {1}, {7});
 }
 
 } // namespace
