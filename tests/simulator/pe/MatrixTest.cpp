@@ -106,6 +106,8 @@ TEST(Matrix, AResultTakenEarlyDoesNotComputeALaterOneWithWeightsThatAreStillToCo
   x.result(61, 0, 0); // taken in 69
   x.activate(66, 1, 0, 8);
   x.result(66, 1, 1); // its Accumulate is dispatched in 68
+  Instruction &shift = x.p.add(69, {UnitKind::Shifter, W, 0}, Opcode::Shift); // takes values, not a promise of them
+  shift.a = x.p.on(W, In, 0), shift.out[0] = x.p.stream(W, In, 9);
   x.install(71, 7, 1);
   const SimulationResult r = x.p.run();
   ASSERT_FALSE(r.violation) << verdict(r);
