@@ -11,8 +11,8 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "simulator/system/Simulate.h"
 #include "tests/arch/program/Placements.h"
+#include "tests/contract/Distance.h"
 
-#include <cmath>
 #include <functional>
 #include <map>
 
@@ -137,8 +137,7 @@ inline GridRun runOnGrid(const forms::KernelGraph &graph, const Machine &machine
   return run;
 }
 
-/// Largest relative L2 distance of an output from the graph's evaluation; -1 if an output is
-/// missing.
+/// Largest distance of an output from the graph's evaluation; -1 if an output is missing.
 inline double distanceFromReference(const forms::KernelGraph &graph, const GridRun &run,
                                     const std::map<unsigned, forms::TensorBytes> &inputs) {
   forms::EvaluateOptions options;
@@ -160,7 +159,7 @@ inline double distanceFromReference(const forms::KernelGraph &graph, const GridR
     if (it == run.outputs.end())
       return -1;
     const unsigned width = byteWidth(tensor.type);
-    double difference = 0, norm = 0;
+    Distance distance;
     for (size_t e = 0; e * width < it->second.size(); ++e) {
       auto value = [&](const std::vector<uint8_t> &bytes) {
         uint32_t bits = 0;
@@ -169,11 +168,9 @@ inline double distanceFromReference(const forms::KernelGraph &graph, const GridR
         return tensor.type == ElementType::Int8 ? double(int8_t(bits))
                                                 : double(forms::decode(tensor.type, bits));
       };
-      const double x = value(it->second), y = value((*reference)[t]);
-      difference += (x - y) * (x - y);
-      norm += y * y;
+      distance.add(value(it->second), value((*reference)[t]));
     }
-    worst = std::max(worst, std::sqrt(difference / std::max(norm, 1e-30)));
+    worst = std::max(worst, distance.relative());
   }
   return worst;
 }

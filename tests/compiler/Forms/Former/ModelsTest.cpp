@@ -7,6 +7,7 @@
 #include "compiler/Forms/Rewritings/WindowInputs.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
+#include "tests/contract/Distance.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -212,10 +213,10 @@ Model formed(const std::string &graph, const PrecisionOptions &options = {},
       ADD_FAILURE() << results[n] << " has " << is.size() << " values";
       continue;
     }
-    double error = 0, norm = 0;
+    test::Distance distance;
     for (size_t k = 0; k < must.size(); ++k)
-      error += (is[k] - must[k]) * (is[k] - must[k]), norm += must[k] * must[k];
-    result.error = std::max(result.error, std::sqrt(error / std::max(norm, 1e-30)));
+      distance.add(is[k], must[k]);
+    result.error = std::max(result.error, distance.relative());
   }
   return result;
 }

@@ -116,6 +116,7 @@ std::pair<uint64_t, uint64_t> check(const Bottleneck &spec, const std::string &p
   EXPECT_EQ(expected.size(), got.size());
   double worst = 0, largest = 0;
   for (size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
+    EXPECT_FALSE(std::isnan(got[i])) << i;
     worst = std::max(worst, double(std::abs(expected[i] - got[i])));
     largest = std::max(largest, double(std::abs(expected[i])));
   }
