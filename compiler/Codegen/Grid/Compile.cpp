@@ -300,8 +300,7 @@ void GridCompiler::releaseAfter(size_t at) {
 void GridCompiler::endGridStep() {
   program.endGridStep();
   mxm.beginStep();
-  for (memory::HemisphereAllocator &a : c.allocators)
-    a.forgetTimes();
+  c.forgetTimes();
 }
 
 Status GridCompiler::hostStep(const forms::HostCall &call) {

@@ -255,6 +255,14 @@ void Context::release(unsigned id) {
   spans.erase(it);
 }
 
+void Context::forgetTimes() {
+  for (HemisphereAllocator &a : allocators)
+    a.forgetTimes();
+  for (auto &[tensor, taken] : spans)
+    for (auto &[where, span] : taken)
+      span.notBefore = schedule::kNever;
+}
+
 namespace {
 template <class F> void forEachRegion(const TensorLayout &layout, F f) {
   for (const Copy &copy : layout.copies) {

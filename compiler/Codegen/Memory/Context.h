@@ -101,6 +101,8 @@ struct Context {
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, bool padded);
   /// Gives the rows of all copies back; what follows there waits for the last use.
   void release(unsigned tensor);
+  /// A new step begins: whatever used rows before, free or not, is over.
+  void forgetTimes();
   /// Marks every region of the tensor as alive to the end.
   void keepToEnd(unsigned tensor);
   /// Constant tensors: the data of a row copy as image blocks.

@@ -8,6 +8,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <gtest/gtest.h>
+#include <set>
 
 using namespace millrace;
 
@@ -76,8 +77,8 @@ TEST_P(EveryMachine, SchedulesAPerceptron) {
 
 INSTANTIATE_TEST_SUITE_P(Superlanes, EveryMachine, testing::Values(20u, 2u));
 
-/// A chain of `count` maps; behind each of the first `hosts` ones a host step takes its result on.
-forms::KernelGraph chainOf(unsigned count, unsigned hosts = 0) {
+/// A chain of `count` maps; behind those of `hosts` a host step takes their result on.
+forms::KernelGraph chainOf(unsigned count, const std::set<unsigned> &hosts = {}) {
   using namespace forms;
   KernelGraph graph;
   const std::vector<int64_t> shape = {200, 32};
@@ -91,7 +92,7 @@ forms::KernelGraph chainOf(unsigned count, unsigned hosts = 0) {
     build.store(build.op(AluOp::AddF32, {build.load({from, {at(row), at(lane)}, 0}), build.constant(1)}), {to, {at(row), at(lane)}, 0});
     build.finish("add");
     from = to;
-    if (n < hosts) {
+    if (hosts.count(n)) {
       const unsigned back = addTensor(graph, "h" + std::to_string(n), shape, ElementType::Fp16, 1);
       graph.hostCalls.push_back({"host", "host", {to}, {back}});
       graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
@@ -102,7 +103,7 @@ forms::KernelGraph chainOf(unsigned count, unsigned hosts = 0) {
 }
 
 TEST(Compile, HostStepsStandBetweenTheGridStepsOfTheirKernels) {
-  const Image image = compiled(chainOf(3, 2), test::testMachine(2));
+  const Image image = compiled(chainOf(3, {0, 1}), test::testMachine(2));
   ASSERT_EQ(image.steps.size(), 5u);
   for (size_t s = 0; s < 5; ++s)
     EXPECT_EQ(image.steps[s].kind, s % 2 ? Step::Kind::Host : Step::Kind::Grid) << s;
@@ -114,6 +115,16 @@ TEST(Compile, RowsAreUsedAgainWhenTheirTensorHasBeenReadForTheLastTime) {
   Machine machine = test::testMachine(2);
   machine.memory.rowsPerBank = 32; // 7,000 rows; each of the 30 tensors takes 400
   compiled(chainOf(30), machine);
+}
+
+TEST(Compile, AStepWaitsForNoUseOfItsRowsInAStepBefore) {
+  Machine machine = test::testMachine(2);
+  for (unsigned rows : {256u, 64u}) { // of six maps and a seventh behind a host step
+    machine.memory.rowsPerBank = rows;
+    const Image image = compiled(chainOf(7, {5}), machine);
+    ASSERT_EQ(image.steps.size(), 3u);
+    EXPECT_LT(image.steps[2].predictedCycles, image.steps[0].predictedCycles / 3) << rows;
+  }
 }
 
 TEST(Compile, CountsTheSweepsOfAllKernelsTogether) {
