@@ -11,6 +11,13 @@ namespace millrace::grid {
 
 using forms::TensorRole;
 
+/// Installs take whole groups of columns. Those that a kernel takes all exist (checkWindows).
+bool Storage::installsMoreThan(const Work &work) const {
+  const int64_t group = c.machine.mxm.columnsPerInstall;
+  return !work.roles.lane || std::any_of(work.tiles.begin(), work.tiles.end(),
+                                         [&](const auto &tile) { return tile.count % group != 0; });
+}
+
 void Storage::planCopies() {
   needs.resize(c.graph.tensors.size());
   for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
@@ -19,8 +26,10 @@ void Storage::planCopies() {
       const unsigned planes = c.machine.mxm.format(c.tensor(t.a.tensor).type)->planes;
       for (unsigned &rows : needs[t.a.tensor].rows)
         rows = std::max(rows, std::max(1u, c.machine.mxm.planes / planes));
-      if (c.tensor(t.w.tensor).role != TensorRole::Constant)
+      if (c.tensor(t.w.tensor).role != TensorRole::Constant) {
         needs[t.w.tensor].columns = true;
+        needs[t.w.tensor].padded |= installsMoreThan(works[k]);
+      }
     }
     std::map<unsigned, unsigned> reads; // of one tensor in one piece
     for (const Access &o : kernel.operands)
@@ -46,36 +55,6 @@ void Storage::planCopies() {
                       (needs[t].columns && c.machine.pes() > 1); // or to travel
     if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
       needs[t].rows[0] = 1;
-  }
-  planPadding();
-}
-
-/// Column copies whose every install takes whole groups of rows that exist need no zero rows: they
-/// come and go with their tensor.
-void Storage::planPadding() {
-  const int64_t group = c.machine.mxm.columnsPerInstall;
-  for (unsigned t = 0; t < needs.size(); ++t)
-    needs[t].padded = c.layouts[t].rows % group != 0;
-  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
-    const Kernel &kernel = c.graph.kernels[k];
-    const LoopRoles &roles = works[k].roles;
-    for (const forms::Term &term : kernel.terms) {
-      const TensorLayout &layout = c.layouts[term.w.tensor];
-      bool whole = roles.lane.has_value();
-      int64_t first = 0;
-      for (size_t d = 0; d < term.w.index.size(); ++d)
-        first += layout.columnPitch[d] * term.w.index[d].offset;
-      whole &= first % group == 0;
-      for (unsigned loop = 0; loop < kernel.loops.size(); ++loop) {
-        int64_t step = 0;
-        for (size_t d = 0; d < term.w.index.size(); ++d)
-          step += layout.columnPitch[d] * coefficient(term.w.index[d], loop);
-        whole &= loop == roles.lane || step % group == 0;
-      }
-      for (const Work::LaneRange &tile : works[k].tiles)
-        whole &= tile.start % group == 0 && tile.count % group == 0;
-      needs[term.w.tensor].padded |= !whole;
-    }
   }
 }
 

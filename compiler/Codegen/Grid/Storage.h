@@ -26,7 +26,7 @@ private:
   struct CopyNeed {
     unsigned rows[kHemispheres] = {0, 0};
     bool columns = false;
-    bool padded = true; ///< columns are read that no row fills, or from within a group
+    bool padded = false; ///< by columns of zeros, which installs take behind those of a kernel
   };
 
   Context &c;
@@ -35,7 +35,7 @@ private:
   std::vector<CopyNeed> needs; ///< per tensor
 
   void planCopies();
-  void planPadding();
+  bool installsMoreThan(const Work &work) const;
   uint64_t tableRows() const;
   void splitSlices();
   Status storeWeights();

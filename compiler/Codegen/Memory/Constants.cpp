@@ -86,7 +86,7 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padde
     const uint64_t zero = data.size();
     if (padded)
       data.push_back(0);
-    for (int64_t n = layout.rows; n < int64_t(groups) * width; ++n)
+    for (int64_t n = layout.rows; padded && n < int64_t(groups) * width; ++n)
       for (unsigned b = 0; b < bytes; ++b) {
         const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
         addBlock(pe, h, columns.slices[s], columns.addresses[s] + b * groups + unsigned(n / width),

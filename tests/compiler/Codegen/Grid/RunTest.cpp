@@ -37,6 +37,28 @@ KernelGraph moved(int64_t rowStep, int64_t row, int64_t columnStep, int64_t colu
   return graph;
 }
 
+/// y[b, m, n] = x[m, k] (w[first + step b + n, k] + 1): weights that are made at run time, of which some columns are taken.
+KernelGraph columnsOf(int64_t first, int64_t count, int64_t step = 0, int64_t parts = 1, int64_t rows = 48) {
+  KernelGraph graph;
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {9, 24}, type, 1, TensorRole::Input), w = addTensor(graph, "w", {rows, 24}, type, 1, TensorRole::Input),
+                 made = addTensor(graph, "made", {rows, 24}, type, 1),
+                 y = addTensor(graph, "y", {parts, 9, count}, ElementType::Fp32, 2, TensorRole::Output);
+  KernelBuilder map(graph);
+  const unsigned row = map.loop(rows), lane = map.loop(24);
+  map.store(map.op(AluOp::AddF32, {map.load({w, {at(row), at(lane)}, 0}), map.constant(1)}), {made, {at(row), at(lane)}, 0});
+  map.finish("made");
+  KernelBuilder build(graph);
+  const unsigned b = build.loop(parts), m = build.loop(9), n = build.loop(count), k = build.loop(24, LoopKind::Contracted);
+  AffineIndex column = at(n, 1, first);
+  if (step)
+    column.terms.push_back({b, step});
+  build.term({x, {at(m), at(k)}, 0}, {made, {column, at(k)}, 0}, parts * 9 * count * 24);
+  build.store(build.accumulator(), {y, {at(b), at(m), at(n)}, 0});
+  build.finish("product");
+  return graph;
+}
+
 } // namespace
 
 TEST(Run, WindowsThatLeaveTheirTensorReadThePadThere) {
@@ -80,6 +102,18 @@ TEST(Run, ProductsPoolingsAndNormalisations) {
     expectRight(buildAttention(tokens, 24, 16, true));
   expectRight(buildPerceptron(12, 48, 3, ElementType::Fp16));
   expectRight(buildEmbedding({.tokens = 9, .rows = 30, .width = 40, .segments = 2, .positions = true}));
+}
+
+TEST(Run, ColumnsMadeAtRunTimeBeginWithinAGroupToo) {
+  for (int64_t first = 0; first <= 32; ++first)
+    expectRight(columnsOf(first, 16));
+  for (int64_t first : {0, 1, 8, 13, 16})
+    expectRight(columnsOf(first, 32));
+  for (int64_t step : {1, 7, 8, 16})
+    expectRight(columnsOf(0, 16, step, 3));
+  for (int64_t rows = 33; rows < 48; ++rows)
+    expectRight(columnsOf(rows - 32, 32, 0, 1, rows));
+  expectRight(columnsOf(3, 20, 4, 5)); // not of whole groups
 }
 
 TEST(Run, OnSeveralPes) {
