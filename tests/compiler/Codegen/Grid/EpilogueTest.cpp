@@ -2,6 +2,7 @@
 //
 // Does an epilogue take the ALUs that the plan counts: never more, and not fewer?
 #include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Forms/Builders.h"
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
@@ -9,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 using namespace millrace;
@@ -66,6 +68,32 @@ TEST(Epilogue, TakesTheAlusThatThePlanCounts) {
         << "seed " << seed << ": " << compiled(alus - 1);
     machine.vxm.alus = 16;
   }
+}
+
+TEST(Epilogue, ALatchIsLoadedInTheCycleBeforeItsUse) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {300, 40}, ElementType::Fp32, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {300, 40}, ElementType::Fp32, 1, TensorRole::Output),
+                 bias = addConstant(graph, "bias", {40}, ElementType::Fp32, 0, randomValues(40, 1));
+  KernelBuilder build(graph);
+  const unsigned row = build.loop(300), lane = build.loop(40);
+  build.storeBits(build.op(AluOp::AddF32, {build.load({x, {at(row), at(lane)}, 0}), build.load({bias, {at(lane)}, 0})}),
+                  {y, {at(row), at(lane)}, 0});
+  build.finish("map");
+  grid::CompileReport report;
+  const Expected<Image> image = grid::compile(graph, *loadMachine("tsp-small"), {}, report);
+  ASSERT_TRUE(image) << image.error();
+  unsigned latches = 0;
+  std::map<unsigned, uint64_t> loaded; // queue -> cycle of a Latch whose use comes next
+  for (const Instruction &i : image->instructions[0]) {
+    if (const auto at = loaded.find(i.queue); at != loaded.end()) {
+      EXPECT_EQ(i.cycle, at->second + 1);
+      loaded.erase(at);
+    }
+    if (i.opcode == Opcode::Latch)
+      loaded[i.queue] = i.cycle, ++latches;
+  }
+  EXPECT_GE(latches, 2u); // one for each lane tile
 }
 
 TEST(Epilogue, OfMoreOperandsThanAHemisphereHasStreamsCountsThem) {
