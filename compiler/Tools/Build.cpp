@@ -2,6 +2,7 @@
 #include "compiler/Tools/Build.h"
 
 #include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Layouts/LayoutProblem.h"
 #include "compiler/Schedule/Order.h"
 #include "compiler/Tools/FileKind.h"
 #include "compiler/Tools/HelpText.h"
@@ -78,6 +79,21 @@ void ModelOptions::addTo(CLI::App &command) {
                            ->type_name("NAME")
                            ->capture_default_str()
                            ->group(heading::Compiler));
+  std::vector<std::string> layoutNames;
+  text = "who chooses the rows and lanes of tensors";
+  for (const layouts::LayoutSolver &solver : layouts::layoutSolvers()) {
+    layoutNames.push_back(solver.name);
+    text += "; " + solver.name + ", " + solver.text;
+  }
+  only(Level::Tensor, command.add_option("--layouts", layouts, text)
+                          ->check(CLI::IsMember(layoutNames))
+                          ->type_name("NAME")
+                          ->capture_default_str()
+                          ->group(heading::Compiler));
+  only(Level::Tensor, command.add_option("--layout-seed", layoutSeed, "seed of --layouts random")
+                          ->type_name("NUMBER")
+                          ->capture_default_str()
+                          ->group(heading::Compiler));
   std::vector<std::string> orders;
   text = "in which order kernels are scheduled";
   for (const schedule::OrderSolver &solver : schedule::orderSolvers()) {

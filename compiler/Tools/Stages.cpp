@@ -168,8 +168,11 @@ std::optional<Failure> Stages::formKernels() {
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
-  for (std::string &line : forms::rewrite(graph, *target))
-    facts.packed.push_back(std::move(line));
+  Expected<std::vector<std::string>> lines = forms::rewrite(
+      graph, *target, {.layouts = options.layouts, .layoutSeed = options.layoutSeed});
+  if (!lines)
+    return failed(TooLarge, lines.error());
+  std::move(lines->begin(), lines->end(), std::back_inserter(facts.packed));
   return std::nullopt;
 }
 

@@ -30,6 +30,7 @@ Case randomCase(unsigned machineSeed, unsigned graphSeed) {
     return c;
   Draw ofGraph(graphSeed);
   c.recipe = randomGraph(ofGraph, *machine);
+  c.layouts = graphSeed % 2 ? graphSeed : 0;
   return c;
 }
 
@@ -37,6 +38,8 @@ std::string print(const Case &c) {
   std::string text;
   for (const std::string &override : c.machine)
     text += "set " + override + "\n";
+  if (c.layouts)
+    text += "layouts " + std::to_string(c.layouts) + "\n";
   return text + print(c.recipe);
 }
 
@@ -48,6 +51,8 @@ Expected<Case> parseCase(const std::string &text) {
       continue;
     if (line.starts_with("set "))
       c.machine.push_back(line.substr(4));
+    else if (line.starts_with("layouts "))
+      c.layouts = std::strtoull(line.c_str() + 8, nullptr, 10);
     else if (Status s = parseLine(line, c.recipe); !s)
       return s.takeError();
   }
@@ -186,10 +191,14 @@ double distanceBetween(const forms::KernelGraph &graph,
 }
 
 /// What the compiler does between forming and layout.
-void rewrite(forms::KernelGraph &graph, const Recipe &recipe, const Machine &machine) {
-  if (recipe.simplified)
+Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine) {
+  if (c.recipe.simplified)
     forms::simplify(graph, forms::longestChain(machine));
-  forms::rewrite(graph, machine);
+  if (auto lines = forms::rewrite(
+          graph, machine, {.layouts = c.layouts ? "random" : "exact", .layoutSeed = c.layouts});
+      !lines)
+    return lines.takeError();
+  return Success{};
 }
 
 /// Compiled, encoded and read back.
@@ -287,9 +296,8 @@ static Outcome tryOnce(const Case &c, const TrialOptions &options) {
     return {
         Verdict::Invalid, "memory", "the graph takes more than half of the memory", 0, 0, false};
   Trial trial{*machine, *graph, *graph, forms::randomInputs(*graph, options.seed)};
-  rewrite(trial.graph, c.recipe, *machine);
-  if (const std::string wrong = trial.graph.verify(); !wrong.empty())
-    return failed("rewritten graph", wrong);
+  if (Status s = rewrite(trial.graph, c, *machine); !s)
+    return failed("rewritten graph", s.error());
   return trial.run(options);
 }
 
@@ -369,7 +377,8 @@ Expected<std::vector<uint8_t>> imageOf(const Case &c) {
   Expected<forms::KernelGraph> graph = realise(c.recipe);
   if (!graph)
     return graph.takeError();
-  rewrite(*graph, c.recipe, *machine);
+  if (Status s = rewrite(*graph, c, *machine); !s)
+    return s.takeError();
   grid::CompileReport report;
   const Expected<Image> image = grid::compile(*graph, *machine, {}, report);
   if (!image)

@@ -11,6 +11,7 @@ namespace millrace::test {
 struct Case {
   std::vector<std::string> machine; ///< overrides of kBaseMachine
   Recipe recipe;
+  uint64_t layouts = 0; ///< seed of layouts that are drawn; 0: those that cost least
   bool operator==(const Case &) const = default;
 };
 
@@ -21,7 +22,7 @@ constexpr double kMostDistance = 0.05;
 /// The machine is drawn from one seed and the graph for it from another.
 Case randomCase(unsigned machineSeed, unsigned graphSeed);
 
-/// "set key=value" lines, then the recipe's.
+/// "set key=value" lines, "layouts N" where they are drawn, then the recipe's.
 std::string print(const Case &c);
 /// Reads that; lines that begin with # are for people. Errors: a line that is neither.
 Expected<Case> parseCase(const std::string &text);

@@ -4,7 +4,6 @@
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
-#include "compiler/Forms/Rewritings/PackPixels.h"
 #include "compiler/Forms/Rewritings/PackWindows.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
@@ -14,72 +13,78 @@
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/WindowInputs.h"
+#include "compiler/Layouts/Assign.h"
 
 #include <algorithm>
 
 namespace millrace::forms {
 
 using Lines = std::vector<std::string>;
+using Done = Expected<Lines>;
 
 static const Rewriting table[] = {
     {"pack-windows", "packs pixels into rows where a convolution of the input feeds a pooling",
-     [](KernelGraph &graph, const Machine &machine) { return packWindows(graph, machine); }},
-    {"pack-pixels", "packs neighbouring pixels of few channels into rows between contractions",
-     [](KernelGraph &graph, const Machine &machine) { return packPixels(graph, machine); }},
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       return packWindows(graph, machine);
+     }},
+    {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed);
+     }},
     {"window-inputs", "lets the host write the windows of images with few channels",
-     [](KernelGraph &graph, const Machine &machine) {
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        windowInputs(graph, machine.lanes()); // stems that feed no pooling
        return Lines();
      }},
     {"merge-heads", "lets the heads of an attention lie side by side in a row",
-     [](KernelGraph &graph, const Machine &machine) {
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        mergeHeads(graph, machine);
        return Lines();
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        splitWindows(graph);
        return Lines();
      }},
     {"clip-running", "cuts running loops down to what lies inside the tensors",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        clipRunning(graph);
        return Lines();
      }},
     {"split-running", "reduces running loops that step unevenly one after the other",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        splitRunning(graph);
        return Lines();
      }},
     {"late-values", "computes again, once, what a running reduction used per element",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        repeatLateValues(graph);
        return Lines();
      }},
     {"split-tables", "cuts tables of more rows than one Gather reaches",
-     [](KernelGraph &graph, const Machine &machine) {
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        splitTables(graph,
                    std::min<int64_t>(machine.rowsPerSlice(), 0xffff)); // two bytes of address
        return Lines();
      }},
     {"stream-bias", "lets a bias along rows stream with the sum where memory is short",
-     [](KernelGraph &graph, const Machine &machine) {
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        streamBias(graph, machine);
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
-     [](KernelGraph &graph, const Machine &machine) {
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        splitEpilogues(graph, longestChain(machine), machine);
        return Lines();
      }},
     {"pad-operands",
      "copies what is installed together with the padding that a window of it reaches",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        padOperands(graph);
        return Lines();
      }},
     {"split-columns", "copies what is installed with columns in more than one order",
-     [](KernelGraph &graph, const Machine &) {
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        splitColumns(graph);
        return Lines();
      }},
@@ -89,11 +94,17 @@ unsigned longestChain(const Machine &machine) { return std::max(2u, machine.vxm.
 
 std::span<const Rewriting> rewritings() { return table; }
 
-std::vector<std::string> rewrite(KernelGraph &graph, const Machine &machine) {
+Expected<std::vector<std::string>> rewrite(KernelGraph &graph, const Machine &machine,
+                                           const RewriteOptions &options) {
   Lines lines;
-  for (const Rewriting &rewriting : table)
-    for (std::string &line : rewriting.run(graph, machine))
-      lines.push_back(std::move(line));
+  for (const Rewriting &rewriting : table) {
+    Done done = rewriting.run(graph, machine, options);
+    if (!done)
+      return Error{std::string(rewriting.name) + ": " + done.error()};
+    if (const std::string wrong = graph.verify(); !wrong.empty())
+      return Error{"after " + std::string(rewriting.name) + ": " + wrong};
+    std::move(done->begin(), done->end(), std::back_inserter(lines));
+  }
   return lines;
 }
 

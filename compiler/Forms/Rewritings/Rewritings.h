@@ -6,6 +6,7 @@
 
 #include "compiler/Forms/Kernel.h"
 
+#include "arch/spec/Expected.h"
 #include "arch/spec/Machine.h"
 
 #include <span>
@@ -18,18 +19,26 @@ namespace millrace::forms {
 /// their use.
 unsigned longestChain(const Machine &machine);
 
+struct RewriteOptions {
+  std::string layouts = "exact"; ///< the layout solver (compiler/Layouts/LayoutProblem.h)
+  uint64_t layoutSeed = 0;       ///< of those that draw
+};
+
 struct Rewriting {
   const char *name;    ///< pack-windows
   const char *summary; ///< one line
   /// Rewrites the graph for the machine. Returns what it did, a line per tensor or kernel, where
   /// the report wants to know.
-  std::vector<std::string> (*run)(KernelGraph &graph, const Machine &machine);
+  Expected<std::vector<std::string>> (*run)(KernelGraph &graph, const Machine &machine,
+                                            const RewriteOptions &options);
 };
 
 /// All of them, in order.
 std::span<const Rewriting> rewritings();
 
-/// Runs all of them. Returns their lines.
-std::vector<std::string> rewrite(KernelGraph &graph, const Machine &machine);
+/// Runs all of them. Returns their lines. Errors: one that fails, or leaves a graph that does not
+/// verify, by name.
+Expected<std::vector<std::string>> rewrite(KernelGraph &graph, const Machine &machine,
+                                           const RewriteOptions &options = {});
 
 } // namespace millrace::forms

@@ -124,8 +124,12 @@ public:
       return signalPassFailure();
     }
     facts.machine = identityOf(*target);
-    for (std::string &line : rewriting.run(*graph, *target))
-      facts.packed.push_back(std::move(line));
+    Expected<std::vector<std::string>> lines = rewriting.run(*graph, *target, {});
+    if (!lines) {
+      getOperation().emitError() << lines.error();
+      return signalPassFailure();
+    }
+    std::move(lines->begin(), lines->end(), std::back_inserter(facts.packed));
     if (failed(replace(*graph, findGraph(getOperation()), facts)))
       signalPassFailure();
   }

@@ -123,7 +123,8 @@ void expectSameModel(const char *path, Precision precision,
   expectSame(*graph);
   auto machine = loadMachine("tsp-v1");
   ASSERT_TRUE(machine) << machine.error();
-  rewrite(*graph, *machine);
+  auto lines = rewrite(*graph, *machine);
+  ASSERT_TRUE(lines) << lines.error();
   EXPECT_EQ(graph->verify(), "");
   expectSame(*graph);
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a kernel does once its tensors have layouts: which loops split with the rows and slots of
+// its results, and which rows and lanes of its operands each row of results then takes. The cost of
+// a choice and the kernel that materialize() writes both come from here.
+#pragma once
+
+#include "compiler/Layouts/Layout.h"
+
+#include "arch/spec/Machine.h"
+
+#include <functional>
+#include <map>
+
+namespace millrace::layouts {
+
+/// The layout of a tensor, by number.
+using LayoutOf = std::function<const Layout &(unsigned tensor)>;
+
+/// A parallel loop that runs over rows. Its value is that of an index of the result's dimension:
+/// rows * rowStep + slots * slotStep - start. Rows that differ in what they need of the operands
+/// repeat after `period`: a kernel for each phase.
+struct RowLoop {
+  unsigned loop = 0;
+  int dim = -1; ///< of the first result, where that splits it
+  DimLayout split;
+  int64_t period = 1;
+};
+
+/// Where a term finds each index of a dimension of its operand, for one phase.
+using DimPlaces = std::map<int64_t, Place>;
+
+/// One row of a term's operand, as far from the result's row as `rows` says, and the lanes of it
+/// that one sweep takes.
+struct TermRow {
+  size_t term = 0;
+  std::vector<int64_t> rows; ///< per dimension of the tensor, for row 0 of the phase; 0 for lanes
+  int64_t from = 0, to = 0;  ///< lanes
+  int64_t cells = 0;         ///< sweeps: parts of vectors that an activation takes at a time
+};
+
+class KernelLayout {
+public:
+  /// Nothing if the kernel cannot work in these layouts.
+  static std::optional<KernelLayout> of(const forms::KernelGraph &graph,
+                                        const forms::Kernel &kernel, const Machine &machine,
+                                        const LayoutOf &layouts);
+
+  const std::vector<RowLoop> &rowLoops() const { return rowLoops_; }
+  /// The loops along the result's lanes, by lane of its lane dimension: their values.
+  const std::vector<std::vector<int64_t>> &channels() const { return channels_; }
+  const std::vector<unsigned> &laneLoops() const { return laneLoops_; }
+
+  /// Phases of all row loops, row major; each with a kernel of its own.
+  std::vector<std::vector<int64_t>> phases() const;
+  /// Rows of a row loop in a phase.
+  int64_t rowsIn(size_t rowLoop, int64_t phase) const;
+  /// What the terms take for the row of each phase's kernel.
+  std::vector<TermRow> termRows(const std::vector<int64_t> &phase) const;
+  /// The place of each index that a term meets in a dimension of its operand: of several, one of
+  /// the row that the others lie in.
+  DimPlaces placesOf(const forms::Term &term, unsigned dim,
+                     const std::vector<int64_t> &phase) const;
+  /// Index of a dimension of an access at row 0 of the phase: row loops give their rows' part and
+  /// the part of `slots` (of the result), other loops their value in `point`.
+  int64_t indexAt(const forms::AffineIndex &index, const std::vector<int64_t> &phase,
+                  const std::vector<int64_t> &slots, const std::vector<int64_t> &point) const;
+  /// Rows of the access's tensor in a dimension from one row of the phase's kernel to the next, per
+  /// row loop.
+  int64_t rowStep(const forms::Access &access, unsigned dim, size_t rowLoop) const;
+
+private:
+  KernelLayout(const forms::KernelGraph &graph, const forms::Kernel &kernel, const Machine &machine,
+               const LayoutOf &layouts)
+      : graph(graph), kernel(kernel), machine(machine), layouts(layouts) {}
+
+  const forms::KernelGraph &graph;
+  const forms::Kernel &kernel;
+  const Machine &machine;
+  LayoutOf layouts;
+  std::vector<RowLoop> rowLoops_;
+  std::vector<unsigned> laneLoops_;
+  std::vector<std::vector<int64_t>> channels_;
+
+  bool splitLoops();
+  bool takesLanes();
+  bool fits(const forms::Term &term);
+  bool meetsResult(const forms::Access &access);
+  bool widenPeriods(const forms::Access &access);
+  std::optional<size_t> rowLoopOf(const forms::AffineIndex &index) const;
+};
+
+/// What a kernel keeps busy.
+struct Cost {
+  int64_t sweeps = 0;      ///< vectors through the MXM
+  int64_t operations = 0;  ///< of the VXM: vectors times ALUs
+  int64_t weightBytes = 0; ///< in whole vectors
+  int64_t kernels = 1;
+  /// Cycles that the busiest unit needs at least, with a little for what the others do.
+  double cycles(const forms::KernelGraph &graph, const forms::Kernel &kernel,
+                const Machine &machine) const;
+};
+Cost costOf(const forms::KernelGraph &graph, const forms::Kernel &kernel, const Machine &machine,
+            const KernelLayout &layout, const LayoutOf &layouts);
+
+} // namespace millrace::layouts

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Layouts/LayoutProblem.h"
+
+#include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Layouts/Materialize.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <set>
+
+namespace millrace::layouts {
+
+using forms::Access;
+using forms::Kernel;
+using forms::KernelGraph;
+using forms::LoopKind;
+using forms::Tensor;
+using forms::TensorRole;
+using forms::Term;
+
+namespace {
+
+/// Tensors that may have another layout than the plain one: made by one kernel, for kernels that
+/// stream them.
+std::vector<bool> freeTensors(const KernelGraph &graph) {
+  std::vector<bool> free;
+  for (const Tensor &tensor : graph.tensors)
+    free.push_back(tensor.role == TensorRole::Intermediate && tensor.shape.size() > 1);
+  std::vector<unsigned> writers(graph.tensors.size(), 0);
+  for (const Kernel &kernel : graph.kernels) {
+    for (const forms::Result &r : kernel.results)
+      ++writers[r.access.tensor];
+    for (const Term &term : kernel.terms)
+      free[term.w.tensor] = false;
+    for (const Access &operand : kernel.operands)
+      if (operand.lookup)
+        free[operand.tensor] = free[operand.lookup->tensor] = false;
+  }
+  for (const forms::HostCall &call : graph.hostCalls)
+    for (const auto *list : {&call.inputs, &call.outputs})
+      for (unsigned t : *list)
+        free[t] = false;
+  for (size_t t = 0; t < free.size(); ++t)
+    free[t] = free[t] && writers[t] == 1;
+  return free;
+}
+
+/// The access is the result's own index, or an index of 0 in dimensions of a single one.
+bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+           const Access &result) {
+  const Tensor &mine = graph.tensors[access.tensor], &theirs = graph.tensors[result.tensor];
+  if (mine.shape.size() != theirs.shape.size() || mine.laneDim != theirs.laneDim ||
+      mine.shape[mine.laneDim] != theirs.shape[theirs.laneDim])
+    return false;
+  for (unsigned d = 0; d < mine.shape.size(); ++d) {
+    if (access.index[d].offset != result.index[d].offset)
+      return false;
+    bool same = true;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      same = same && (kernel.loops[l].extent == 1 ||
+                      coefficient(access.index[d], l) == coefficient(result.index[d], l));
+    if (!same && (mine.shape[d] != 1 || d == mine.laneDim))
+      return false;
+  }
+  return true;
+}
+
+struct Sets { ///< union-find
+  std::vector<unsigned> parent;
+  explicit Sets(size_t n) : parent(n) { std::iota(parent.begin(), parent.end(), 0u); }
+  unsigned find(unsigned x) { return parent[x] == x ? x : parent[x] = find(parent[x]); }
+  void join(unsigned x, unsigned y) { parent[find(x)] = find(y); }
+};
+
+int64_t extents(const Tensor &tensor) {
+  int64_t rows = 1;
+  for (unsigned d = 0; d < tensor.shape.size(); ++d)
+    if (d != tensor.laneDim)
+      rows *= tensor.shape[d];
+  return rows;
+}
+
+} // namespace
+
+LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine)
+    : graph(graph), machine(machine) {
+  for (const Tensor &tensor : graph.tensors)
+    plain.push_back(Layout::plain(tensor));
+  findVariables();
+  std::map<std::string, unsigned> shapes;
+  for (unsigned k = 0; k < graph.kernels.size(); ++k) {
+    const Kernel &kernel = graph.kernels[k];
+    Factor factor{k, {}};
+    auto add = [&](unsigned t) {
+      if (variableOf[t] >= 0 &&
+          !std::count(factor.variables.begin(), factor.variables.end(), unsigned(variableOf[t])))
+        factor.variables.push_back(unsigned(variableOf[t]));
+    };
+    for (const forms::Result &r : kernel.results)
+      add(r.access.tensor);
+    for (const Term &term : kernel.terms)
+      add(term.a.tensor);
+    for (const Access &operand : kernel.operands)
+      add(operand.tensor);
+    if (!factor.variables.empty()) {
+      factors.push_back(factor);
+      kinds.push_back(shapes.emplace(shapeOf(factor), unsigned(shapes.size())).first->second);
+    }
+  }
+}
+
+void LayoutProblem::findVariables() {
+  const std::vector<bool> free = freeTensors(graph);
+  Sets sets(graph.tensors.size());
+  for (const Kernel &kernel : graph.kernels) {
+    const Access &result = kernel.results.front().access;
+    auto join = [&](const Access &access) {
+      if (free[access.tensor] && free[result.tensor] && meets(graph, kernel, access, result))
+        sets.join(access.tensor, result.tensor);
+    };
+    for (const forms::Result &r : kernel.results)
+      join(r.access);
+    for (const Access &operand : kernel.operands)
+      join(operand);
+  }
+  std::map<unsigned, Variable> byRoot;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    if (free[t])
+      byRoot[sets.find(t)].tensors.push_back(t);
+  variableOf.assign(graph.tensors.size(), -1);
+  for (auto &[root, variable] : byRoot) {
+    // The one with the most rows leads.
+    std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
+      return extents(graph.tensors[x]) > extents(graph.tensors[y]);
+    });
+    addCandidates(variable);
+    if (variable.candidates.size() < 2)
+      continue;
+    for (unsigned t : variable.tensors)
+      variableOf[t] = int(variables.size());
+    variables.push_back(std::move(variable));
+  }
+}
+
+/// What the layout of the variable's first tensor means for another: the same slots in its
+/// dimensions, or in those of one index that index in every slot.
+Layout LayoutProblem::memberLayout(const Variable &variable, unsigned tensor,
+                                   const Layout &layout) const {
+  const Tensor &lead = graph.tensors[variable.tensors.front()], &member = graph.tensors[tensor];
+  Layout its = layout;
+  for (unsigned d = 0; d < its.dims.size(); ++d)
+    if (member.shape[d] != lead.shape[d])
+      its.dims[d] = {1, 1, layout.dims[d].slots, 0, 0, layout.dims[d].pitch};
+  return its;
+}
+
+namespace {
+
+/// Blocks of up to two dimensions with the lanes within: outer slots `pitch0` apart, inner ones
+/// `pitch1`.
+struct Block {
+  int64_t outer = 1, inner = 1, pitch0 = 0, pitch1 = 0;
+};
+
+/// Ways to put outer x inner slots of `channels` lanes into a vector: side by side, and so that no
+/// slot lies in two parts of a vector that activations take one at a time.
+std::vector<Block> blocks(int64_t outer, int64_t inner, int64_t channels, int64_t vector,
+                          int64_t part) {
+  std::vector<Block> list;
+  auto add = [&](int64_t pitch0, int64_t pitch1) {
+    if ((outer - 1) * pitch0 + (inner - 1) * pitch1 + channels <= vector && pitch1 >= channels)
+      list.push_back({outer, inner, outer > 1 ? pitch0 : 0, inner > 1 ? pitch1 : 0});
+  };
+  add(inner * channels, channels);
+  const int64_t parts = vector / part;
+  if (parts < 2 || outer * inner < 2 || part % channels == 0)
+    return list;
+  if (outer > 1 && outer % parts == 0) {
+    if (const int64_t each = vector / outer; each >= inner * channels && each != inner * channels)
+      add(each, channels);
+  } else if (outer == 1 && inner % parts == 0 && vector / inner != channels) {
+    add(0, vector / inner);
+  }
+  return list;
+}
+
+} // namespace
+
+void LayoutProblem::addCandidates(Variable &variable) const {
+  const Tensor &tensor = graph.tensors[variable.tensors.front()];
+  const unsigned laneDim = tensor.laneDim;
+  const int64_t channels = tensor.shape[laneDim];
+  const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  variable.candidates.push_back(plain[variable.tensors.front()]);
+  // Dimensions of rows, the innermost last; at most two.
+  std::vector<unsigned> dims;
+  for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
+    if (d != laneDim && tensor.shape[d] > 1)
+      dims.insert(dims.begin(), d);
+  for (unsigned t : variable.tensors)
+    for (unsigned d = 0; d < tensor.shape.size(); ++d)
+      if (graph.tensors[t].shape[d] != tensor.shape[d] && graph.tensors[t].shape[d] != 1)
+        return;
+  if (dims.empty() || channels * 2 > vector)
+    return;
+  const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+  const int64_t part = format ? format->lanesPerPass : vector, most = vector / channels;
+  const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
+                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+  const int64_t outerExtent = dims.size() == 2 ? tensor.shape[dims[0]] : 1,
+                innerExtent = tensor.shape[dims.back()];
+  struct Ranked {
+    int64_t rows;
+    Layout layout;
+  };
+  std::map<int64_t, std::vector<Ranked>> ranked; // by the power of two below the slots
+  auto starts = [](int64_t block) {
+    std::set<int64_t> all{0, std::min<int64_t>(1, block - 1), block - 1};
+    return std::vector<int64_t>(all.begin(), all.end());
+  };
+  for (int64_t outer = 1; outer <= std::min(most, outerExtent); ++outer)
+    for (int64_t inner = 1; outer * inner <= most && inner <= innerExtent; ++inner) {
+      if (outer * inner == 1)
+        continue;
+      for (const Block &b : blocks(outer, inner, channels, vector, part))
+        for (int64_t s0 : starts(outer))
+          for (int64_t s1 : starts(inner)) {
+            Layout layout = variable.candidates.front();
+            if (dims.size() == 2)
+              layout.dims[dims[0]] = blocksOf(outerExtent, outer, s0, b.pitch0);
+            layout.dims[dims.back()] = blocksOf(innerExtent, inner, s1, b.pitch1);
+            layout.lanes = (outer - 1) * b.pitch0 + (inner - 1) * b.pitch1 + channels;
+            if (layout.hasOutside(tensor) && !mayLeave)
+              continue;
+            int64_t rows = 1;
+            for (unsigned d = 0; d < layout.dims.size(); ++d)
+              rows *= d == laneDim ? 1 : layout.dims[d].rows;
+            ranked[std::bit_width(uint64_t(outer * inner))].push_back({rows, std::move(layout)});
+          }
+    }
+  // Of few slots and of many, those of the fewest rows.
+  constexpr size_t kMostCandidates = 56;
+  for (auto &[slots, list] : ranked) {
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Ranked &x, const Ranked &y) { return x.rows < y.rows; });
+    for (size_t i = 0; i < list.size() && i * ranked.size() < kMostCandidates; ++i)
+      variable.candidates.push_back(std::move(list[i].layout));
+  }
+}
+
+std::vector<Layout> LayoutProblem::layoutsOf(const Choice &choice) const {
+  std::vector<Layout> layouts = plain;
+  for (size_t v = 0; v < variables.size(); ++v)
+    if (choice[v])
+      for (unsigned t : variables[v].tensors)
+        layouts[t] = memberLayout(variables[v], t, variables[v].candidates[choice[v]]);
+  return layouts;
+}
+
+namespace {
+
+void appendNumbers(std::string &text, std::initializer_list<int64_t> numbers) {
+  for (int64_t n : numbers)
+    text += std::to_string(n) + ",";
+}
+
+void append(std::string &text, const forms::AffineIndex &index) {
+  appendNumbers(text, {index.offset});
+  for (auto [l, c] : index.terms)
+    appendNumbers(text, {l, c});
+  text += ";";
+}
+
+void append(std::string &text, const Layout &layout) {
+  for (const DimLayout &d : layout.dims)
+    appendNumbers(text, {d.rows, d.rowStep, d.slots, d.slotStep, d.start, d.pitch});
+  appendNumbers(text, {layout.laneDim, layout.lanes});
+}
+
+} // namespace
+
+/// Factors of equal text have equal candidates and costs.
+std::string LayoutProblem::shapeOf(const Factor &factor) const {
+  const Kernel &kernel = graph.kernels[factor.kernel];
+  std::string text;
+  for (const forms::Loop &loop : kernel.loops)
+    appendNumbers(text, {loop.extent, int64_t(loop.kind)});
+  auto add = [&](const char *what, const Access &access) {
+    const Tensor &tensor = graph.tensors[access.tensor];
+    text += what;
+    appendNumbers(text, {int64_t(tensor.type), int64_t(tensor.role), tensor.laneDim,
+                         access.lookup ? 1 : 0,
+                         variableOf[access.tensor] < 0
+                             ? -1
+                             : std::find(factor.variables.begin(), factor.variables.end(),
+                                         unsigned(variableOf[access.tensor])) -
+                                   factor.variables.begin()});
+    for (int64_t extent : tensor.shape)
+      appendNumbers(text, {extent});
+    for (const forms::AffineIndex &index : access.index)
+      append(text, index);
+  };
+  for (const forms::Result &r : kernel.results)
+    add("r", r.access);
+  for (const Term &term : kernel.terms)
+    add("a", term.a), add("w", term.w);
+  for (const Access &operand : kernel.operands)
+    add("o", operand);
+  int64_t operations = 0;
+  for (const forms::Node &node : kernel.nodes)
+    operations += node.kind == forms::Node::Kind::Op || node.kind == forms::Node::Kind::Reduce;
+  appendNumbers(text, {operations});
+  for (unsigned v : factor.variables)
+    for (const Layout &layout : variables[v].candidates)
+      append(text, layout);
+  return text;
+}
+
+std::optional<Cost> LayoutProblem::costOf(size_t f, const std::vector<unsigned> &candidates) const {
+  const Factor &factor = factors[f];
+  std::map<unsigned, Layout> own;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (candidates[i])
+      for (unsigned t : variables[factor.variables[i]].tensors)
+        own[t] = memberLayout(variables[factor.variables[i]], t,
+                              variables[factor.variables[i]].candidates[candidates[i]]);
+  const LayoutOf layouts = [&](unsigned t) -> const Layout & {
+    auto found = own.find(t);
+    return found == own.end() ? plain[t] : found->second;
+  };
+  const Kernel &kernel = graph.kernels[factor.kernel];
+  const std::optional<KernelLayout> layout = KernelLayout::of(graph, kernel, machine, layouts);
+  if (!layout)
+    return std::nullopt;
+  return layouts::costOf(graph, kernel, machine, *layout, layouts);
+}
+
+double LayoutProblem::cost(size_t f, const std::vector<unsigned> &candidates) const {
+  const Factor &factor = factors[f];
+  std::vector<unsigned> key{kinds[f]};
+  key.insert(key.end(), candidates.begin(), candidates.end());
+  auto [found, fresh] = known.try_emplace(std::move(key), 0);
+  if (!fresh)
+    return found->second;
+  const std::optional<Cost> cost = costOf(f, candidates);
+  const bool allPlain =
+      std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });
+  double &cycles = found->second;
+  cycles = cost ? cost->cycles(graph, graph.kernels[factor.kernel], machine)
+                : (allPlain ? 0 : kImpossible); // a kernel of another kind, and as it is
+  return cycles;
+}
+
+double LayoutProblem::cost(const Choice &choice) const {
+  double sum = 0;
+  for (size_t f = 0; f < factors.size(); ++f) {
+    std::vector<unsigned> own;
+    for (unsigned v : factors[f].variables)
+      own.push_back(choice[v]);
+    sum += cost(f, own);
+  }
+  return sum;
+}
+
+Status verify(const LayoutProblem &problem, const Choice &choice) {
+  if (choice.size() != problem.variables.size())
+    return Error{"the layouts name " + std::to_string(choice.size()) + " of " +
+                 std::to_string(problem.variables.size()) + " variables"};
+  for (size_t v = 0; v < choice.size(); ++v)
+    if (choice[v] >= problem.variables[v].candidates.size())
+      return Error{"variable " + std::to_string(v) + " has no layout " + std::to_string(choice[v])};
+  const std::vector<Layout> layouts = problem.layoutsOf(choice);
+  for (size_t t = 0; t < layouts.size(); ++t)
+    if (!layouts[t].isPlain(problem.graph.tensors[t]))
+      if (std::string wrong = layouts[t].verify(problem.graph.tensors[t]); !wrong.empty())
+        return Error{wrong};
+  if (problem.cost(choice) == kImpossible)
+    return Error{"a kernel cannot work in the layouts of its tensors"};
+  return Success{};
+}
+
+} // namespace millrace::layouts

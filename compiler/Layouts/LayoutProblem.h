@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which layout each tensor has: a problem, solvers, and a check. Tensors whose lanes meet in one
+// vector (a sum of two, say) have one layout between them: they are one variable. A kernel is a
+// factor over the variables of its tensors, with a cost for each choice that it can work in.
+#pragma once
+
+#include "compiler/Layouts/KernelLayout.h"
+
+#include "arch/spec/Expected.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+
+namespace millrace::layouts {
+
+/// Tensors of one layout, and the layouts that they may have; the first is plain.
+struct Variable {
+  std::vector<unsigned> tensors;
+  std::vector<Layout> candidates; ///< of tensors[0]; the others' follow from it
+};
+
+/// A kernel with tensors that may have other layouts than the plain one.
+struct Factor {
+  unsigned kernel = 0;
+  std::vector<unsigned> variables; ///< different ones
+};
+
+/// One candidate per variable.
+using Choice = std::vector<unsigned>;
+
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+class LayoutProblem {
+public:
+  LayoutProblem(const forms::KernelGraph &graph, const Machine &machine);
+
+  const forms::KernelGraph &graph;
+  const Machine &machine;
+  std::vector<Variable> variables;
+  std::vector<Factor> factors;
+
+  /// The layout of every tensor. `choice` of 0 everywhere: all plain.
+  std::vector<Layout> layoutsOf(const Choice &choice) const;
+  /// Cycles that a factor's kernel needs at least, for one candidate of each of its variables;
+  /// kImpossible if it cannot work in them. Computed once for each different kernel and choice.
+  double cost(size_t factor, const std::vector<unsigned> &candidates) const;
+  double cost(const Choice &choice) const; ///< the sum
+  /// The same for a kernel, whole.
+  std::optional<Cost> costOf(size_t factor, const std::vector<unsigned> &candidates) const;
+
+private:
+  std::vector<Layout> plain;                             ///< per tensor
+  std::vector<int> variableOf;                           ///< per tensor; -1: plain for good
+  std::vector<unsigned> kinds;                           ///< per factor: equal ones cost the same
+  mutable std::map<std::vector<unsigned>, double> known; ///< of a kind and candidates
+
+  void findVariables();
+  void addCandidates(Variable &variable) const;
+  std::string shapeOf(const Factor &factor) const;
+  Layout memberLayout(const Variable &variable, unsigned tensor, const Layout &layout) const;
+};
+
+struct LayoutSolver {
+  std::string name, text; ///< for --help
+  Choice (*solve)(const LayoutProblem &problem, uint64_t seed);
+};
+/// `plain`: every index but the lane dimension's is a row. `exact`: the choice of least cost, by
+/// eliminating one variable after the other, while the tables of what is left are small; what they
+/// are not small for is improved by exchange. `random`: any choice that all kernels can work in,
+/// for tests.
+const std::vector<LayoutSolver> &layoutSolvers();
+
+/// Every kernel can work in the layouts, and every element has a place.
+Status verify(const LayoutProblem &problem, const Choice &choice);
+
+} // namespace millrace::layouts

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does a graph keep its values in other layouts, whichever they are, and does the choice save the
+// vectors that it is made for?
+#include "compiler/Layouts/Assign.h"
+#include "compiler/Layouts/LayoutProblem.h"
+
+#include "tests/compiler/Codegen/Grid/TestMachine.h"
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Forms/Builders.h"
+#include "compiler/Forms/Evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace millrace;
+using namespace millrace::forms;
+using namespace millrace::layouts;
+
+namespace {
+
+struct Bottleneck {
+  ElementType type = ElementType::Fp16;
+  int64_t wide = 256, narrow = 64, height = 12, width = 12, stride = 1;
+  uint32_t pad = 0; ///< around the image
+};
+
+/// y[1, f, h, w] = convolution of x with bias and ReLU; with `residual` that is added before.
+unsigned convolve(KernelGraph &graph, ElementType type, unsigned x, unsigned y, int64_t kernel,
+                  int64_t stride, unsigned seed, std::optional<unsigned> residual = std::nullopt) {
+  const int64_t channels = graph.tensors[x].shape[1], k = channels * kernel * kernel;
+  const std::vector<int64_t> shape = graph.tensors[y].shape;
+  const bool integer = type == ElementType::Int8;
+  const unsigned w = addConstant(
+      graph, "w" + std::to_string(seed), {shape[1], channels, kernel, kernel}, type, 1,
+      randomValues(size_t(shape[1] * k), seed, integer ? 127 : 1.7f / std::sqrt(float(k))));
+  const unsigned bias = addConstant(graph, "bias", {shape[1]}, ElementType::Fp32, 0,
+                                    randomValues(size_t(shape[1]), seed + 50, integer ? 20 : 1));
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(shape[1]), oy = build.loop(shape[2]), ox = build.loop(shape[3]),
+                 c = build.loop(channels, LoopKind::Contracted);
+  const unsigned ky = build.loop(kernel, LoopKind::Contracted),
+                 kx = build.loop(kernel, LoopKind::Contracted);
+  build.term({x,
+              {fixed(0), at(c), window(oy, stride, ky, 1, -(kernel / 2)),
+               window(ox, stride, kx, 1, -(kernel / 2))}},
+             {w, {at(f), at(c), at(ky), at(kx)}}, shape[1] * shape[2] * shape[3] * k);
+  unsigned value = build.accumulator();
+  if (integer) {
+    value = build.op(AluOp::CvtI32F32, {value});
+    value = build.op(AluOp::MulF32, {value, build.constant(1 / (73 * std::sqrt(float(k))))});
+  }
+  value = build.op(AluOp::AddF32, {value, build.operand({bias, {at(f)}})});
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(oy), at(ox)};
+  if (residual)
+    value = build.op(AluOp::AddF32, {value, build.load({*residual, point})});
+  build.store(build.op(AluOp::MaxF32, {value, build.constant(0)}), {y, point});
+  return build.finish("conv" + std::to_string(seed));
+}
+
+KernelGraph bottleneck(const Bottleneck &s) {
+  KernelGraph graph;
+  graph.name = "bottleneck";
+  const int64_t h = s.height / s.stride, w = s.width / s.stride;
+  const unsigned x =
+      addTensor(graph, "x", {1, s.wide, s.height, s.width}, s.type, 1, TensorRole::Input);
+  const unsigned a = addTensor(graph, "a", {1, s.narrow, s.height, s.width}, s.type, 1);
+  const unsigned b = addTensor(graph, "b", {1, s.narrow, h, w}, s.type, 1);
+  const unsigned y = addTensor(graph, "y", {1, s.wide, h, w}, s.type, 1, TensorRole::Output);
+  convolve(graph, s.type, x, a, 1, 1, 1);
+  convolve(graph, s.type, a, b, 3, s.stride, 2);
+  convolve(graph, s.type, b, y, 1, 1, 3, s.stride == 1 ? std::optional(x) : std::nullopt);
+  for (Kernel &kernel : graph.kernels)
+    for (Term &term : kernel.terms)
+      term.a.pad = s.pad;
+  return graph;
+}
+
+std::vector<float> outputOf(const KernelGraph &graph) {
+  Expected<std::vector<TensorBytes>> tensors = evaluate(graph, randomInputs(graph));
+  EXPECT_TRUE(tensors) << (tensors ? "" : tensors.error());
+  std::vector<float> values;
+  for (unsigned t = 0; tensors && t < graph.tensors.size(); ++t)
+    if (const Tensor &tensor = graph.tensors[t]; tensor.role == TensorRole::Output)
+      for (size_t i = 0; i < (*tensors)[t].size(); i += byteWidth(tensor.type)) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, &(*tensors)[t][i], byteWidth(tensor.type));
+        values.push_back(decode(tensor.type, bits));
+      }
+  return values;
+}
+
+struct Compiled {
+  uint64_t cycles = 0;
+  int64_t vectors = 0, macs = 0;
+};
+Compiled compiled(const KernelGraph &graph, const Machine &machine) {
+  grid::CompileReport report;
+  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  EXPECT_TRUE(image) << (image ? "" : image.error());
+  Compiled c{report.predictedCycles, 0, report.macsOnGrid};
+  for (const grid::KernelReport &k : report.kernels)
+    c.vectors += k.mxmVectors;
+  return c;
+}
+
+void expectClose(const KernelGraph &plain, const KernelGraph &other, const std::string &what) {
+  EXPECT_EQ(other.verify(), "") << what;
+  EXPECT_EQ(other.macs(), plain.macs()) << what;
+  const std::vector<float> expected = outputOf(plain), got = outputOf(other);
+  ASSERT_EQ(expected.size(), got.size()) << what;
+  const bool integer = plain.tensors[0].type == ElementType::Int8;
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    worst = std::max(worst, double(std::abs(expected[i] - got[i])));
+    largest = std::max(largest, double(std::abs(expected[i])));
+  }
+  EXPECT_GT(largest, 1) << what;
+  // Integer sums are exact; fp32 sums in another order move an fp16 result by a unit or two.
+  EXPECT_LE(worst, integer ? 0 : largest / 500) << what;
+}
+
+/// Assigns layouts, holds values and MACs, and compares what is compiled.
+void check(const Bottleneck &spec, int64_t mostVectors) {
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = bottleneck(spec);
+  KernelGraph packed = plain;
+  const auto lines = assignLayouts(packed, machine, "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(lines->size(), 2u);
+  expectClose(plain, packed, "exact");
+  const Compiled before = compiled(plain, machine), after = compiled(packed, machine);
+  EXPECT_EQ(after.macs, before.macs);
+  EXPECT_LE(after.vectors, mostVectors);
+  EXPECT_LT(2 * after.vectors, before.vectors);
+}
+
+TEST(Assign, TwoByTwoPixelsOf64ChannelsTakeEightSweepsForFour) {
+  // 256 -> 64: two sweeps a pixel; 3 x 3: eight for four pixels; 64 -> 256: one a pixel.
+  check({.height = 28, .width = 28}, 784 * 2 + 15 * 15 * 8 + 784);
+}
+
+TEST(Assign, TwoByTwoPixelsOf64ChannelsTakeFourSweepsForFourInInt8) {
+  check({.type = ElementType::Int8, .height = 28, .width = 28}, 784 + 15 * 15 * 4 + 784);
+}
+
+TEST(Assign, ImagesPaddedWithAZeroPointThatIsNotZeroKeepIt) {
+  const Bottleneck spec{.type = ElementType::Int8, .height = 13, .width = 11, .pad = uint8_t(-128)};
+  const KernelGraph plain = bottleneck(spec);
+  KernelGraph packed = plain;
+  const auto lines = assignLayouts(packed, test::testMachine(20), "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(lines->size(), 2u);
+  expectClose(plain, packed, "zero point");
+}
+
+/// Any choice is right, not only the best: also with strides, sizes that no block divides, and the
+/// short vectors of a small machine.
+class AnyLayout : public testing::TestWithParam<unsigned> {};
+
+TEST_P(AnyLayout, KeepsTheValues) {
+  const unsigned seed = GetParam();
+  Bottleneck spec;
+  spec.type = seed % 3 == 0   ? ElementType::Int8
+              : seed % 3 == 1 ? ElementType::Fp16
+                              : ElementType::Bf16;
+  spec.wide = seed % 2 ? 40 : 12;
+  spec.narrow = 3 + int64_t(seed * 7 % 30);
+  spec.stride = 1 + int64_t(seed / 2 % 2);
+  spec.height = spec.stride * (3 + int64_t(seed % 5));
+  spec.width = spec.stride * (4 + int64_t(seed % 7));
+  const Machine machine = test::testMachine(seed % 4 ? 20 : 4);
+  const KernelGraph plain = bottleneck(spec);
+  KernelGraph other = plain;
+  const auto lines = assignLayouts(other, machine, "random", seed + 1);
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(other.verify(), "");
+  EXPECT_EQ(other.macs(), plain.macs());
+  const std::vector<float> expected = outputOf(plain), got = outputOf(other);
+  ASSERT_EQ(expected.size(), got.size());
+  double apart = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    apart += double(expected[i] - got[i]) * double(expected[i] - got[i]);
+    norm += double(expected[i]) * double(expected[i]);
+  }
+  const double most = spec.type == ElementType::Int8   ? 0
+                      : spec.type == ElementType::Fp16 ? 2e-3
+                                                       : 1.5e-2;
+  EXPECT_LE(std::sqrt(apart), most * std::sqrt(norm));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AnyLayout, testing::Range(0u, 60u));
+
+TEST(Assign, TheExactSolverFindsTheLeastCost) {
+  const KernelGraph graph = bottleneck({.wide = 40, .narrow = 24, .height = 9, .width = 10});
+  const Machine machine = test::testMachine(20);
+  const LayoutProblem problem(graph, machine);
+  ASSERT_EQ(problem.variables.size(), 2u);
+  const LayoutSolver &exact = layoutSolvers().front();
+  ASSERT_EQ(exact.name, "exact");
+  const Choice found = exact.solve(problem, 0);
+  EXPECT_TRUE(verify(problem, found));
+  double least = kImpossible;
+  Choice choice(2, 0);
+  for (choice[0] = 0; choice[0] < problem.variables[0].candidates.size(); ++choice[0])
+    for (choice[1] = 0; choice[1] < problem.variables[1].candidates.size(); ++choice[1])
+      least = std::min(least, problem.cost(choice));
+  EXPECT_DOUBLE_EQ(problem.cost(found), least);
+  EXPECT_LT(least, problem.cost({0, 0}));
+}
+
+TEST(Assign, ATensorThatIsReadLaneByLaneIntoAnOutputStaysPlain) {
+  KernelGraph graph = bottleneck({});
+  KernelBuilder build(graph);
+  const unsigned z =
+      addTensor(graph, "z", graph.tensors[1].shape, ElementType::Fp16, 1, TensorRole::Output);
+  const unsigned f = build.loop(64), h = build.loop(12), w = build.loop(12);
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(h), at(w)};
+  build.store(build.load({1, point}), {z, point});
+  build.finish("copy");
+  const KernelGraph plain = graph;
+  const auto lines = assignLayouts(graph, test::testMachine(20), "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(graph.tensors[1].shape, plain.tensors[1].shape);
+  expectClose(plain, graph, "copy");
+}
+
+TEST(Assign, ChecksAChoice) {
+  const KernelGraph graph = bottleneck({});
+  const Machine machine = test::testMachine(20);
+  const LayoutProblem problem(graph, machine);
+  EXPECT_EQ(verify(problem, {0}).error(), "the layouts name 1 of 2 variables");
+  EXPECT_EQ(verify(problem, {0, 999}).error(), "variable 1 has no layout 999");
+  KernelGraph other = graph;
+  const auto unknown = assignLayouts(other, test::testMachine(20), "best");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error(), "no layout solver is called 'best'; there are exact, plain, random");
+}
+
+} // namespace
