@@ -252,6 +252,22 @@ size_t lookups(const KernelGraph &graph) {
   return count;
 }
 
+/// Does every lane of a product's result take the same rows of what streams, and only lanes that there are?
+bool streamsForAllLanes(const KernelGraph &graph) {
+  bool does = true;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms) {
+      const Tensor &a = graph.tensors[term.a.tensor];
+      const Access &to = kernel.results[0].access;
+      const auto lane = unitLoop(kernel, to.index[graph.tensors[to.tensor].laneDim], LoopKind::Parallel);
+      for (unsigned dim = 0; dim < term.a.index.size(); ++dim)
+        does &= !lane || dim == a.laneDim || coefficient(term.a.index[dim], *lane) == 0;
+      const auto [low, high] = rangeOf(kernel, term.a.index[a.laneDim]);
+      does &= low >= 0 && high < a.shape[a.laneDim];
+    }
+  return does;
+}
+
 } // namespace
 
 TEST(Products, OfAnInputAndAConstantOnEitherSide) {
@@ -281,6 +297,17 @@ TEST(Products, OfARowEachOfABatch) {
             kFp16);
 }
 
+TEST(Products, StreamTheSameRowsForAllLanesOfTheirResultAndNoPadding) {
+  const Model batch = formed("g (float[6,4,8] x) => (float[4,6] y) <float[6,8,1] w = {" + numbers(48, 13) + "}, int64[2] s = {6, 4}> { p = MatMul (x, w)\n"
+                             " r = Reshape (p, s)\n y = Transpose <perm = [1,0]> (r) }");
+  EXPECT_LT(batch.error, kFp16);
+  EXPECT_TRUE(streamsForAllLanes(batch.graph));
+  const Model padded = formed("g (float[3,8] x) => (float[3,4] y) <int64[4] p = {0,1,0,1}, float two = {2}, float[10,4] w = {" + numbers(40, 13) +
+                              "}> { q = Pad (x, p, two)\n y = MatMul (q, w) }");
+  EXPECT_LT(padded.error, kFp16);
+  EXPECT_TRUE(streamsForAllLanes(padded.graph));
+}
+
 TEST(Products, OfPositionsAndFrequenciesKeepFp32) {
   // 2999 times 0.37 is no angle that 16 bits hold.
   const Model model = formed("g (int64[5] ids) => (float[5,4] y) <float[1,4] f = {1, 0.37, 0.11, 0.013}, int64[2] s = {5, 1}> { c = Cast <to = 1> "
@@ -297,8 +324,8 @@ TEST(Products, OfAProductOnceMore) {
 }
 
 TEST(Products, OfHeadsThatAReshapeCutsOut) {
-  EXPECT_LT(onGrid("g (float[5,12] x) => (float[5,12] y) <float[12,12] q = {" + numbers(144, 13) + "}, float[12,12] k = {" +
-                   numbers(144, 11) + R"(}, int64[3] heads = {5, 3, 4}, int64[2] flat = {5, 12}> {
+  const Model model = formed("g (float[5,12] x) => (float[5,12] y) <float[12,12] q = {" + numbers(144, 13) + "}, float[12,12] k = {" +
+                             numbers(144, 11) + R"(}, int64[3] heads = {5, 3, 4}, int64[2] flat = {5, 12}> {
     a = MatMul (x, q)
     b = MatMul (x, k)
     c = Reshape (a, heads)
@@ -311,8 +338,10 @@ TEST(Products, OfHeadsThatAReshapeCutsOut) {
     o = MatMul (p, v)
     t = Transpose <perm = [1,0,2]> (o)
     y = Reshape (t, flat)
-  })"),
-            4 * kFp16);
+  })");
+  EXPECT_LT(model.error, 4 * kFp16);
+  EXPECT_TRUE(model.graph.hostCalls.empty());
+  EXPECT_EQ(model.graph.macs(), 2 * 5 * 12 * 12 + 2 * 3 * 5 * 5 * 4);
 }
 
 TEST(Convolutions, PaddedStridedGroupedAndDepthwise) {
@@ -401,6 +430,17 @@ TEST(Maps, OfConstantsAreCutAndPaddedWithWhatTheyAreAddedTo) {
             kFp16);
 }
 
+TEST(Maps, OfConstantsTakeThemInTheOrderOfTheirLanes) {
+  for (const char *cut : {"int64[1] f = {0}, int64[1] t = {8}, int64[1] s = {2}", "int64[1] f = {7}, int64[1] t = {-9}, int64[1] s = {-2}"}) {
+    const Model model = formed("g (float[3,8] x) => (float[3,4] y) <float[3,8] c = {" + numbers(24, 13) + "}, int64[1] a = {1}, " + cut +
+                               "> { p = Add (x, c)\n y = Slice (p, f, t, a, s) }");
+    EXPECT_LT(model.error, kFp16);
+    for (const Kernel &kernel : model.graph.kernels)
+      for (const Access &operand : kernel.operands)
+        EXPECT_TRUE(unitLoop(kernel, operand.index[model.graph.tensors[operand.tensor].laneDim], LoopKind::Parallel)) << cut;
+  }
+}
+
 TEST(Maps, BroadcastWhatIsAnOutputToo) {
   EXPECT_LT(onGrid("g (float[3,4] x, float[3] b) => (float[3] m, float[3,4] y) <int64[2] s = {3, 1}> { m = Exp (b)\n r = Reshape (m, s)\n y = Mul (x, "
                    "r) }"),
@@ -433,7 +473,14 @@ TEST(Maps, NormaliseAndSoften) {
   EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) <float[16] s = {" + numbers(16, 7, 0.5) + "}, float[16] b = {" + numbers(16, 5) +
                    "}> { y = LayerNormalization (x, s, b) }"),
             3 * kFp16);
-  EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) { a = Relu (x)\n y = Softmax <axis = 1> (a) }"), 2 * kFp16);
+  const Model soft = formed("g (float[3,16] x) => (float[3,16] y) { a = Relu (x)\n y = Softmax <axis = 1> (a) }");
+  EXPECT_LT(soft.error, 2 * kFp16);
+  EXPECT_TRUE(soft.graph.hostCalls.empty());
+  for (const Kernel &kernel : soft.graph.kernels)
+    for (const Node &node : kernel.nodes)
+      if (node.kind == Node::Kind::Op && node.op == AluOp::ExpF32) {
+        EXPECT_EQ(kernel.nodes[node.args[0]].op, AluOp::SubF32) << "no rounding between the two";
+      }
   EXPECT_LT(onGrid("g (float[3,16] x) => (float[3,16] y) { a = Relu (x)\n y = Softmax <axis = 0> (a) }"), 2 * kFp16);
   EXPECT_LT(onGrid("g (float[1,4,3,3] x) => (float[1,4,3,3] y) <float[4] s = {1, 2, 3, 4}, float[4] b = {1, -2, 3, -4}, float[4] m = "
                    "{0.5, 0.25, 0, 1}, float[4] v = {1, 2, 0.5, 4}> { y = BatchNormalization (x, s, b, m, v) }"),
@@ -478,6 +525,21 @@ TEST(Views, MoveLanesOfWhatMayBeInfiniteByItsBytesAndOfFp32InThreeParts) {
                               "(c, f)\n" + halves,
                               {}, {{"x", ids}});
   EXPECT_LT(angles.error, kFp16);
+}
+
+TEST(Views, ThatMoveLanesOfOneTensorShareItsParts) {
+  const std::string places = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] end = {8}, int64[1] axis = {1}, int64[1] two = {2}";
+  const std::string halves = "a = Slice (p, zero, end, axis, two)\n b = Slice (p, one, end, axis, two)\n";
+  const Model bytes = formed("g (float[3,8] x) => (float[3,8] p, float[3,4] u, float[3,4] v) <" + places + "> { p = Exp (x)\n " + halves +
+                             "u = Neg (a)\n v = Abs (b) }");
+  EXPECT_LT(bytes.error, kFp16);
+  EXPECT_EQ(bytes.graph.kernels.size(), 3u); // p with its parts, u, v
+  EXPECT_TRUE(bytes.graph.hostCalls.empty());
+  const Model parts = formed("g (int32[3,8] x) => (float[3,8] w, float[3,4] u, float[3,4] v) <" + places + ", float f = {0.37}> { c = Cast <to = 1> "
+                             "(x)\n p = Mul (c, f)\n w = Cos (p)\n " + halves + "u = Cos (a)\n v = Sin (b) }");
+  EXPECT_LT(parts.error, kFp16);
+  EXPECT_EQ(parts.graph.kernels.size(), 3u);
+  EXPECT_TRUE(parts.graph.hostCalls.empty());
 }
 
 TEST(Tables, AreLookedUpOnTheGridAsLongAsThereIsRoom) {
@@ -528,6 +590,12 @@ TEST(HostSteps, TakeWhatTheGridMadeAndGiveItBack) {
 
 TEST(HostSteps, TakeDoublesAndKeepWholeNumbersAsTheyAre) {
   EXPECT_LT(formed("g (double[3,4] x) => (double[3,4] y) <double c = {0.1}> { y = Mul (x, c) }").error, kFp16);
+  const Model large = formed("g (double[3,40] x) => (double[3,40] y) <double[3,40] c = {" + numbers(120, 13) + "}> { y = Mul (x, c) }");
+  EXPECT_LT(large.error, kFp16);
+  ASSERT_EQ(large.graph.hostCalls.size(), 1u);
+  EXPECT_EQ(large.graph.hostCalls[0].inputs.size(), 2u); // the constant is too large to stand in the function
+  for (unsigned tensor : large.graph.hostCalls[0].inputs)
+    EXPECT_EQ(large.graph.tensors[tensor].hostType, "double") << tensor;
   EXPECT_EQ(formed("g (int64[3,4] x, int64[4] z) => (int64[3,4] y) { y = Mul (x, z) }").error, 0);
   EXPECT_EQ(formed("g (int64[3,4] x) => (int64[3,4] a, float[3,4] b) { a = Add (x, x)\n c = Cast <to = 1> (a)\n b = Relu (c) }").error, 0);
 }
@@ -562,6 +630,8 @@ TEST(HostSteps, TakeTheExtremeOfAnInputOffItBeforeItIsRounded) {
   };
   EXPECT_EQ(check("g (float[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { m = ReduceMax (x, a)\n d = Sub (x, m)\n y = Neg (d) }", 1), 0);
   EXPECT_EQ(check("g (float[3,4] x) => (float[3,4] y) <float h = {0.5}, int64[1] a = {1}> { m = ReduceMin (x, a)\n d = Sub (x, m)\n y = Mul (d, h) }", 1), 0);
+  EXPECT_EQ(check("g (float[3,4] x) => (int8[3,4] y) <float h = {127}, int8 z = {0}> { m = ReduceMax <keepdims = 0> (x)\n s = Div (m, h)\n y = "
+                  "QuantizeLinear (x, s, z) }", 1), 0);
   // What takes no difference, differences of anything else, and extremes of something else as well are the grid's.
   check("g (float[3,4] x) => (float[3,4] y) <int64[1] a = {1}> { m = ReduceMax (x, a)\n y = Mul (x, m) }", 0);
   check("g (float[3,4] x, float[3,4] z) => (float[3,4] y) { y = Sub (x, z) }", 0);
@@ -618,4 +688,22 @@ TEST(Quantised, ProductsAreOfIntegersWithOneZeroPointForAllChannelsAndOfRealsOth
     EXPECT_LT(several.error, 0.02) << zeros;
     EXPECT_EQ(integerTerms(several.graph), 0u) << zeros;
   }
+}
+
+TEST(Quantised, ProductsOfTwoConsumersAreComputedOnce) {
+  PrecisionOptions options;
+  options.precision = Precision::Int8;
+  const Model model = formed("g (float[3,8] x) => (float[3,4] u, float[3,4] v) <float sx = {0.125}, int8 z = {0}, int8[8,4] w = {" +
+                             integers(32, 15) + R"(}, float sw = {0.125}, float sy = {0.0625}> {
+    q = QuantizeLinear (x, sx, z)
+    d = DequantizeLinear (q, sx, z)
+    e = DequantizeLinear (w, sw, z)
+    p = MatMul (d, e)
+    r = QuantizeLinear (p, sy, z)
+    y = DequantizeLinear (r, sy, z)
+    u = Neg (y)
+    v = Abs (y)
+  })", options);
+  EXPECT_EQ(model.error, 0);
+  EXPECT_EQ(model.graph.macs(), 3 * 8 * 4);
 }
