@@ -418,7 +418,13 @@ Cost costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machi
     ++cost.kernels;
     cost.operations += rows * alus;
     for (const TermRow &row : layout.termRows(phase)) {
-      cost.sweeps += rows * row.cells;
+      // Columns of groups have lanes of their own: cells of the diagonal, about.
+      const forms::Access &a = kernel.terms[row.term].a;
+      const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;
+      const bool groups = std::any_of(laneTerms.begin(), laneTerms.end(), [&](const auto &t) {
+        return kernel.loops[t.first].kind == LoopKind::Parallel && kernel.loops[t.first].extent > 1;
+      });
+      cost.sweeps += groups ? rows / tiles * std::max(tiles, row.cells) : rows * row.cells;
       cost.weightBytes += ((row.to - 1) / vector - row.from / vector + 1) * vector * lanes *
                           byteWidth(graph.tensors[kernel.terms[row.term].w.tensor].type);
     }

@@ -2,6 +2,7 @@
 #include "compiler/Layouts/LayoutProblem.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/Materialize.h"
 
 #include <algorithm>
@@ -24,25 +25,23 @@ namespace {
 /// Tensors that may have another layout than the plain one: made by one kernel, for kernels that
 /// stream them.
 std::vector<bool> freeTensors(const KernelGraph &graph) {
+  const forms::Uses uses(graph);
   std::vector<bool> free;
-  for (const Tensor &tensor : graph.tensors)
-    free.push_back(tensor.role == TensorRole::Intermediate && tensor.shape.size() > 1);
-  std::vector<unsigned> writers(graph.tensors.size(), 0);
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    free.push_back(graph.tensors[t].role == TensorRole::Intermediate &&
+                   graph.tensors[t].shape.size() > 1 && !uses.onHost[t] &&
+                   uses.writers[t].size() == 1);
   for (const Kernel &kernel : graph.kernels) {
+    std::set<unsigned> written;
     for (const forms::Result &r : kernel.results)
-      ++writers[r.access.tensor];
+      if (!written.insert(r.access.tensor).second)
+        free[r.access.tensor] = false;
     for (const Term &term : kernel.terms)
       free[term.w.tensor] = false;
     for (const Access &operand : kernel.operands)
       if (operand.lookup)
         free[operand.tensor] = free[operand.lookup->tensor] = false;
   }
-  for (const forms::HostCall &call : graph.hostCalls)
-    for (const auto *list : {&call.inputs, &call.outputs})
-      for (unsigned t : *list)
-        free[t] = false;
-  for (size_t t = 0; t < free.size(); ++t)
-    free[t] = free[t] && writers[t] == 1;
   return free;
 }
 
@@ -72,6 +71,17 @@ struct Sets { ///< union-find
   unsigned find(unsigned x) { return parent[x] == x ? x : parent[x] = find(parent[x]); }
   void join(unsigned x, unsigned y) { parent[find(x)] = find(y); }
 };
+
+/// Bytes of a kernel's weights in whole vectors, as it is.
+int64_t plainWeights(const KernelGraph &graph, const Kernel &kernel, int64_t vector) {
+  int64_t bytes = 0;
+  for (const Term &term : kernel.terms) {
+    const Tensor &w = graph.tensors[term.w.tensor];
+    const int64_t lanes = w.shape[w.laneDim];
+    bytes += elementCount(w) / lanes * ((lanes + vector - 1) / vector) * vector * byteWidth(w.type);
+  }
+  return bytes;
+}
 
 int64_t extents(const Tensor &tensor) {
   int64_t rows = 1;
@@ -103,7 +113,9 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine)
       add(term.a.tensor);
     for (const Access &operand : kernel.operands)
       add(operand.tensor);
-    if (!factor.variables.empty()) {
+    if (factor.variables.empty()) {
+      otherBytes += plainWeights(graph, kernel, machine.lanes());
+    } else {
       factors.push_back(factor);
       kinds.push_back(shapes.emplace(shapeOf(factor), unsigned(shapes.size())).first->second);
     }
@@ -336,31 +348,59 @@ std::optional<Cost> LayoutProblem::costOf(size_t f, const std::vector<unsigned> 
   return layouts::costOf(graph, kernel, machine, *layout, layouts);
 }
 
-double LayoutProblem::cost(size_t f, const std::vector<unsigned> &candidates) const {
+const LayoutProblem::Known &LayoutProblem::look(size_t f,
+                                                const std::vector<unsigned> &candidates) const {
   const Factor &factor = factors[f];
   std::vector<unsigned> key{kinds[f]};
   key.insert(key.end(), candidates.begin(), candidates.end());
-  auto [found, fresh] = known.try_emplace(std::move(key), 0);
+  auto [found, fresh] = known.try_emplace(std::move(key));
   if (!fresh)
     return found->second;
-  const std::optional<Cost> cost = costOf(f, candidates);
-  const bool allPlain =
-      std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });
-  double &cycles = found->second;
-  cycles = cost ? cost->cycles(graph, graph.kernels[factor.kernel], machine)
-                : (allPlain ? 0 : kImpossible); // a kernel of another kind, and as it is
-  return cycles;
+  Known &entry = found->second;
+  const Kernel &kernel = graph.kernels[factor.kernel];
+  if (const std::optional<Cost> cost = costOf(f, candidates)) {
+    entry = {cost->cycles(graph, kernel, machine), cost->weightBytes};
+  } else {
+    const bool allPlain =
+        std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });
+    entry.cycles = allPlain ? 0 : kImpossible; // a kernel of another kind, and as it is
+    entry.weightBytes = plainWeights(graph, kernel, machine.lanes());
+  }
+  return entry;
 }
 
-double LayoutProblem::cost(const Choice &choice) const {
+double LayoutProblem::cost(size_t f, const std::vector<unsigned> &candidates,
+                           double bytePrice) const {
+  const Known &entry = look(f, candidates);
+  return entry.cycles + bytePrice * double(entry.weightBytes);
+}
+
+double LayoutProblem::cost(const Choice &choice, double bytePrice) const {
   double sum = 0;
   for (size_t f = 0; f < factors.size(); ++f) {
     std::vector<unsigned> own;
     for (unsigned v : factors[f].variables)
       own.push_back(choice[v]);
-    sum += cost(f, own);
+    sum += cost(f, own, bytePrice);
   }
   return sum;
+}
+
+int64_t LayoutProblem::weightBytes(const Choice &choice) const {
+  int64_t sum = otherBytes;
+  for (size_t f = 0; f < factors.size(); ++f) {
+    std::vector<unsigned> own;
+    for (unsigned v : factors[f].variables)
+      own.push_back(choice[v]);
+    sum += look(f, own).weightBytes;
+  }
+  return sum;
+}
+
+int64_t LayoutProblem::mostWeightBytes() const {
+  const uint64_t bytes = uint64_t(machine.pes()) * kHemispheres * machine.memory.slices *
+                         machine.rowsPerSlice() * machine.lanes();
+  return int64_t(bytes / 2);
 }
 
 Status verify(const LayoutProblem &problem, const Choice &choice) {

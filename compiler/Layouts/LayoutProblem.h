@@ -43,18 +43,29 @@ public:
 
   /// The layout of every tensor. `choice` of 0 everywhere: all plain.
   std::vector<Layout> layoutsOf(const Choice &choice) const;
-  /// Cycles that a factor's kernel needs at least, for one candidate of each of its variables;
-  /// kImpossible if it cannot work in them. Computed once for each different kernel and choice.
-  double cost(size_t factor, const std::vector<unsigned> &candidates) const;
-  double cost(const Choice &choice) const; ///< the sum
+  /// What a factor's kernel costs, for one candidate of each of its variables: cycles that it needs
+  /// at least, and `bytePrice` for each byte of weights. kImpossible if it cannot work in them.
+  /// Computed once for each different kernel and choice.
+  double cost(size_t factor, const std::vector<unsigned> &candidates, double bytePrice = 0) const;
+  double cost(const Choice &choice, double bytePrice = 0) const; ///< the sum
+  /// Bytes of the weights of all kernels, those that no variable concerns too.
+  int64_t weightBytes(const Choice &choice) const;
+  /// How many there may be: what is left is for activations, and for weights in both hemispheres.
+  int64_t mostWeightBytes() const;
   /// The same for a kernel, whole.
   std::optional<Cost> costOf(size_t factor, const std::vector<unsigned> &candidates) const;
 
 private:
-  std::vector<Layout> plain;                             ///< per tensor
-  std::vector<int> variableOf;                           ///< per tensor; -1: plain for good
-  std::vector<unsigned> kinds;                           ///< per factor: equal ones cost the same
-  mutable std::map<std::vector<unsigned>, double> known; ///< of a kind and candidates
+  std::vector<Layout> plain;   ///< per tensor
+  std::vector<int> variableOf; ///< per tensor; -1: plain for good
+  std::vector<unsigned> kinds; ///< per factor: equal ones cost the same
+  struct Known {
+    double cycles = 0;
+    int64_t weightBytes = 0;
+  };
+  mutable std::map<std::vector<unsigned>, Known> known; ///< of a kind and candidates
+  int64_t otherBytes = 0;                               ///< weights of kernels that are no factor
+  const Known &look(size_t factor, const std::vector<unsigned> &candidates) const;
 
   void findVariables();
   void addCandidates(Variable &variable) const;

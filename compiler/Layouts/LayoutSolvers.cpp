@@ -53,13 +53,13 @@ void forEachChoice(const LayoutProblem &problem, const std::vector<unsigned> &va
 }
 
 double costAround(const LayoutProblem &problem, const std::vector<std::vector<size_t>> &around,
-                  unsigned v, const Choice &choice) {
+                  unsigned v, const Choice &choice, double bytePrice = 0) {
   double sum = 0;
   for (size_t f : around[v]) {
     std::vector<unsigned> own;
     for (unsigned u : problem.factors[f].variables)
       own.push_back(choice[u]);
-    sum += problem.cost(f, own);
+    sum += problem.cost(f, own, bytePrice);
   }
   return sum;
 }
@@ -74,7 +74,7 @@ std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem) {
 
 /// Gives one variable after the other the candidate that is best beside the others', until nothing
 /// changes.
-void improve(const LayoutProblem &problem, Choice &choice) {
+void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
   const auto around = factorsAround(problem);
   constexpr unsigned kMostRounds = 20;
   bool changed = true;
@@ -82,11 +82,11 @@ void improve(const LayoutProblem &problem, Choice &choice) {
     changed = false;
     for (unsigned v = 0; v < choice.size(); ++v) {
       const unsigned before = choice[v];
-      double least = costAround(problem, around, v, choice);
+      double least = costAround(problem, around, v, choice, bytePrice);
       unsigned best = before;
       for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
         choice[v] = c;
-        if (const double cost = costAround(problem, around, v, choice); cost < least)
+        if (const double cost = costAround(problem, around, v, choice, bytePrice); cost < least)
           least = cost, best = c;
       }
       choice[v] = best;
@@ -95,36 +95,48 @@ void improve(const LayoutProblem &problem, Choice &choice) {
   }
 }
 
+constexpr size_t kLargestTable = 20'000;
+
+/// A factor's costs as tables. A large one, of several operands, is taken to be the sum of what
+/// each of them costs beside plain ones.
+void addTables(const LayoutProblem &problem, size_t f, double bytePrice,
+               std::vector<Table> &tables) {
+  const std::vector<unsigned> &variables = problem.factors[f].variables;
+  Choice choice(problem.variables.size(), 0);
+  auto cost = [&] {
+    std::vector<unsigned> own;
+    for (unsigned v : variables)
+      own.push_back(choice[v]);
+    return problem.cost(f, own, bytePrice);
+  };
+  if (sizeOf(problem, {variables.begin(), variables.end()}) <= kLargestTable) {
+    Table table{variables, {}};
+    forEachChoice(problem, variables, choice, [&] { table.costs.push_back(cost()); });
+    tables.push_back(std::move(table));
+    return;
+  }
+  Table alone{{variables[0]}, {}};
+  forEachChoice(problem, alone.variables, choice, [&] { alone.costs.push_back(cost()); });
+  for (size_t i = 1; i < variables.size(); ++i) {
+    Table pair{{variables[0], variables[i]}, {}};
+    std::fill(choice.begin(), choice.end(), 0);
+    forEachChoice(problem, pair.variables, choice, [&] {
+      const double base = alone.costs[choice[variables[0]]];
+      pair.costs.push_back(base == kImpossible ? kImpossible : cost() - base);
+    });
+    tables.push_back(std::move(pair));
+  }
+  tables.push_back(std::move(alone));
+}
+
 /// Variable elimination: the variable whose neighbours have the smallest table goes first; the best
 /// of its candidates for each combination of theirs is a new table.
-Choice exact(const LayoutProblem &problem, uint64_t) {
-  constexpr size_t kLargest = 200'000;
+Choice eliminate(const LayoutProblem &problem, double bytePrice) {
   Choice choice = plain(problem);
   std::vector<Table> tables;
   std::vector<bool> open(problem.variables.size(), true);
-  std::set<unsigned> large; // of factors that no table can hold: improved afterwards
-  for (size_t f = 0; f < problem.factors.size(); ++f) {
-    const std::vector<unsigned> &variables = problem.factors[f].variables;
-    if (sizeOf(problem, {variables.begin(), variables.end()}) > kLargest) {
-      large.insert(variables.begin(), variables.end());
-      continue;
-    }
-  }
-  for (unsigned v : large)
-    open[v] = false;
-  for (size_t f = 0; f < problem.factors.size(); ++f) {
-    Table table;
-    for (unsigned v : problem.factors[f].variables)
-      if (open[v])
-        table.variables.push_back(v);
-    forEachChoice(problem, table.variables, choice, [&] {
-      std::vector<unsigned> own;
-      for (unsigned v : problem.factors[f].variables)
-        own.push_back(choice[v]);
-      table.costs.push_back(problem.cost(f, own));
-    });
-    tables.push_back(std::move(table));
-  }
+  for (size_t f = 0; f < problem.factors.size(); ++f)
+    addTables(problem, f, bytePrice, tables);
   struct Step {
     unsigned variable;
     std::vector<Table> tables; ///< that it was in
@@ -148,7 +160,7 @@ Choice exact(const LayoutProblem &problem, uint64_t) {
             size < least)
           least = size, best = v;
     open[best] = false;
-    if (least > kLargest) { // left as it is, plain, and improved afterwards
+    if (least > kLargestTable * 60) { // left as it is, plain, and improved afterwards
       for (Table &t : tables) {
         auto place = std::find(t.variables.begin(), t.variables.end(), best);
         if (place == t.variables.end())
@@ -200,8 +212,21 @@ Choice exact(const LayoutProblem &problem, uint64_t) {
     }
     choice[steps[s].variable] = best;
   }
-  improve(problem, choice);
-  return problem.cost(choice) <= problem.cost(plain(problem)) ? choice : plain(problem);
+  improve(problem, choice, bytePrice);
+  return problem.cost(choice, bytePrice) <= problem.cost(plain(problem), bytePrice)
+             ? choice
+             : plain(problem);
+}
+
+/// Weights of packed tensors are bands with zeros. Where they are too many, a byte gets a price.
+Choice exact(const LayoutProblem &problem, uint64_t) {
+  constexpr unsigned kMostPrices = 12;
+  Choice choice = eliminate(problem, 0);
+  double price = 1e-4;
+  for (unsigned i = 0; i < kMostPrices && problem.weightBytes(choice) > problem.mostWeightBytes();
+       ++i, price *= 2)
+    choice = eliminate(problem, price);
+  return problem.weightBytes(choice) > problem.mostWeightBytes() ? plain(problem) : choice;
 }
 
 Choice random(const LayoutProblem &problem, uint64_t seed) {

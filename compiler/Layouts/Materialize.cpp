@@ -370,18 +370,30 @@ Status materialize(KernelGraph &graph, const Machine &machine, const std::vector
            std::any_of(kernel.terms.begin(), kernel.terms.end(),
                        [&](const Term &t) { return is(t.a) || is(t.w); });
   };
+  // Groups, whose columns have lanes of their own, become bands, too: what is zero is not swept.
+  auto hasGroups = [&](const Kernel &kernel) {
+    return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &t) {
+      const auto &lanes = t.a.index[graph.tensors[t.a.tensor].laneDim].terms;
+      return std::any_of(lanes.begin(), lanes.end(), [&](const auto &term) {
+        return kernel.loops[term.first].extent > 1 &&
+               kernel.loops[term.first].kind == LoopKind::Parallel;
+      });
+    });
+  };
   const std::vector<Kernel> before = graph.kernels;
   std::vector<Kernel> after;
   std::vector<std::vector<unsigned>> replacement(before.size());
   const LayoutOf layoutOf = [&](unsigned t) -> const Layout & { return layouts[t]; };
   for (size_t k = 0; k < before.size(); ++k) {
-    if (!touches(before[k])) {
+    const bool isTouched = touches(before[k]);
+    const std::optional<KernelLayout> layout =
+        isTouched || hasGroups(before[k]) ? KernelLayout::of(graph, before[k], machine, layoutOf)
+                                          : std::nullopt;
+    if (!layout && !isTouched) {
       replacement[k] = {unsigned(after.size())};
       after.push_back(before[k]);
       continue;
     }
-    const std::optional<KernelLayout> layout =
-        KernelLayout::of(graph, before[k], machine, layoutOf);
     if (!layout)
       return Error{"kernel '" + before[k].name + "' cannot work in the layouts of its tensors"};
     const std::vector<Point> phases = layout->phases();

@@ -159,9 +159,62 @@ Status ContractionPlan::planPasses() {
   return Success{};
 }
 
+/// Calls f(column, first lane of the vector, lanes, first element of w, elements from one lane to
+/// the next) for what every column of the tile multiplies, until f returns false.
+template <class F> void ContractionPlan::forEachColumn(const Tile &tile, F f) const {
+  const Term &term = kernel.terms[tile.term];
+  const Tensor &w = c.tensor(term.w.tensor);
+  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
+  const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
+  std::vector<int64_t> elementPitch(w.shape.size(), 1);
+  for (size_t d = w.shape.size(); d-- > 1;)
+    elementPitch[d - 1] = elementPitch[d] * w.shape[d];
+  int64_t step = 0;
+  for (size_t d = 0; contracted && d < w.shape.size(); ++d)
+    step += elementPitch[d] * coefficient(term.w.index[d], *contracted);
+  for (int64_t n = 0; n < domain.lanes; ++n) {
+    Domain point = domain;
+    point.loops = tile.loops;
+    const std::vector<int64_t> loops = loopsAtLane(point, n);
+    const int64_t firstLane = evaluate(lanes, loops); // of a, for this column
+    int64_t element = 0;
+    for (size_t d = 0; d < w.shape.size(); ++d)
+      element += elementPitch[d] * evaluate(term.w.index[d], loops);
+    const int64_t extent = contracted ? kernel.loops[*contracted].extent : 1;
+    const int64_t from = std::max<int64_t>(firstLane, tile.firstLane + tile.k0);
+    const int64_t to = std::min<int64_t>(firstLane + extent, tile.firstLane + tile.k1);
+    if (from < to && !f(n, from - tile.firstLane, to - from,
+                        w.splat ? 0 : element + (from - firstLane) * step, w.splat ? 0 : step))
+      return;
+  }
+}
+
+/// Are all weights of the pass zero? Bands have such corners, and groups of channels.
+bool ContractionPlan::multipliesNothing(const Pass &pass) const {
+  const Tile &tile = tiles[pass.tile];
+  if (!isConstant(tile))
+    return false;
+  const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
+  const unsigned width = byteWidth(w.type);
+  bool nothing = true;
+  forEachColumn(tile, [&](int64_t, int64_t lane, int64_t count, int64_t element, int64_t step) {
+    for (int64_t k = std::max<int64_t>(0, pass.k0 - lane);
+         nothing && k < std::min<int64_t>(count, pass.k1 - lane); ++k)
+      for (unsigned b = 0; b < width; ++b)
+        nothing = nothing && w.data[size_t(element + k * step) * width + b] == 0;
+    return nothing;
+  });
+  return nothing;
+}
+
 /// The first pass writes every accumulator row and the last one emits every row, so both sweep all
-/// of them, padded with constant rows if need be. What lies outside altogether adds nothing.
+/// of them, padded with constant rows if need be. What lies outside altogether adds nothing, nor do
+/// products with zeros.
 void ContractionPlan::trimPasses() {
+  const Pass any = passes.front();
+  std::erase_if(passes, [&](const Pass &p) { return multipliesNothing(p); });
+  if (passes.empty())
+    passes.push_back(any);
   passes.front().full = passes.back().full = true;
   passes.erase(std::remove_if(passes.begin(), passes.end(),
                               [](const Pass &p) { return !p.full && p.box.empty(); }),
@@ -231,37 +284,16 @@ void ContractionPlan::orderPasses() {
 }
 
 void ContractionPlan::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const {
-  const Term &term = kernel.terms[tile.term];
-  const Tensor &w = c.tensor(term.w.tensor);
+  const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
   const unsigned width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall,
                  groups = columnGroups();
-  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
-  const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
-  std::vector<int64_t> elementPitch(w.shape.size(), 1);
-  for (size_t d = w.shape.size(); d-- > 1;)
-    elementPitch[d - 1] = elementPitch[d] * w.shape[d];
-  int64_t step = 0; // elements of w from one contracted lane to the next
-  for (size_t d = 0; contracted && d < w.shape.size(); ++d)
-    step += elementPitch[d] * coefficient(term.w.index[d], *contracted);
-  for (int64_t n = 0; n < domain.lanes; ++n) {
-    Domain point = domain;
-    point.loops = tile.loops;
-    const std::vector<int64_t> loops = loopsAtLane(point, n);
-    const int64_t firstLane = evaluate(lanes, loops); // of a, for this column
-    int64_t element = 0;
-    for (size_t d = 0; d < w.shape.size(); ++d)
-      element += elementPitch[d] * evaluate(term.w.index[d], loops);
-    const int64_t extent = contracted ? kernel.loops[*contracted].extent : 1;
-    const int64_t from = std::max<int64_t>(firstLane, tile.firstLane + tile.k0);
-    const int64_t to = std::min<int64_t>(firstLane + extent, tile.firstLane + tile.k1);
-    for (int64_t x = from; x < to; ++x) {
-      const int64_t e = w.splat ? 0 : element + (x - firstLane) * step;
-      const size_t k = size_t(x - tile.firstLane);
+  forEachColumn(tile, [&](int64_t n, int64_t lane, int64_t count, int64_t element, int64_t step) {
+    for (int64_t k = 0; k < count; ++k)
       for (unsigned b = 0; b < width; ++b)
-        bytes[((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * tile.k1 + k] =
-            w.data[size_t(e) * width + b];
-    }
-  }
+        bytes[((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * tile.k1 +
+              size_t(lane + k)] = w.data[size_t(element + k * step) * width + b];
+    return true;
+  });
 }
 
 Expected<WeightTile> ContractionPlan::store(const Tile &tile) {

@@ -70,6 +70,8 @@ private:
   void trimPasses();
   void sweepHeads();
   bool isAlwaysInside(const Tile &tile) const;
+  template <class F> void forEachColumn(const Tile &tile, F f) const;
+  bool multipliesNothing(const Pass &pass) const;
   void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
 };
 

@@ -14,6 +14,7 @@
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/WindowInputs.h"
 #include "compiler/Layouts/Assign.h"
+#include "compiler/Layouts/SplitParts.h"
 
 #include <algorithm>
 
@@ -26,6 +27,11 @@ static const Rewriting table[] = {
     {"pack-windows", "packs pixels into rows where a convolution of the input feeds a pooling",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        return packWindows(graph, machine);
+     }},
+    {"split-parts", "cuts concatenations of few lanes into a tensor for each part",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       layouts::splitParts(graph, machine);
+       return Lines();
      }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+namespace millrace::forms {
+
+/// Who reads and writes every tensor of a graph, as the graph was when this was made.
+struct Uses {
+  explicit Uses(const KernelGraph &graph);
+
+  std::vector<std::vector<unsigned>> writers; ///< per tensor: kernels, each once
+  std::vector<std::vector<unsigned>> readers; ///< per tensor: kernels, each once
+  std::vector<bool> onHost;                   ///< per tensor: a host call takes or gives it
+};
+
+/// Calls f(access) for every access of the kernel: of terms, of operands, of results; indices that
+/// are looked up aside.
+template <class K, class F> void forEachAccess(K &kernel, F f) {
+  for (auto &term : kernel.terms)
+    f(term.a), f(term.w);
+  for (auto &operand : kernel.operands)
+    f(operand);
+  for (auto &result : kernel.results)
+    f(result.access);
+}
+
+} // namespace millrace::forms

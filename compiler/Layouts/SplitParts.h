@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+namespace millrace::layouts {
+
+/// Cuts tensors whose lanes several kernels write one after the other (a concatenation) into a
+/// tensor for each, where some part fills at most half a vector: each may then have a layout of its
+/// own. A sum over the lanes becomes one of several terms; what works lane by lane becomes a kernel
+/// for each part. Exact, but for the order of sums. Returns how many tensors it cut.
+unsigned splitParts(forms::KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::layouts
