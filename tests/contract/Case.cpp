@@ -5,6 +5,7 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
+#include "tests/contract/Distance.h"
 #include "tests/contract/GridRun.h"
 #include "tests/contract/RandomGraph.h"
 #include "tests/contract/RandomMachine.h"
@@ -159,8 +160,7 @@ std::string differenceInBits(const std::map<std::string, forms::TensorBytes> &re
   return "";
 }
 
-/// Largest relative L2 distance of an output from that of the graph before rewriting; elements that
-/// are no numbers in both count nothing.
+/// Largest distance of an output from that of the graph before rewriting.
 double distanceBetween(const forms::KernelGraph &graph,
                        const std::map<std::string, forms::TensorBytes> &a,
                        const std::map<std::string, forms::TensorBytes> &b) {
@@ -177,15 +177,10 @@ double distanceBetween(const forms::KernelGraph &graph,
                                          : double(forms::decode(t.type, bits));
     };
     const forms::TensorBytes &p = a.at(t.hostName), &q = b.at(t.hostName);
-    double difference = 0, norm = 0;
-    for (size_t e = 0; e * width < p.size(); ++e) {
-      const double x = number(p, e), y = number(q, e);
-      if (std::isnan(x) && std::isnan(y))
-        continue;
-      difference += x == y ? 0 : (x - y) * (x - y);
-      norm += y * y;
-    }
-    worst = std::max(worst, std::sqrt(difference / std::max(norm, 1e-12)));
+    Distance distance;
+    for (size_t e = 0; e * width < p.size(); ++e)
+      distance.add(number(p, e), number(q, e));
+    worst = std::max(worst, distance.relative(1e-12));
   }
   return worst;
 }
