@@ -79,28 +79,38 @@ bool KernelLayout::splitLoops() {
   return true;
 }
 
-/// Finds the values of the loops along the lanes for every lane; all of the dimension's lanes where
-/// the result is split, a run of them else.
+/// The loops along the lanes take each lane of a run once: all of the dimension's lanes where the
+/// result is split.
 bool KernelLayout::takesLanes() {
   const Access &result = kernel.results.front().access;
   const Layout &layout = layouts(result.tensor);
-  const Tensor &tensor = graph.tensors[result.tensor];
-  std::map<int64_t, std::vector<int64_t>> values;
-  bool distinct = true;
+  const AffineIndex &index = result.index[layout.laneDim];
+  // Mixed radix: each loop steps over all that the faster ones reach.
+  std::vector<std::pair<int64_t, int64_t>> digits; // step, extent
+  for (unsigned l : laneLoops_)
+    digits.push_back({coefficient(index, l), kernel.loops[l].extent});
+  std::sort(digits.begin(), digits.end());
+  for (auto [step, extent] : digits) {
+    if (step != channelCount_)
+      return false;
+    channelCount_ *= extent;
+  }
+  return layout.isPlain(graph.tensors[result.tensor]) ||
+         (index.offset == 0 && channelCount_ == layout.dims[layout.laneDim].slots);
+}
+
+std::vector<std::vector<int64_t>> KernelLayout::channels() const {
+  const Access &result = kernel.results.front().access;
+  const AffineIndex &index = result.index[layouts(result.tensor).laneDim];
+  std::vector<std::vector<int64_t>> all(static_cast<size_t>(channelCount_));
   forEachPoint(kernel, laneLoops_, [&](const std::vector<int64_t> &point) {
-    int64_t lane = result.index[layout.laneDim].offset;
-    for (auto [l, c] : result.index[layout.laneDim].terms)
+    int64_t lane = 0;
+    for (auto [l, c] : index.terms)
       lane += c * point[l];
-    return distinct = values.emplace(lane, point).second;
+    all[size_t(lane)] = point;
+    return true;
   });
-  if (!distinct || values.rbegin()->first - values.begin()->first + 1 != int64_t(values.size()))
-    return false;
-  if (!layout.isPlain(tensor) &&
-      (values.begin()->first != 0 || int64_t(values.size()) != layout.dims[layout.laneDim].slots))
-    return false;
-  for (auto &[lane, point] : values)
-    channels_.push_back(std::move(point));
-  return true;
+  return all;
 }
 
 /// A contraction with constants whose rows follow the result's.
@@ -294,8 +304,40 @@ int64_t KernelLayout::rowStep(const Access &access, unsigned dim, size_t j) cons
          layouts(access.tensor).dims[dim].rowStep;
 }
 
-DimPlaces KernelLayout::placesOf(const Term &term, unsigned dim,
-                                 const std::vector<int64_t> &phase) const {
+/// Is the row there for each row of the phase's kernel that needs an element of the tensor? `index`
+/// and `row`: for the kernel's row 0.
+bool KernelLayout::staysInside(const Access &access, unsigned dim,
+                               const std::vector<int64_t> &phase, int64_t index,
+                               int64_t row) const {
+  const DimLayout &d = layouts(access.tensor).dims[dim];
+  const int64_t extent = graph.tensors[access.tensor].shape[dim];
+  const std::optional<size_t> j = rowLoopOf(access.index[dim]);
+  const int64_t count = j ? rowsIn(*j, phase[*j]) : 1;
+  const int64_t rowBy = j ? rowStep(access, dim, *j) : 0,
+                indexBy = j ? coefficient(access.index[dim], rowLoops_[*j].loop) *
+                                  rowLoops_[*j].split.rowStep * rowLoops_[*j].period
+                            : 0;
+  int64_t first = 0, last = count - 1; // steps at which the index lies in the tensor
+  if (indexBy == 0) {
+    if (index < 0 || index >= extent)
+      return true;
+  } else {
+    auto isInside = [&](int64_t i) {
+      return index + i * indexBy >= 0 && index + i * indexBy < extent;
+    };
+    while (first < count && !isInside(first))
+      ++first;
+    while (last >= first && !isInside(last))
+      --last;
+    if (first > last)
+      return true;
+  }
+  auto isRow = [&](int64_t i) { return row + i * rowBy >= 0 && row + i * rowBy < d.rows; };
+  return isRow(first) && isRow(last);
+}
+
+std::optional<DimPlaces> KernelLayout::placesOf(const Term &term, unsigned dim,
+                                                const std::vector<int64_t> &phase) const {
   const Layout &result = layouts(kernel.results.front().access.tensor),
                &layout = layouts(term.a.tensor);
   const AffineIndex &index = term.a.index[dim];
@@ -305,32 +347,50 @@ DimPlaces KernelLayout::placesOf(const Term &term, unsigned dim,
       taps.push_back(l);
   const std::optional<size_t> j = rowLoopOf(index);
   const int split = j ? rowLoops_[*j].dim : -1;
-  std::set<int64_t> indices;
+  std::vector<int64_t> indices;
   std::vector<int64_t> slots(result.dims.size(), 0);
   for (int64_t s = 0; s < (split >= 0 ? result.dims[size_t(split)].slots : 1); ++s) {
     if (split >= 0)
       slots[size_t(split)] = s;
     forEachPoint(kernel, taps, [&](const std::vector<int64_t> &point) {
-      indices.insert(indexAt(index, phase, slots, point));
+      indices.push_back(indexAt(index, phase, slots, point));
       return true;
     });
   }
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   DimPlaces places;
-  std::set<int64_t> rows; // few of them: where rows overlap, a greedy choice
+  std::vector<int64_t> rows; // few of them: where rows overlap, a greedy choice
   for (bool choice : {false, true})
     for (int64_t i : indices) {
-      const std::vector<Place> all = layout.placesOf(dim, i);
-      if (all.empty() || (all.size() > 1) != choice)
+      std::vector<Place> all = layout.placesOf(dim, i);
+      if (!isTrivial(layout.dims[dim]))
+        std::erase_if(all,
+                      [&](const Place &p) { return !staysInside(term.a, dim, phase, i, p.row); });
+      if (all.empty())
+        return std::nullopt;
+      if ((all.size() > 1) != choice)
         continue;
-      auto best = std::find_if(all.begin(), all.end(),
-                               [&](const Place &p) { return rows.count(p.row) != 0; });
-      places[i] = best == all.end() ? all.front() : *best;
-      rows.insert(places[i].row);
+      auto best = std::find_if(all.begin(), all.end(), [&](const Place &p) {
+        return std::find(rows.begin(), rows.end(), p.row) != rows.end();
+      });
+      places.push_back({i, best == all.end() ? all.front() : *best});
+      if (best == all.end())
+        rows.push_back(all.front().row);
     }
+  std::sort(places.begin(), places.end(),
+            [](const auto &x, const auto &y) { return x.first < y.first; });
   return places;
 }
 
-std::vector<TermRow> KernelLayout::termRows(const std::vector<int64_t> &phase) const {
+const Place &placeIn(const DimPlaces &places, int64_t index) {
+  return std::lower_bound(places.begin(), places.end(), index,
+                          [](const auto &p, int64_t i) { return p.first < i; })
+      ->second;
+}
+
+std::optional<std::vector<TermRow>>
+KernelLayout::termRows(const std::vector<int64_t> &phase) const {
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   std::vector<TermRow> list;
   for (size_t t = 0; t < kernel.terms.size(); ++t) {
@@ -338,73 +398,76 @@ std::vector<TermRow> KernelLayout::termRows(const std::vector<int64_t> &phase) c
     const Layout &layout = layouts(a.tensor);
     const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
     const int64_t part = format ? format->lanesPerPass : vector, parts = (vector + part - 1) / part;
-    // Every dimension by itself: its rows, and the slots that are needed of each.
-    std::vector<std::pair<std::vector<int64_t>, std::vector<std::set<int64_t>>>> rows{{{}, {}}};
-    std::pair<int64_t, int64_t> lanes{INT64_MAX, INT64_MIN};
+    const auto [low, high] = rangeOf(kernel, a.index[layout.laneDim]);
+    // Every dimension by itself: its rows, and where the slots that are needed of each begin.
+    struct Needed {
+      std::vector<int64_t> rows, starts;
+    };
+    std::vector<Needed> needed{{std::vector<int64_t>(layout.dims.size(), 0), {low}}};
     for (unsigned d = 0; d < layout.dims.size(); ++d) {
-      if (d == layout.laneDim) {
-        const auto [low, high] = rangeOf(kernel, a.index[d]);
-        lanes = {low, high + 1};
-        for (auto &[row, slots] : rows) {
-          row.push_back(0);
-          slots.push_back({});
-        }
+      if (d == layout.laneDim)
         continue;
-      }
-      std::map<int64_t, std::set<int64_t>> needed;
-      for (const auto &[index, place] : placesOf(kernel.terms[t], d, phase))
-        needed[place.row].insert(place.slot);
-      std::vector<std::pair<std::vector<int64_t>, std::vector<std::set<int64_t>>>> next;
-      for (const auto &[row, slots] : needed)
-        for (const auto &[before, used] : rows) {
-          next.push_back({before, used});
-          next.back().first.push_back(row);
-          next.back().second.push_back(slots);
+      const std::optional<DimPlaces> places = placesOf(kernel.terms[t], d, phase);
+      if (!places)
+        return std::nullopt;
+      std::vector<Place> sorted;
+      for (const auto &[index, place] : *places)
+        sorted.push_back(place);
+      std::sort(sorted.begin(), sorted.end(), [](const Place &x, const Place &y) {
+        return std::pair(x.row, x.slot) < std::pair(y.row, y.slot);
+      });
+      std::vector<Needed> next;
+      for (size_t from = 0, to; from < sorted.size(); from = to) {
+        for (to = from; to < sorted.size() && sorted[to].row == sorted[from].row;)
+          ++to;
+        for (const Needed &before : needed) {
+          next.push_back({before.rows, {}});
+          next.back().rows[d] = sorted[from].row;
+          for (int64_t start : before.starts)
+            for (size_t i = from; i < to; ++i)
+              next.back().starts.push_back(start + sorted[i].slot * layout.dims[d].pitch);
         }
-      rows = std::move(next);
+      }
+      needed = std::move(next);
     }
-    for (const auto &[row, slots] : rows) {
-      std::vector<int64_t> starts{0}; // lanes where the slots begin
-      for (unsigned d = 0; d < layout.dims.size(); ++d) {
-        if (d == layout.laneDim)
-          continue;
-        std::vector<int64_t> next;
-        for (int64_t start : starts)
-          for (int64_t slot : slots[d])
-            next.push_back(start + slot * layout.dims[d].pitch);
-        starts = std::move(next);
-      }
-      std::map<int64_t, std::pair<int64_t, int64_t>> cells; // what of each is needed
-      for (int64_t start : starts)
-        for (int64_t lane = start + lanes.first; lane < start + lanes.second;) {
-          const int64_t in = lane % vector, cell = lane / vector * parts + in / part;
-          const int64_t end =
-              std::min(start + lanes.second, lane - in + std::min(vector, (in / part + 1) * part));
-          auto [at, fresh] = cells.try_emplace(cell, std::pair(lane, end));
-          at->second = {std::min(at->second.first, lane), std::max(at->second.second, end)};
-          lane = end;
+    struct Cell {
+      int64_t number, from, to;
+    };
+    std::vector<Cell> cells;
+    for (Needed &n : needed) {
+      std::sort(n.starts.begin(), n.starts.end());
+      cells.clear();
+      for (int64_t start : n.starts)
+        for (int64_t lane = start, end, last = start + high - low + 1; lane < last; lane = end) {
+          const int64_t in = lane % vector, number = lane / vector * parts + in / part;
+          end = std::min(last, lane - in + std::min(vector, (in / part + 1) * part));
+          auto cell = std::find_if(cells.rbegin(), cells.rend(),
+                                   [=](const Cell &c) { return c.number <= number; });
+          if (cell != cells.rend() && cell->number == number) {
+            cell->from = std::min(cell->from, lane);
+            cell->to = std::max(cell->to, end);
+          } else {
+            cells.insert(cell.base(), {number, lane, end});
+          }
         }
-      int64_t last = INT64_MIN;
-      for (const auto &[cell, range] : cells) {
-        if (cell == last + 1) {
-          list.back().to = range.second;
+      for (size_t i = 0; i < cells.size(); ++i)
+        if (i && cells[i].number == cells[i - 1].number + 1) {
+          list.back().to = cells[i].to;
           ++list.back().cells;
         } else {
-          list.push_back({t, row, range.first, range.second, 1});
+          list.push_back({t, n.rows, cells[i].from, cells[i].to, 1});
         }
-        last = cell;
-      }
     }
   }
   return list;
 }
 
-Cost costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
-            const KernelLayout &layout, const LayoutOf &layouts) {
+std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
+                           const KernelLayout &layout, const LayoutOf &layouts) {
   const Layout &result = layouts(kernel.results.front().access.tensor);
   const Tensor &tensor = graph.tensors[kernel.results.front().access.tensor];
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
-  const int64_t lanes = result.isPlain(tensor) ? int64_t(layout.channels().size()) : result.lanes;
+  const int64_t lanes = result.isPlain(tensor) ? layout.channelCount() : result.lanes;
   const int64_t tiles = (lanes + vector - 1) / vector;
   int64_t alus = result.hasOutside(tensor) ? 1 : 0;
   for (const forms::Node &node : kernel.nodes)
@@ -417,7 +480,10 @@ Cost costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machi
       rows *= layout.rowsIn(j, phase[j]);
     ++cost.kernels;
     cost.operations += rows * alus;
-    for (const TermRow &row : layout.termRows(phase)) {
+    const std::optional<std::vector<TermRow>> termRows = layout.termRows(phase);
+    if (!termRows)
+      return std::nullopt;
+    for (const TermRow &row : *termRows) {
       // Columns of groups have lanes of their own: cells of the diagonal, about.
       const forms::Access &a = kernel.terms[row.term].a;
       const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;

@@ -28,7 +28,8 @@ struct RowLoop {
 };
 
 /// Where a term finds each index of a dimension of its operand, for one phase.
-using DimPlaces = std::map<int64_t, Place>;
+using DimPlaces = std::vector<std::pair<int64_t, Place>>; // by index
+const Place &placeIn(const DimPlaces &places, int64_t index);
 
 /// One row of a term's operand, as far from the result's row as `rows` says, and the lanes of it
 /// that one sweep takes.
@@ -48,19 +49,21 @@ public:
 
   const std::vector<RowLoop> &rowLoops() const { return rowLoops_; }
   /// The loops along the result's lanes, by lane of its lane dimension: their values.
-  const std::vector<std::vector<int64_t>> &channels() const { return channels_; }
+  std::vector<std::vector<int64_t>> channels() const;
+  int64_t channelCount() const { return channelCount_; }
   const std::vector<unsigned> &laneLoops() const { return laneLoops_; }
 
   /// Phases of all row loops, row major; each with a kernel of its own.
   std::vector<std::vector<int64_t>> phases() const;
   /// Rows of a row loop in a phase.
   int64_t rowsIn(size_t rowLoop, int64_t phase) const;
-  /// What the terms take for the row of each phase's kernel.
-  std::vector<TermRow> termRows(const std::vector<int64_t> &phase) const;
+  /// What the terms take for the row of each phase's kernel; nothing if an element that some row
+  /// needs has no place that all rows can step to.
+  std::optional<std::vector<TermRow>> termRows(const std::vector<int64_t> &phase) const;
   /// The place of each index that a term meets in a dimension of its operand: of several, one of
-  /// the row that the others lie in.
-  DimPlaces placesOf(const forms::Term &term, unsigned dim,
-                     const std::vector<int64_t> &phase) const;
+  /// the row that the others lie in. Nothing as above.
+  std::optional<DimPlaces> placesOf(const forms::Term &term, unsigned dim,
+                                    const std::vector<int64_t> &phase) const;
   /// Index of a dimension of an access at row 0 of the phase: row loops give their rows' part and
   /// the part of `slots` (of the result), other loops their value in `point`.
   int64_t indexAt(const forms::AffineIndex &index, const std::vector<int64_t> &phase,
@@ -80,7 +83,7 @@ private:
   LayoutOf layouts;
   std::vector<RowLoop> rowLoops_;
   std::vector<unsigned> laneLoops_;
-  std::vector<std::vector<int64_t>> channels_;
+  int64_t channelCount_ = 1;
 
   bool splitLoops();
   bool takesLanes();
@@ -88,6 +91,8 @@ private:
   bool meetsResult(const forms::Access &access);
   bool widenPeriods(const forms::Access &access);
   std::optional<size_t> rowLoopOf(const forms::AffineIndex &index) const;
+  bool staysInside(const forms::Access &access, unsigned dim, const std::vector<int64_t> &phase,
+                   int64_t index, int64_t row) const;
 };
 
 /// What a kernel keeps busy.
@@ -100,7 +105,9 @@ struct Cost {
   double cycles(const forms::KernelGraph &graph, const forms::Kernel &kernel,
                 const Machine &machine) const;
 };
-Cost costOf(const forms::KernelGraph &graph, const forms::Kernel &kernel, const Machine &machine,
-            const KernelLayout &layout, const LayoutOf &layouts);
+/// Nothing where termRows() gives none.
+std::optional<Cost> costOf(const forms::KernelGraph &graph, const forms::Kernel &kernel,
+                           const Machine &machine, const KernelLayout &layout,
+                           const LayoutOf &layouts);
 
 } // namespace millrace::layouts

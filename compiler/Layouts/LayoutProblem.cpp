@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -28,9 +29,11 @@ std::vector<bool> freeTensors(const KernelGraph &graph) {
   const forms::Uses uses(graph);
   std::vector<bool> free;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
-    free.push_back(graph.tensors[t].role == TensorRole::Intermediate &&
-                   graph.tensors[t].shape.size() > 1 && !uses.onHost[t] &&
-                   uses.writers[t].size() == 1);
+    free.push_back(
+        graph.tensors[t].shape.size() > 1 && !uses.onHost[t] &&
+        (graph.tensors[t].role == TensorRole::Input
+             ? graph.tensors[t].hostLoops.empty() && !graph.tensors[t].hostExtent
+             : graph.tensors[t].role == TensorRole::Intermediate && uses.writers[t].size() == 1));
   for (const Kernel &kernel : graph.kernels) {
     std::set<unsigned> written;
     for (const forms::Result &r : kernel.results)
@@ -93,12 +96,13 @@ int64_t extents(const Tensor &tensor) {
 
 } // namespace
 
-LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine)
-    : graph(graph), machine(machine) {
+LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
+                             std::shared_ptr<CostCache> shared)
+    : graph(graph), machine(machine),
+      cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
   findVariables();
-  std::map<std::string, unsigned> shapes;
   for (unsigned k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
     Factor factor{k, {}};
@@ -115,9 +119,17 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine)
       add(operand.tensor);
     if (factor.variables.empty()) {
       otherBytes += plainWeights(graph, kernel, machine.lanes());
+      const LayoutOf layouts = [&](unsigned t) -> const Layout & { return plain[t]; };
+      if (const std::optional<KernelLayout> layout =
+              KernelLayout::of(graph, kernel, machine, layouts))
+        if (const std::optional<Cost> cost =
+                layouts::costOf(graph, kernel, machine, *layout, layouts))
+          otherCycles += cost->cycles(graph, kernel, machine);
     } else {
       factors.push_back(factor);
-      kinds.push_back(shapes.emplace(shapeOf(factor), unsigned(shapes.size())).first->second);
+      kinds.push_back(
+          cache->kinds.emplace(shapeOf(factor), unsigned(cache->kinds.size())).first->second);
+      cache->known.resize(cache->kinds.size());
     }
   }
 }
@@ -128,7 +140,9 @@ void LayoutProblem::findVariables() {
   for (const Kernel &kernel : graph.kernels) {
     const Access &result = kernel.results.front().access;
     auto join = [&](const Access &access) {
-      if (free[access.tensor] && free[result.tensor] && meets(graph, kernel, access, result))
+      if (free[access.tensor] && free[result.tensor] &&
+          graph.tensors[access.tensor].role == TensorRole::Intermediate &&
+          meets(graph, kernel, access, result))
         sets.join(access.tensor, result.tensor);
     };
     for (const forms::Result &r : kernel.results)
@@ -146,7 +160,10 @@ void LayoutProblem::findVariables() {
     std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
       return extents(graph.tensors[x]) > extents(graph.tensors[y]);
     });
-    addCandidates(variable);
+    if (graph.tensors[variable.tensors.front()].role == TensorRole::Input)
+      addInputCandidates(variable);
+    else
+      addCandidates(variable);
     if (variable.candidates.size() < 2)
       continue;
     for (unsigned t : variable.tensors)
@@ -261,6 +278,123 @@ void LayoutProblem::addCandidates(Variable &variable) const {
   }
 }
 
+namespace {
+
+/// How all kernels that sum over windows of an input step through a dimension of it: from `low` to
+/// `high` for the first of `count` results, `step` further for each.
+struct WindowSteps {
+  int64_t step = 0, low = 0, high = 0, count = 0;
+};
+
+std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor, unsigned dim) {
+  std::optional<WindowSteps> all;
+  for (const Kernel &kernel : graph.kernels) {
+    for (const Access &operand : kernel.operands)
+      if (operand.tensor == tensor)
+        return std::nullopt;
+    for (const Term &term : kernel.terms) {
+      if (term.a.tensor != tensor)
+        continue;
+      WindowSteps own{0, term.a.index[dim].offset, term.a.index[dim].offset, 1};
+      for (auto [l, c] : term.a.index[dim].terms) {
+        if (kernel.loops[l].extent == 1)
+          continue;
+        if (kernel.loops[l].kind == LoopKind::Contracted) {
+          own.low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
+          own.high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
+        } else if (kernel.loops[l].kind == LoopKind::Parallel && c > 0 && !own.step) {
+          own.step = c;
+          own.count = kernel.loops[l].extent;
+        } else {
+          return std::nullopt;
+        }
+      }
+      if (all && own.step != all->step)
+        return std::nullopt;
+      all = all ? WindowSteps{own.step, std::min(own.low, all->low), std::max(own.high, all->high),
+                              std::max(own.count, all->count)}
+                : own;
+    }
+  }
+  return all && all->step ? all : std::nullopt;
+}
+
+} // namespace
+
+/// Windows of an image of few channels: the host writes rows that hold what a block of results
+/// needs, three times as much as there is at most.
+void LayoutProblem::addInputCandidates(Variable &variable) const {
+  constexpr double kMostRepetition = 3; // docs/spec, R15
+  constexpr size_t kMostInputs = 64;
+  const unsigned t = variable.tensors.front();
+  const Tensor &tensor = graph.tensors[t];
+  variable.candidates.push_back(plain[t]);
+  std::vector<unsigned> dims;
+  for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
+    if (d != tensor.laneDim && tensor.shape[d] > 1)
+      dims.insert(dims.begin(), d);
+  const int64_t channels = tensor.shape[tensor.laneDim],
+                vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+  if (dims.empty() || !format || channels * 2 > vector || !padOf(graph, t))
+    return;
+  const std::optional<WindowSteps> inner = windowSteps(graph, t, dims.back()),
+                                   outer = dims.size() == 2 ? windowSteps(graph, t, dims.front())
+                                                            : WindowSteps{1, 0, 0, 1};
+  if (!inner || !outer)
+    return;
+  struct Ranked {
+    double sweeps; ///< per result, about
+    int64_t block;
+    Layout layout;
+  };
+  std::vector<Ranked> ranked;
+  const int64_t part = format->lanesPerPass, window = outer->high - outer->low + 1;
+  for (int64_t wide = 1; wide <= inner->count; ++wide) {
+    DimLayout x{(inner->count + wide - 1) / wide,
+                inner->step * wide,
+                inner->step * (wide - 1) + inner->high - inner->low + 1,
+                1,
+                -inner->low,
+                channels};
+    if (x.slots * channels > vector)
+      break;
+    for (int64_t high = 1; high <= std::min<int64_t>(4, outer->count); ++high) {
+      const int64_t step = outer->step * high;
+      for (int64_t rows = dims.size() == 2 ? std::min(step, window) : 1;
+           rows <= outer->step * (high - 1) + window; ++rows) {
+        const int64_t lanes = rows * x.slots * channels;
+        const double repetition = double(rows) / double(step) * double(x.slots) / double(x.rowStep);
+        if (lanes > vector || repetition > kMostRepetition)
+          break;
+        Layout layout = plain[t];
+        layout.dims[dims.back()] = x;
+        layout.lanes = lanes;
+        if (dims.size() == 2) {
+          const int64_t last = outer->step * (outer->count - 1) + window - 1;
+          layout.dims[dims.front()] = {std::max<int64_t>(1, (last - rows + step) / step + 1),
+                                       step,
+                                       rows,
+                                       1,
+                                       -outer->low,
+                                       rows > 1 ? x.slots * channels : 0};
+        }
+        const double sweeps =
+            double((lanes + part - 1) / part) *
+            (1 + std::ceil(double(std::max<int64_t>(0, window - rows)) / double(step))) /
+            double(wide * high);
+        ranked.push_back({sweeps, wide, std::move(layout)});
+      }
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
+  std::map<int64_t, unsigned> ofBlock; // several for each number of results beside each other
+  for (Ranked &r : ranked)
+    if (ofBlock[r.block]++ < 6 && variable.candidates.size() < kMostInputs)
+      variable.candidates.push_back(std::move(r.layout));
+}
+
 std::vector<Layout> LayoutProblem::layoutsOf(const Choice &choice) const {
   std::vector<Layout> layouts = plain;
   for (size_t v = 0; v < variables.size(); ++v)
@@ -348,15 +482,16 @@ std::optional<Cost> LayoutProblem::costOf(size_t f, const std::vector<unsigned> 
   return layouts::costOf(graph, kernel, machine, *layout, layouts);
 }
 
-const LayoutProblem::Known &LayoutProblem::look(size_t f,
-                                                const std::vector<unsigned> &candidates) const {
+const CostCache::Known &LayoutProblem::look(size_t f,
+                                            const std::vector<unsigned> &candidates) const {
   const Factor &factor = factors[f];
-  std::vector<unsigned> key{kinds[f]};
-  key.insert(key.end(), candidates.begin(), candidates.end());
-  auto [found, fresh] = known.try_emplace(std::move(key));
+  uint64_t key = 0;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    key = key * variables[factor.variables[i]].candidates.size() + candidates[i];
+  auto [found, fresh] = cache->known[kinds[f]].try_emplace(key);
   if (!fresh)
     return found->second;
-  Known &entry = found->second;
+  CostCache::Known &entry = found->second;
   const Kernel &kernel = graph.kernels[factor.kernel];
   if (const std::optional<Cost> cost = costOf(f, candidates)) {
     entry = {cost->cycles(graph, kernel, machine), cost->weightBytes};
@@ -371,7 +506,7 @@ const LayoutProblem::Known &LayoutProblem::look(size_t f,
 
 double LayoutProblem::cost(size_t f, const std::vector<unsigned> &candidates,
                            double bytePrice) const {
-  const Known &entry = look(f, candidates);
+  const CostCache::Known &entry = look(f, candidates);
   return entry.cycles + bytePrice * double(entry.weightBytes);
 }
 
@@ -385,6 +520,8 @@ double LayoutProblem::cost(const Choice &choice, double bytePrice) const {
   }
   return sum;
 }
+
+double LayoutProblem::graphCost(const Choice &choice) const { return otherCycles + cost(choice); }
 
 int64_t LayoutProblem::weightBytes(const Choice &choice) const {
   int64_t sum = otherBytes;

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <unordered_map>
 
 namespace millrace::layouts {
 
@@ -32,9 +33,21 @@ using Choice = std::vector<unsigned>;
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
+/// What kernels cost in the layouts that were asked for: for all graphs of one machine.
+struct CostCache {
+  struct Known {
+    double cycles = 0;
+    int64_t weightBytes = 0;
+  };
+  std::map<std::string, unsigned> kinds; ///< of factors, by all that their cost depends on
+  std::vector<std::unordered_map<uint64_t, Known>> known; ///< per kind: by candidates
+};
+
 class LayoutProblem {
 public:
-  LayoutProblem(const forms::KernelGraph &graph, const Machine &machine);
+  /// `cache`: of other graphs for the same machine; none: one of its own.
+  LayoutProblem(const forms::KernelGraph &graph, const Machine &machine,
+                std::shared_ptr<CostCache> cache = nullptr);
 
   const forms::KernelGraph &graph;
   const Machine &machine;
@@ -48,6 +61,8 @@ public:
   /// Computed once for each different kernel and choice.
   double cost(size_t factor, const std::vector<unsigned> &candidates, double bytePrice = 0) const;
   double cost(const Choice &choice, double bytePrice = 0) const; ///< the sum
+  /// The same with the kernels that no variable concerns, to compare graphs that compute the same.
+  double graphCost(const Choice &choice) const;
   /// Bytes of the weights of all kernels, those that no variable concerns too.
   int64_t weightBytes(const Choice &choice) const;
   /// How many there may be: what is left is for activations, and for weights in both hemispheres.
@@ -59,16 +74,14 @@ private:
   std::vector<Layout> plain;   ///< per tensor
   std::vector<int> variableOf; ///< per tensor; -1: plain for good
   std::vector<unsigned> kinds; ///< per factor: equal ones cost the same
-  struct Known {
-    double cycles = 0;
-    int64_t weightBytes = 0;
-  };
-  mutable std::map<std::vector<unsigned>, Known> known; ///< of a kind and candidates
-  int64_t otherBytes = 0;                               ///< weights of kernels that are no factor
-  const Known &look(size_t factor, const std::vector<unsigned> &candidates) const;
+  std::shared_ptr<CostCache> cache;
+  int64_t otherBytes = 0; ///< weights of kernels that are no factor
+  double otherCycles = 0; ///< of them, where they can be told
+  const CostCache::Known &look(size_t factor, const std::vector<unsigned> &candidates) const;
 
   void findVariables();
   void addCandidates(Variable &variable) const;
+  void addInputCandidates(Variable &variable) const;
   std::string shapeOf(const Factor &factor) const;
   Layout memberLayout(const Variable &variable, unsigned tensor, const Layout &layout) const;
 };

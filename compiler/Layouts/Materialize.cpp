@@ -52,8 +52,8 @@ public:
                const std::vector<Layout> &layouts, const Point &phase, const std::string &suffix)
       : graph(graph), old(old), layout(layout), layouts(layouts), phase(phase),
         result(layouts[old.results.front().access.tensor]),
-        isSplit(!result.isPlain(graph.tensors[old.results.front().access.tensor])), suffix(suffix) {
-  }
+        isSplit(!result.isPlain(graph.tensors[old.results.front().access.tensor])), suffix(suffix),
+        channels(layout.channels()) {}
 
   /// `macs`: per term of the old kernel.
   Kernel build(const std::vector<int64_t> &macs);
@@ -67,6 +67,7 @@ private:
   const Layout &result;
   const bool isSplit;
   const std::string suffix;
+  const std::vector<Point> channels;
   Kernel kernel;
   unsigned lane = 0; ///< loop
   std::map<unsigned, unsigned> running;
@@ -87,11 +88,11 @@ private:
 
 std::optional<PhaseBuilder::Element> PhaseBuilder::elementAt(int64_t l) const {
   if (!isSplit)
-    return Element{Point(result.dims.size(), 0), layout.channels()[size_t(l)]};
+    return Element{Point(result.dims.size(), 0), channels[size_t(l)]};
   std::optional<Point> slots = result.slotsAt(l);
   if (!slots)
     return std::nullopt;
-  return Element{*slots, layout.channels()[size_t((*slots)[result.laneDim])]};
+  return Element{*slots, channels[size_t((*slots)[result.laneDim])]};
 }
 
 /// Rows, lanes, and what runs. Terms bring a loop each.
@@ -99,8 +100,7 @@ void PhaseBuilder::addLoops() {
   for (size_t j = 0; j < phase.size(); ++j)
     kernel.loops.push_back({layout.rowsIn(j, phase[j]), LoopKind::Parallel});
   lane = unsigned(kernel.loops.size());
-  kernel.loops.push_back(
-      {isSplit ? result.lanes : int64_t(layout.channels().size()), LoopKind::Parallel});
+  kernel.loops.push_back({isSplit ? result.lanes : layout.channelCount(), LoopKind::Parallel});
   for (unsigned l = 0; l < old.loops.size(); ++l)
     if (old.loops[l].kind == LoopKind::Running) {
       running[l] = unsigned(kernel.loops.size());
@@ -125,7 +125,7 @@ AffineIndex PhaseBuilder::rowIndex(const Access &access, unsigned dim, int64_t r
 Access PhaseBuilder::placed(const Access &access) const {
   const Layout &its = layouts[access.tensor];
   const Tensor &tensor = graph.tensors[access.tensor];
-  const Point none(result.dims.size(), 0), &first = layout.channels().front();
+  const Point none(result.dims.size(), 0), &first = channels.front();
   const bool plain = its.isPlain(tensor);
   Access out{access.tensor, {}, access.pad};
   AffineIndex lanes = at(lane);
@@ -152,7 +152,7 @@ void PhaseBuilder::addTerm(size_t index, const std::vector<TermRow> &rows, int64
   const unsigned bytes = byteWidth(weights.type);
   std::vector<DimPlaces> places;
   for (unsigned d = 0; d < its.dims.size(); ++d)
-    places.push_back(d == its.laneDim ? DimPlaces() : layout.placesOf(term, d, phase));
+    places.push_back(d == its.laneDim ? DimPlaces() : *layout.placesOf(term, d, phase));
   std::vector<unsigned> contracted;
   for (unsigned l = 0; l < old.loops.size(); ++l)
     if (old.loops[l].kind == LoopKind::Contracted && (usesLoop(term.a, l) || usesLoop(term.w, l)))
@@ -206,7 +206,7 @@ void PhaseBuilder::addTerm(size_t index, const std::vector<TermRow> &rows, int64
         for (unsigned d = 0; d < its.dims.size(); ++d)
           if (d != its.laneDim) {
             const Place &place =
-                places[d].at(layout.indexAt(term.a.index[d], phase, element->slots, all));
+                placeIn(places[d], layout.indexAt(term.a.index[d], phase, element->slots, all));
             where[d] = place.row;
             from += place.slot * its.dims[d].pitch;
           }
@@ -336,7 +336,7 @@ Kernel PhaseBuilder::build(const std::vector<int64_t> &macs) {
   kernel.provenance = old.provenance;
   kernel.nodes = old.nodes;
   addLoops();
-  const std::vector<TermRow> rows = layout.termRows(phase);
+  const std::vector<TermRow> rows = *layout.termRows(phase); // verify() has seen them all
   for (size_t t = 0; t < old.terms.size(); ++t) {
     std::vector<TermRow> its;
     std::copy_if(rows.begin(), rows.end(), std::back_inserter(its),
@@ -354,6 +354,24 @@ Kernel PhaseBuilder::build(const std::vector<int64_t> &macs) {
             graph.tensors[old.results[r].access.tensor]))
       maskOutside(r);
   return std::move(kernel);
+}
+
+/// The host writes the input as it lies in rows and lanes.
+void fillByHost(Tensor &tensor, const Layout &layout, uint32_t pad) {
+  tensor.hostShape = tensor.shape;
+  tensor.hostFill = pad;
+  const unsigned lanes = unsigned(tensor.shape.size() - 1);
+  unsigned row = 0;
+  for (unsigned d = 0; d < layout.dims.size(); ++d) {
+    const DimLayout &dim = layout.dims[d];
+    tensor.hostStart.push_back(-dim.start);
+    if (d != layout.laneDim)
+      tensor.hostLoops.push_back({dim.rows, row++, 1, d, dim.rowStep});
+  }
+  for (unsigned d = 0; d < layout.dims.size(); ++d)
+    if (layout.dims[d].slots > 1)
+      tensor.hostLoops.push_back(
+          {layout.dims[d].slots, lanes, layout.dims[d].pitch, d, layout.dims[d].slotStep});
 }
 
 } // namespace
@@ -411,6 +429,8 @@ Status materialize(KernelGraph &graph, const Machine &machine, const std::vector
   for (size_t t = 0; t < layouts.size(); ++t)
     if (split[t]) {
       Tensor &tensor = graph.tensors[t];
+      if (tensor.role == TensorRole::Input)
+        fillByHost(tensor, layouts[t], *padOf(graph, unsigned(t)));
       tensor.shape = layouts[t].rowShape();
       tensor.laneDim = unsigned(tensor.shape.size() - 1);
       tensor.value.clear();

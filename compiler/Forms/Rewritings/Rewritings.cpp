@@ -4,7 +4,6 @@
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
-#include "compiler/Forms/Rewritings/PackWindows.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
@@ -12,9 +11,9 @@
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
-#include "compiler/Forms/Rewritings/WindowInputs.h"
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/SplitParts.h"
+#include "compiler/Layouts/SplitTaps.h"
 
 #include <algorithm>
 
@@ -24,23 +23,18 @@ using Lines = std::vector<std::string>;
 using Done = Expected<Lines>;
 
 static const Rewriting table[] = {
-    {"pack-windows", "packs pixels into rows where a convolution of the input feeds a pooling",
-     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
-       return packWindows(graph, machine);
-     }},
     {"split-parts", "cuts concatenations of few lanes into a tensor for each part",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        layouts::splitParts(graph, machine);
        return Lines();
      }},
+    {"split-taps", "computes a tensor for each neighbour that a pooling combines, where that packs",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       return options.layouts == "exact" ? layouts::splitTaps(graph, machine) : Lines();
+     }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed);
-     }},
-    {"window-inputs", "lets the host write the windows of images with few channels",
-     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
-       windowInputs(graph, machine.lanes()); // stems that feed no pooling
-       return Lines();
      }},
     {"merge-heads", "lets the heads of an attention lie side by side in a row",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {

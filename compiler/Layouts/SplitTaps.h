@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+namespace millrace::layouts {
+
+/// Where a map combines neighbours of a tensor, a step of several apart for neighbouring results (a
+/// pooling), lanes that lie side by side would have to move. Instead the contraction that makes the
+/// tensor computes one for each neighbour, of those elements alone, so that the map works lane by
+/// lane and all of them may be packed. Done where the layouts that follow cost less, the elements
+/// that are computed twice included. The same values. Returns a line per tensor.
+std::vector<std::string> splitTaps(forms::KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::layouts
