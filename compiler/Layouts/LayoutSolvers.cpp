@@ -250,10 +250,9 @@ Choice random(const LayoutProblem &problem, uint64_t seed) {
 } // namespace
 
 const std::vector<LayoutSolver> &layoutSolvers() {
-  static const std::vector<LayoutSolver> solvers{
-      {"exact", "of least cost, by eliminating one tensor after the other", exact},
-      {"plain", "every index beside the lanes a row of its own", plain},
-      {"random", "any that all kernels can work in, drawn by --layout-seed", random}};
+  static const std::vector<LayoutSolver> solvers{{"exact", "of least cost", exact},
+                                                 {"plain", "an index a row", plain},
+                                                 {"random", "drawn by --layout-seed", random}};
   return solvers;
 }
 

@@ -80,7 +80,7 @@ void ModelOptions::addTo(CLI::App &command) {
                            ->capture_default_str()
                            ->group(heading::Compiler));
   std::vector<std::string> layoutNames;
-  text = "who chooses the rows and lanes of tensors";
+  text = "who lays tensors out in rows and lanes";
   for (const layouts::LayoutSolver &solver : layouts::layoutSolvers()) {
     layoutNames.push_back(solver.name);
     text += "; " + solver.name + ", " + solver.text;

@@ -25,7 +25,7 @@ struct RewriteOptions {
 };
 
 struct Rewriting {
-  const char *name;    ///< pack-windows
+  const char *name;    ///< assign-layouts
   const char *summary; ///< one line
   /// Rewrites the graph for the machine. Returns what it did, a line per tensor or kernel, where
   /// the report wants to know.

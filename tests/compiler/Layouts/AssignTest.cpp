@@ -4,6 +4,8 @@
 // vectors that it is made for?
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/LayoutProblem.h"
+#include "compiler/Layouts/SplitParts.h"
+#include "compiler/Layouts/SplitTaps.h"
 
 #include "tests/compiler/Codegen/Grid/TestMachine.h"
 
@@ -238,6 +240,146 @@ TEST(Assign, ChecksAChoice) {
   const auto unknown = assignLayouts(other, test::testMachine(20), "best");
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error(), "no layout solver is called 'best'; there are exact, plain, random");
+}
+
+/// A maximum of three neighbours, every second pixel: along the columns, or along the rows.
+void pool(KernelGraph &graph, unsigned x, unsigned y, bool columns) {
+  const std::vector<int64_t> shape = graph.tensors[y].shape;
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(shape[1]), r = build.loop(shape[2]), s = build.loop(shape[3]);
+  const uint32_t lowest = encode(ElementType::Fp16, -INFINITY);
+  std::vector<unsigned> taps;
+  for (int64_t d : {-1, 0, 1})
+    taps.push_back(
+        build.load({x,
+                    {fixed(0), at(f), columns ? at(r) : at(r, 2, d), columns ? at(s, 2, d) : at(s)},
+                    lowest}));
+  build.store(build.op(AluOp::MaxF32, {build.op(AluOp::MaxF32, {taps[0], taps[1]}), taps[2]}),
+              {y, {fixed(0), at(f), at(r), at(s)}});
+  build.finish(columns ? "columns" : "rows");
+}
+
+/// As an image network begins: windows of a few channels of the input, a pooling in two passes, a
+/// contraction.
+KernelGraph stem(int64_t filters, int64_t size) {
+  KernelGraph graph;
+  graph.name = "stem";
+  const int64_t out = size / 2, pooled = (out + 1) / 2;
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {1, 3, size, size}, type, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, filters, out, out}, type, 1);
+  const unsigned p = addTensor(graph, "p", {1, filters, out, pooled}, type, 1);
+  const unsigned q = addTensor(graph, "q", {1, filters, pooled, pooled}, type, 1);
+  const unsigned z = addTensor(graph, "z", {1, 40, pooled, pooled}, type, 1, TensorRole::Output);
+  convolve(graph, type, x, y, 7, 2, 1);
+  pool(graph, y, p, true);
+  pool(graph, p, q, false);
+  convolve(graph, type, q, z, 1, 1, 2);
+  return graph;
+}
+
+TEST(SplitTaps, PacksAStemWithItsPooling) {
+  const Machine machine = test::testMachine(20);
+  for (int64_t size : {38, 40}) { // the last window leaves the image, or ends with it
+    const KernelGraph plain = stem(16, size);
+    KernelGraph split = plain;
+    EXPECT_EQ(splitTaps(split, machine),
+              std::vector<std::string>{"y: one tensor for each of 3 neighbours"});
+    expectClose(plain, split, "taps");
+    const auto lines = assignLayouts(split, machine, "exact");
+    ASSERT_TRUE(lines) << lines.error();
+    expectClose(plain, split, "layouts");
+    const Tensor &x = split.tensors[0];
+    ASSERT_FALSE(x.hostLoops.empty());
+    EXPECT_EQ(x.hostShape, plain.tensors[0].shape);
+    EXPECT_LE(elementCount(x), 3 * elementCount(plain.tensors[0])); // R15
+    EXPECT_LT(4 * compiled(split, machine).vectors, compiled(plain, machine).vectors);
+  }
+}
+
+TEST(SplitTaps, LeavesATensorThatOthersReadToo) {
+  KernelGraph graph = stem(16, 38);
+  const unsigned other =
+      addTensor(graph, "other", graph.tensors[1].shape, ElementType::Fp16, 1, TensorRole::Output);
+  convolve(graph, ElementType::Fp16, 1, other, 1, 1, 3);
+  EXPECT_TRUE(splitTaps(graph, test::testMachine(20)).empty());
+}
+
+/// Two contractions side by side, a map over both, a contraction of that.
+KernelGraph concatenation(int64_t left, int64_t right) {
+  KernelGraph graph;
+  graph.name = "concatenation";
+  const ElementType type = ElementType::Fp16;
+  const int64_t all = left + right, size = 9;
+  const unsigned x = addTensor(graph, "x", {1, 24, size, size}, type, 1, TensorRole::Input);
+  const unsigned both = addTensor(graph, "both", {1, all, size, size}, type, 1);
+  const unsigned mapped = addTensor(graph, "mapped", {1, all, size, size}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, 30, size, size}, type, 1, TensorRole::Output);
+  for (bool second : {false, true}) {
+    graph.tensors[both].shape[1] = second ? right : left;
+    convolve(graph, type, x, both, second ? 3 : 1, 1, 1 + second);
+    graph.tensors[both].shape[1] = all;
+    if (second)
+      graph.kernels.back().results[0].access.index[1].offset = left;
+  }
+  const unsigned scale =
+      addConstant(graph, "scale", {all}, ElementType::Fp32, 0, randomValues(size_t(all), 9, 1));
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(all), r = build.loop(size), s = build.loop(size);
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(r), at(s)};
+  build.store(build.op(AluOp::MulF32, {build.load({both, point}), build.operand({scale, {at(f)}})}),
+              {mapped, point});
+  build.finish("map");
+  convolve(graph, type, mapped, y, 3, 1, 5);
+  return graph;
+}
+
+TEST(SplitParts, CutsAConcatenationAndWhatReadsIt) {
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = concatenation(20, 33);
+  KernelGraph split = plain;
+  EXPECT_EQ(splitParts(split, machine), 2u); // and the map's result
+  EXPECT_EQ(split.kernels.size(), plain.kernels.size() + 1);
+  expectClose(plain, split, "parts");
+  for (const char *solver : {"exact", "random"}) {
+    KernelGraph laid = split;
+    const auto lines = assignLayouts(laid, machine, solver, 3);
+    ASSERT_TRUE(lines) << lines.error();
+    expectClose(plain, laid, solver);
+  }
+}
+
+TEST(SplitParts, LeavesPartsThatFillVectors) {
+  KernelGraph graph = concatenation(200, 170);
+  EXPECT_EQ(splitParts(graph, test::testMachine(20)), 0u);
+}
+
+TEST(Materialize, GroupsAreBandsWhoseZerosAreNotSwept) {
+  // 400 channels in groups of 8: columns of one tile meet at most two of a tensor's.
+  KernelGraph graph;
+  graph.name = "groups";
+  const int64_t groups = 50, each = 8;
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {1, groups * each, 4, 5}, type, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, groups * each, 4, 5}, type, 1, TensorRole::Output);
+  const unsigned w = addConstant(graph, "w", {groups, each, each}, type, 2,
+                                 randomValues(size_t(groups * each * each), 1, 0.6f));
+  KernelBuilder build(graph);
+  const unsigned g = build.loop(groups), f = build.loop(each), r = build.loop(4), s = build.loop(5),
+                 c = build.loop(each, LoopKind::Contracted);
+  const AffineIndex result{0, {{g, each}, {f, 1}}}, lanes{0, {{g, each}, {c, 1}}};
+  build.term({x, {fixed(0), lanes, at(r), at(s)}}, {w, {at(g), at(f), at(c)}},
+             groups * each * each * 20);
+  build.store(build.accumulator(), {y, {fixed(0), result, at(r), at(s)}});
+  build.finish("groups");
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = graph;
+  const auto lines = assignLayouts(graph, machine, "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(graph.kernels[0].terms[0].w.index.size(), 2u); // lanes of the result, lanes of x
+  expectClose(plain, graph, "groups");
+  // Result lanes 0 to 319 meet both halves of the first vector of x, the others the second.
+  EXPECT_EQ(compiled(graph, machine).vectors, 20 * (2 + 1));
 }
 
 } // namespace

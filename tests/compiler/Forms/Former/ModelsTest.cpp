@@ -4,7 +4,6 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Former/Build.h"
 #include "compiler/Forms/KernelBuilder.h"
-#include "compiler/Forms/Rewritings/WindowInputs.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 #include "tests/contract/Distance.h"
@@ -186,7 +185,6 @@ Model formed(const std::string &graph, const PrecisionOptions &options = {},
     return result;
   }
   result.graph = std::move(*built);
-  windowInputs(result.graph, options.lanes);
   std::map<unsigned, TensorBytes> bytes;
   for (unsigned i = 0; i < result.graph.tensors.size(); ++i)
     if (const Tensor &tensor = result.graph.tensors[i]; tensor.role == TensorRole::Input)

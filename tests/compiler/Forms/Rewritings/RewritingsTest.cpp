@@ -7,7 +7,6 @@
 #include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
-#include "compiler/Forms/Rewritings/PackWindows.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitResults.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
@@ -341,78 +340,6 @@ TEST(SplitResults, GivesEachResultAKernelAndKeepsValues) {
   EXPECT_EQ(graph.macs(), macs);
   EXPECT_EQ(outputsOf(graph, inputs), before);
   EXPECT_EQ(splitResults(graph), 0u);
-}
-
-/// A strided convolution of a few channels of the input, then a 3 x 3 pooling in two passes, as an
-/// image network begins.
-KernelGraph buildStem() {
-  KernelGraph graph;
-  graph.name = "stem";
-  const int64_t size = 38, out = 19, pooled = 10, filters = 16;
-  const unsigned x =
-      addTensor(graph, "x", {1, 3, size, size}, ElementType::Fp16, 1, TensorRole::Input);
-  graph.tensors[x].hostName = "x";
-  graph.tensors[x].hostType = "float";
-  graph.tensors[x].hostShape = graph.tensors[x].shape;
-  const unsigned w = addConstant(graph, "w", {filters, 3, 7, 7}, ElementType::Fp16, 1,
-                                 randomValues(filters * 147, 3, 0.1f));
-  const unsigned b =
-      addConstant(graph, "b", {filters}, ElementType::Fp32, 0, randomValues(filters, 4));
-  const unsigned y = addTensor(graph, "y", {1, filters, out, out}, ElementType::Fp16, 1);
-  const unsigned p = addTensor(graph, "p", {1, filters, out, pooled}, ElementType::Fp16, 1);
-  const unsigned q =
-      addTensor(graph, "q", {1, filters, pooled, pooled}, ElementType::Fp16, 1, TensorRole::Output);
-  {
-    KernelBuilder build(graph);
-    const unsigned f = build.loop(filters), r = build.loop(out), s = build.loop(out);
-    const unsigned c = build.loop(3, LoopKind::Contracted),
-                   dy = build.loop(7, LoopKind::Contracted),
-                   dx = build.loop(7, LoopKind::Contracted);
-    build.term({x, {fixed(0), at(c), window(r, 2, dy, 1, -3), window(s, 2, dx, 1, -3)}},
-               {w, {at(f), at(c), at(dy), at(dx)}}, out * out * filters * 147);
-    const unsigned sum = build.op(AluOp::AddF32, {build.accumulator(), build.load({b, {at(f)}})});
-    build.store(sum, {y, {fixed(0), at(f), at(r), at(s)}});
-    build.finish("conv");
-  }
-  for (bool columns : {true, false}) {
-    KernelBuilder build(graph);
-    const unsigned f = build.loop(filters), r = build.loop(columns ? out : pooled),
-                   s = build.loop(pooled);
-    const uint32_t lowest = encode(ElementType::Fp16, -INFINITY);
-    std::vector<unsigned> taps;
-    for (int64_t d : {-1, 0, 1})
-      taps.push_back(build.load(
-          {columns ? y : p,
-           {fixed(0), at(f), columns ? at(r) : at(r, 2, d), columns ? at(s, 2, d) : at(s)},
-           lowest}));
-    build.store(build.op(AluOp::MaxF32, {build.op(AluOp::MaxF32, {taps[0], taps[1]}), taps[2]}),
-                {columns ? p : q, {fixed(0), at(f), at(r), at(s)}});
-    build.finish(columns ? "columns" : "rows");
-  }
-  return graph;
-}
-
-TEST(PackWindows, KeepsTheStemOfAnImageNetwork) {
-  KernelGraph graph = buildStem();
-  const auto inputs = randomInputs(graph);
-  const auto before = outputsOf(graph, inputs);
-  Expected<Machine> machine = loadMachine("tsp-v1");
-  ASSERT_TRUE(machine) << machine.error();
-  const int64_t macs = graph.macs();
-  ASSERT_EQ(packWindows(graph, *machine).size(), 1u);
-  EXPECT_EQ(graph.macs(), macs);
-  std::map<unsigned, TensorBytes> packed;
-  for (auto &[t, bytes] : inputs)
-    packed[t] = bytes;
-  const auto after = outputsOf(graph, packed);
-  ASSERT_EQ(after.size(), before.size());
-  const TensorBytes &x = before.at("q"), &y = after.at("q");
-  ASSERT_EQ(x.size(), y.size());
-  for (size_t e = 0; e + 1 < x.size(); e += 2) { // sums in another order may round to the neighbour
-    const float a = decode(ElementType::Fp16, uint32_t(x[e] | x[e + 1] << 8)),
-                b = decode(ElementType::Fp16, uint32_t(y[e] | y[e + 1] << 8));
-    EXPECT_NEAR(a, b, 2e-3f * std::max(1.0f, std::abs(a)));
-  }
 }
 
 } // namespace
