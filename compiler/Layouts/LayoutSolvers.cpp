@@ -229,22 +229,28 @@ Choice exact(const LayoutProblem &problem, uint64_t) {
   return problem.weightBytes(choice) > problem.mostWeightBytes() ? plain(problem) : choice;
 }
 
+/// Draws until the weights leave room for what is made at run time.
 Choice random(const LayoutProblem &problem, uint64_t seed) {
+  constexpr unsigned kMostDraws = 8;
   std::mt19937_64 draw(seed);
   const auto around = factorsAround(problem);
-  Choice choice = plain(problem);
-  // Several rounds: what one variable may be depends on the others.
-  for (unsigned round = 0; round < 3; ++round)
-    for (unsigned v = 0; v < choice.size(); ++v) {
-      std::vector<unsigned> possible;
-      for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
-        choice[v] = c;
-        if (costAround(problem, around, v, choice) < kImpossible)
-          possible.push_back(c);
+  for (unsigned attempt = 0; attempt < kMostDraws; ++attempt) {
+    Choice choice = plain(problem);
+    // Several rounds: what one variable may be depends on the others.
+    for (unsigned round = 0; round < 3; ++round)
+      for (unsigned v = 0; v < choice.size(); ++v) {
+        std::vector<unsigned> possible;
+        for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
+          choice[v] = c;
+          if (costAround(problem, around, v, choice) < kImpossible)
+            possible.push_back(c);
+        }
+        choice[v] = possible[draw() % possible.size()];
       }
-      choice[v] = possible[draw() % possible.size()];
-    }
-  return choice;
+    if (problem.weightBytes(choice) <= problem.mostWeightBytes() / 2)
+      return choice;
+  }
+  return plain(problem);
 }
 
 } // namespace
