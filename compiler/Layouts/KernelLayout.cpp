@@ -182,7 +182,7 @@ bool KernelLayout::meetsResult(const Access &access) {
         return false;
       rows += kernel.loops[l].kind == LoopKind::Parallel;
     }
-    if (rows > 1)
+    if (rows > 1 && !isTrivial(dim))
       return false;
     if (dim.slots == 1)
       continue;

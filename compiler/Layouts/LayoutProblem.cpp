@@ -284,6 +284,7 @@ namespace {
 /// `high` for the first of `count` results, `step` further for each.
 struct WindowSteps {
   int64_t step = 0, low = 0, high = 0, count = 0;
+  int64_t extent = 1; ///< of the dimension
 };
 
 std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor, unsigned dim) {
@@ -295,7 +296,8 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor
     for (const Term &term : kernel.terms) {
       if (term.a.tensor != tensor)
         continue;
-      WindowSteps own{0, term.a.index[dim].offset, term.a.index[dim].offset, 1};
+      WindowSteps own{0, term.a.index[dim].offset, term.a.index[dim].offset, 1,
+                      graph.tensors[tensor].shape[dim]};
       for (auto [l, c] : term.a.index[dim].terms) {
         if (kernel.loops[l].extent == 1)
           continue;
@@ -312,7 +314,7 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor
       if (all && own.step != all->step)
         return std::nullopt;
       all = all ? WindowSteps{own.step, std::min(own.low, all->low), std::max(own.high, all->high),
-                              std::max(own.count, all->count)}
+                              std::max(own.count, all->count), own.extent}
                 : own;
     }
   }
@@ -340,7 +342,7 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
     return;
   const std::optional<WindowSteps> inner = windowSteps(graph, t, dims.back()),
                                    outer = dims.size() == 2 ? windowSteps(graph, t, dims.front())
-                                                            : WindowSteps{1, 0, 0, 1};
+                                                            : WindowSteps{1, 0, 0, 1, 1};
   if (!inner || !outer)
     return;
   struct Ranked {
@@ -359,10 +361,14 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
                 channels};
     if (x.slots * channels > vector)
       break;
-    for (int64_t high = 1; high <= std::min<int64_t>(4, outer->count); ++high) {
-      const int64_t step = outer->step * high;
-      for (int64_t rows = dims.size() == 2 ? std::min(step, window) : 1;
-           rows <= outer->step * (high - 1) + window; ++rows) {
+    // A row begins every `step` image rows and holds `rows` of them.
+    const int64_t most = dims.size() == 2 ? 4 * outer->step : 1;
+    for (int64_t step = 1; step <= most; ++step) {
+      if (step < outer->step ? outer->step % step : step % outer->step)
+        continue; // results would differ in where their rows begin
+      const int64_t high = std::max<int64_t>(1, step / outer->step);
+      for (int64_t rows = std::min(step, window);
+           rows <= outer->step * (high - 1) + window && rows <= outer->extent; ++rows) {
         const int64_t lanes = rows * x.slots * channels;
         const double repetition = double(rows) / double(step) * double(x.slots) / double(x.rowStep);
         if (lanes > vector || repetition > kMostRepetition)
@@ -379,9 +385,11 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
                                        -outer->low,
                                        rows > 1 ? x.slots * channels : 0};
         }
+        const int64_t apart = rows / step * step; // from one sweep to the next
         const double sweeps =
             double((lanes + part - 1) / part) *
-            (1 + std::ceil(double(std::max<int64_t>(0, window - rows)) / double(step))) /
+            (1 + std::ceil(double(std::max<int64_t>(0, outer->step * (high - 1) + window - rows)) /
+                           double(apart))) /
             double(wide * high);
         ranked.push_back({sweeps, wide, std::move(layout)});
       }
@@ -534,10 +542,14 @@ int64_t LayoutProblem::weightBytes(const Choice &choice) const {
   return sum;
 }
 
+/// While they do, weights lie in both hemispheres, so that all engines share a kernel's rows; where
+/// they do not as it is, packing may add a tenth.
 int64_t LayoutProblem::mostWeightBytes() const {
-  const uint64_t bytes = uint64_t(machine.pes()) * kHemispheres * machine.memory.slices *
-                         machine.rowsPerSlice() * machine.lanes();
-  return int64_t(bytes / 2);
+  const double bytes = double(machine.pes()) * kHemispheres * machine.memory.slices *
+                       machine.rowsPerSlice() * machine.lanes();
+  const auto both = int64_t(bytes * 0.4), one = int64_t(bytes * 0.8),
+             least = weightBytes(Choice(variables.size(), 0));
+  return least <= both ? both : std::max(least, std::min(one, least + least / 10));
 }
 
 Status verify(const LayoutProblem &problem, const Choice &choice) {
