@@ -19,9 +19,6 @@ ROW = "'constant row' needs 4 rows (0 KiB)"  # on a PE with more than 40,000 row
 KNOWN = {
     ("fire", "tsp-v1", "int8"): "kernel 'maxpool_0.unpack8': a loop has extent 0",
     ("fire", "tsp-v1", "int8-exact"): "kernel 'maxpool_0.unpack8': a loop has extent 0",
-    # An average that counts its padding, of integers with zero point 0.
-    ("branches", "tsp-v1", "int8"): WRONG,
-    ("branches", "tsp-v1", "int8-exact"): WRONG,
     **{(family, "mesh-4x4", "fp16"): ROW for family in ("depthwise", "inverted-residual", "squeeze-excite", "grouped")},
     **{run: TOPK for run in RUNS if run[0] == "sparse-experts"},
 }

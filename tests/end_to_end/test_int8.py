@@ -3,13 +3,13 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import probe
 from compare_layers import compare_layers
 from fixtures import FOLDER
 from macs import count_macs
-from oracle import relative_l2, run_millrace, save_model
+from oracle import largest_unit_difference, relative_l2, run_millrace, save_model
 from quantize import quantize
 from small import convnet
 
@@ -55,3 +55,21 @@ def test_a_long_softmax_of_int8_input(millrace, tmp_path, width):
     assert got.report["host_ops"] == []
     for name, value in probe.run(model, inputs).items():
         assert relative_l2(got.outputs[name], value) <= 2e-3, name
+
+
+@pytest.mark.parametrize("zero", [0, 5, -128])
+@pytest.mark.parametrize("counts_padding", [0, 1])
+def test_an_average_over_padding_is_scaled_once(millrace, tmp_path, zero, counts_padding):
+    """Its terms are read from memory, dequantised already, as padding is no integer of theirs."""
+    constants = [numpy_helper.from_array(np.array(value, kind), name) for name, value, kind in
+                 [("scale", 0.02, np.float32), ("zero", zero, np.int8), ("smaller", 0.011, np.float32)]]
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["f"]),
+         helper.make_node("AveragePool", ["f"], ["a"], kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=counts_padding),
+         helper.make_node("QuantizeLinear", ["a", "smaller", "zero"], ["y"])], "average",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 8, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.INT8, [1, 8, 6, 6])], constants)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", inputs, tmp_path, [])
+    assert largest_unit_difference(got.outputs["y"], probe.run(model, inputs)["y"]) <= 1

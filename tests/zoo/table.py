@@ -24,6 +24,7 @@ CAUSES = [
     (r"two bursts that belong together", "two bursts of one piece meet in a slice"),
     (r"sweeps through the machine", "more sweeps than are scheduled at most"),
     (r"operations that are not supported: (\w+)", "not supported: {}"),
+    (r"the kernel graph is wrong", "internal error: the kernel graph is wrong"),
     (r"needs (?:\d+) ALUs", "more ALUs than the VXM has"),
 ]
 
@@ -87,8 +88,8 @@ def geometric_mean(ratios: list[float]) -> str:
 
 
 def mxm_ratio(record: dict) -> float | None:
-    """MXM cycles of the chosen tiling over those of the optimistic layout."""
-    if record.get("mxm_cycles") and record["mxm_bound"]:
+    """MXM cycles of the chosen tiling over those of the optimistic layout, which is one of tsp-v1."""
+    if record["machine"] == "tsp-v1" and record.get("mxm_cycles") and record["mxm_bound"]:
         return record["mxm_cycles"] / record["mxm_bound"]
     return None
 
@@ -99,7 +100,8 @@ def counts(groups: dict[tuple, list[dict]]) -> list[str]:
     for key, group in groups.items():
         seen = collections.Counter(record["verdict"] for record in group)
         done = [record for record in group if record["outcome"] == "done"]
-        ratios = [ratio for record in done if record["convolutions"] >= CONVOLUTIONS and (ratio := mxm_ratio(record))]
+        ratios = [ratio for record in done if record["library"] != "transformers"
+                  and record["convolutions"] >= CONVOLUTIONS and (ratio := mxm_ratio(record))]
         memory = [record["memory_used_bytes"] / record["dense_bytes"] for record in done if record["dense_bytes"]]
         figures = [len(group), *(seen[word] for word in ("right", "rounded", "wrong", "refused", "does not fit", "timed out",
                                                          "crashed")), sum(not record["host_ops"] for record in done)]

@@ -194,14 +194,15 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
       attempt.names.push_back(nameOf(at->base));
       return computeIntegerContraction(attempt, op, at->index, factor, {});
     }
-    // A sum of dequantised values is scaled once, the zero points of its terms taken off then;
-    // padding holds zeros, no zero points.
+    // A sum of dequantised values is scaled once, the zero points of its terms taken off then.
+    // Padding holds zeros, no zero points, and terms with padding are read from memory, where they
+    // are scaled already.
     linalg::LinalgOp terms = formOf(baseOf(op->getOperand(0)));
     std::optional<Scheme> inner =
         terms && quantKind(terms) == "dequantize" ? schemeOf(terms) : std::nullopt;
     if (!isMap(op) && !isContraction(op) && combinerOf(op) == Combiner::Sum && !reducesLanes(op) &&
         combinedValue(op) == op.getBlock()->getArgument(0) && inner && inner->isPerTensor() &&
-        (inner->zero == 0 || shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0))) &&
+        shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0)) &&
         isSigned(terms) && !stored.count(terms->getResult(0)) && !attempt.unscaled) {
       attempt.names.push_back(nameOf(at->base));
       attempt.unscaled = terms;
