@@ -17,8 +17,6 @@ TOPK = "operations that are not supported: TopK"
 ROW = "'constant row' needs 4 rows (0 KiB)"  # on a PE with more than 40,000 rows free
 # What does not run yet, with the message of its refusal, or runs to wrong values. What begins to run leaves the table.
 KNOWN = {
-    ("fire", "tsp-v1", "int8"): "kernel 'maxpool_0.unpack8': a loop has extent 0",
-    ("fire", "tsp-v1", "int8-exact"): "kernel 'maxpool_0.unpack8': a loop has extent 0",
     **{(family, "mesh-4x4", "fp16"): ROW for family in ("depthwise", "inverted-residual", "squeeze-excite", "grouped")},
     **{run: TOPK for run in RUNS if run[0] == "sparse-experts"},
 }
