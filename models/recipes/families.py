@@ -476,6 +476,27 @@ def cross_attention(seed: int = 0, width: int = 32, count: int = 6, memory: int 
     return g.model()
 
 
+@family
+def masked_encoder(seed: int = 0, width: int = 48, count: int = 16, heads: int = 4) -> onnx.ModelProto:
+    """BERT as PyTorch exports it: a mask of padding is an input, and rows of which all is hidden give zero, not NaN."""
+    g = Net("masked_encoder", seed)
+    x, depth = g.input("x", [1, count, width]), width // heads
+    kept = g.add("Cast", g.input("attention_mask", [1, count], np.int64), to=onnx.TensorProto.BOOL)
+    kept = g.reshape(kept, 1, 1, 1, count)
+    for _ in range(2):
+        q, k, v = (g.heads(g.linear(x, width, width), count, heads, depth) for _ in range(3))
+        root = g.constant(np.float32(depth**-0.25))
+        scores = g.add("MatMul", g.add("Mul", q, root), g.transpose(g.add("Mul", k, root), 0, 1, 3, 2))
+        hidden = g.add("Where", kept, g.constant(np.float32(0)), g.constant(np.float32(-np.inf)))
+        weights = g.add("Softmax", g.add("Add", scores, hidden), axis=-1)
+        weights = g.add("Where", g.add("IsNaN", weights), g.constant(np.float32(0)), weights)
+        y = g.linear(g.joined(g.add("MatMul", weights, v), count, width), width, width, scale=0.5)
+        x = g.layer_norm(g.add("Add", x, y), width)
+        x = g.layer_norm(g.add("Add", x, g.mlp(x, width, 64)), width)
+    g.output(g.add("Identity", x, name="y"), [1, count, width])
+    return g.model()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("family", choices=["all", *FAMILIES])
