@@ -25,6 +25,7 @@ CAUSES = [
     (r"sweeps through the machine", "more sweeps than are scheduled at most"),
     (r"operations that are not supported: (\w+)", "not supported: {}"),
     (r"the kernel graph is wrong", "internal error: the kernel graph is wrong"),
+    (r"memory plan: .* live at one time", "internal error: two regions live at one place"),
     (r"needs (?:\d+) ALUs", "more ALUs than the VXM has"),
 ]
 
