@@ -374,9 +374,10 @@ std::optional<DimPlaces> KernelLayout::placesOf(const Term &term, unsigned dim,
       auto best = std::find_if(all.begin(), all.end(), [&](const Place &p) {
         return std::find(rows.begin(), rows.end(), p.row) != rows.end();
       });
-      places.push_back({i, best == all.end() ? all.front() : *best});
+      // The row that reaches furthest: indices come in their order.
+      places.push_back({i, best == all.end() ? all.back() : *best});
       if (best == all.end())
-        rows.push_back(all.front().row);
+        rows.push_back(all.back().row);
     }
   std::sort(places.begin(), places.end(),
             [](const auto &x, const auto &y) { return x.first < y.first; });
@@ -506,7 +507,7 @@ double Cost::cycles(const KernelGraph &graph, const Kernel &kernel, const Machin
             machine.mxm.format(graph.tensors[kernel.terms[0].a.tensor].type))
       mxm = double(sweeps) / (pes * kHemispheres * (machine.mxm.planes / format->planes));
   const double vxm = double(operations) / (pes * machine.vxm.alus);
-  return std::max(mxm, vxm) + 0.1 * std::min(mxm, vxm) + 16.0 * double(kernels - 1);
+  return std::max(mxm, vxm) + 0.5 * std::min(mxm, vxm) + 16.0 * double(kernels - 1);
 }
 
 } // namespace millrace::layouts

@@ -327,7 +327,7 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor
 /// needs, three times as much as there is at most.
 void LayoutProblem::addInputCandidates(Variable &variable) const {
   constexpr double kMostRepetition = 3; // docs/spec, R15
-  constexpr size_t kMostInputs = 64;
+  constexpr size_t kMostInputs = 96;
   const unsigned t = variable.tensors.front();
   const Tensor &tensor = graph.tensors[t];
   variable.candidates.push_back(plain[t]);
@@ -346,8 +346,8 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   if (!inner || !outer)
     return;
   struct Ranked {
-    double sweeps; ///< per result, about
-    int64_t block;
+    double sweeps;                     ///< per result, about
+    std::pair<int64_t, int64_t> block; ///< results beside and below each other
     Layout layout;
   };
   std::vector<Ranked> ranked;
@@ -391,15 +391,15 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
             (1 + std::ceil(double(std::max<int64_t>(0, outer->step * (high - 1) + window - rows)) /
                            double(apart))) /
             double(wide * high);
-        ranked.push_back({sweeps, wide, std::move(layout)});
+        ranked.push_back({sweeps, {wide, high}, std::move(layout)});
       }
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
-  std::map<int64_t, unsigned> ofBlock; // several for each number of results beside each other
+  std::map<std::pair<int64_t, int64_t>, unsigned> ofBlock; // several for each
   for (Ranked &r : ranked)
-    if (ofBlock[r.block]++ < 6 && variable.candidates.size() < kMostInputs)
+    if (ofBlock[r.block]++ < 4 && variable.candidates.size() < kMostInputs)
       variable.candidates.push_back(std::move(r.layout));
 }
 
