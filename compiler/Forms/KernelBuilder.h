@@ -21,6 +21,9 @@ bool usesLoop(const Access &access, unsigned loop);
 std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index, int64_t extent,
                                   LoopKind kind);
 
+/// The loop that moves the index, if it is one; loops of a single step move nothing.
+std::optional<unsigned> onlyLoop(const Kernel &kernel, const AffineIndex &index);
+
 /// The least and the greatest value of the index over all steps of the loops.
 std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &index);
 
@@ -58,8 +61,8 @@ inline AffineIndex window(unsigned loop, int64_t stride, unsigned tap, int64_t d
 }
 
 /// The operation that widens a stored value to fp32, or narrows fp32 to the type; Pass for fp32.
-/// What is finite is stored as something finite: a sum with zeros, or a product with them, is as the
-/// model has it wherever the model's value is no infinity.
+/// What is finite is stored as something finite: a sum with zeros, or a product with them, is as
+/// the model has it wherever the model's value is no infinity.
 AluOp widenToF32(ElementType type);
 AluOp narrowFromF32(ElementType type);
 

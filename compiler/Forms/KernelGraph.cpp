@@ -405,6 +405,17 @@ std::optional<unsigned> wholeLoop(const Kernel &kernel, const AffineIndex &index
   return is.extent == extent && is.kind == kind ? std::optional(loop) : std::nullopt;
 }
 
+std::optional<unsigned> onlyLoop(const Kernel &kernel, const AffineIndex &index) {
+  std::optional<unsigned> found;
+  for (auto [l, c] : index.terms)
+    if (kernel.loops[l].extent > 1) {
+      if (found)
+        return std::nullopt;
+      found = l;
+    }
+  return found;
+}
+
 std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &index) {
   int64_t low = index.offset, high = index.offset;
   for (auto [loop, step] : index.terms) {

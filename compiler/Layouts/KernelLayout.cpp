@@ -10,15 +10,6 @@
 
 namespace millrace::layouts {
 
-using forms::Access;
-using forms::AffineIndex;
-using forms::Kernel;
-using forms::KernelGraph;
-using forms::LoopKind;
-using forms::Tensor;
-using forms::TensorRole;
-using forms::Term;
-
 namespace {
 
 /// No split, a row for every index.
@@ -486,7 +477,7 @@ std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const
       return std::nullopt;
     for (const TermRow &row : *termRows) {
       // Columns of groups have lanes of their own: cells of the diagonal, about.
-      const forms::Access &a = kernel.terms[row.term].a;
+      const Access &a = kernel.terms[row.term].a;
       const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;
       const bool groups = std::any_of(laneTerms.begin(), laneTerms.end(), [&](const auto &t) {
         return kernel.loops[t.first].kind == LoopKind::Parallel && kernel.loops[t.first].extent > 1;

@@ -43,9 +43,8 @@ struct TermRow {
 class KernelLayout {
 public:
   /// Nothing if the kernel cannot work in these layouts.
-  static std::optional<KernelLayout> of(const forms::KernelGraph &graph,
-                                        const forms::Kernel &kernel, const Machine &machine,
-                                        const LayoutOf &layouts);
+  static std::optional<KernelLayout> of(const KernelGraph &graph, const Kernel &kernel,
+                                        const Machine &machine, const LayoutOf &layouts);
 
   const std::vector<RowLoop> &rowLoops() const { return rowLoops_; }
   /// The loops along the result's lanes, by lane of its lane dimension: their values.
@@ -62,23 +61,23 @@ public:
   std::optional<std::vector<TermRow>> termRows(const std::vector<int64_t> &phase) const;
   /// The place of each index that a term meets in a dimension of its operand: of several, one of
   /// the row that the others lie in. Nothing as above.
-  std::optional<DimPlaces> placesOf(const forms::Term &term, unsigned dim,
+  std::optional<DimPlaces> placesOf(const Term &term, unsigned dim,
                                     const std::vector<int64_t> &phase) const;
   /// Index of a dimension of an access at row 0 of the phase: row loops give their rows' part and
   /// the part of `slots` (of the result), other loops their value in `point`.
-  int64_t indexAt(const forms::AffineIndex &index, const std::vector<int64_t> &phase,
+  int64_t indexAt(const AffineIndex &index, const std::vector<int64_t> &phase,
                   const std::vector<int64_t> &slots, const std::vector<int64_t> &point) const;
   /// Rows of the access's tensor in a dimension from one row of the phase's kernel to the next, per
   /// row loop.
-  int64_t rowStep(const forms::Access &access, unsigned dim, size_t rowLoop) const;
+  int64_t rowStep(const Access &access, unsigned dim, size_t rowLoop) const;
 
 private:
-  KernelLayout(const forms::KernelGraph &graph, const forms::Kernel &kernel, const Machine &machine,
+  KernelLayout(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
                const LayoutOf &layouts)
       : graph(graph), kernel(kernel), machine(machine), layouts(layouts) {}
 
-  const forms::KernelGraph &graph;
-  const forms::Kernel &kernel;
+  const KernelGraph &graph;
+  const Kernel &kernel;
   const Machine &machine;
   LayoutOf layouts;
   std::vector<RowLoop> rowLoops_;
@@ -87,11 +86,11 @@ private:
 
   bool splitLoops();
   bool takesLanes();
-  bool fits(const forms::Term &term);
-  bool meetsResult(const forms::Access &access);
-  bool widenPeriods(const forms::Access &access);
-  std::optional<size_t> rowLoopOf(const forms::AffineIndex &index) const;
-  bool staysInside(const forms::Access &access, unsigned dim, const std::vector<int64_t> &phase,
+  bool fits(const Term &term);
+  bool meetsResult(const Access &access);
+  bool widenPeriods(const Access &access);
+  std::optional<size_t> rowLoopOf(const AffineIndex &index) const;
+  bool staysInside(const Access &access, unsigned dim, const std::vector<int64_t> &phase,
                    int64_t index, int64_t row) const;
 };
 
@@ -102,12 +101,10 @@ struct Cost {
   int64_t weightBytes = 0; ///< in whole vectors
   int64_t kernels = 1;
   /// Cycles that the busiest unit needs at least, with a little for what the others do.
-  double cycles(const forms::KernelGraph &graph, const forms::Kernel &kernel,
-                const Machine &machine) const;
+  double cycles(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) const;
 };
 /// Nothing where termRows() gives none.
-std::optional<Cost> costOf(const forms::KernelGraph &graph, const forms::Kernel &kernel,
-                           const Machine &machine, const KernelLayout &layout,
-                           const LayoutOf &layouts);
+std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
+                           const KernelLayout &layout, const LayoutOf &layouts);
 
 } // namespace millrace::layouts

@@ -6,7 +6,7 @@
 
 namespace millrace::layouts {
 
-Layout Layout::plain(const forms::Tensor &tensor) {
+Layout Layout::plain(const Tensor &tensor) {
   Layout layout;
   layout.laneDim = tensor.laneDim;
   layout.lanes = tensor.shape[tensor.laneDim];
@@ -73,7 +73,7 @@ std::vector<int64_t> Layout::rowShape() const {
   return shape;
 }
 
-bool Layout::hasOutside(const forms::Tensor &tensor) const {
+bool Layout::hasOutside(const Tensor &tensor) const {
   for (unsigned d = 0; d < dims.size(); ++d)
     if (dims[d].start > 0 ||
         dims[d].indexAt(dims[d].rows - 1, dims[d].slots - 1) >= tensor.shape[d])
@@ -81,7 +81,7 @@ bool Layout::hasOutside(const forms::Tensor &tensor) const {
   return false;
 }
 
-std::string Layout::verify(const forms::Tensor &tensor) const {
+std::string Layout::verify(const Tensor &tensor) const {
   if (dims.size() != tensor.shape.size() || laneDim != tensor.laneDim)
     return "layout of '" + tensor.name + "' has other dimensions than the tensor";
   int64_t most = 1;
@@ -93,8 +93,7 @@ std::string Layout::verify(const forms::Tensor &tensor) const {
              " has no rows, slots or steps";
     most += (dim.slots - 1) * dim.pitch;
     // The host writes what kernels read of an input, perhaps not all.
-    for (int64_t index = 0; tensor.role != forms::TensorRole::Input && index < tensor.shape[d];
-         ++index) {
+    for (int64_t index = 0; tensor.role != TensorRole::Input && index < tensor.shape[d]; ++index) {
       const std::vector<Place> places = placesOf(d, index);
       if (std::none_of(places.begin(), places.end(),
                        [&](const Place &p) { return p.row >= 0 && p.row < dim.rows; }))

@@ -21,6 +21,15 @@
 
 namespace millrace::layouts {
 
+using forms::Access;
+using forms::AffineIndex;
+using forms::Kernel;
+using forms::KernelGraph;
+using forms::LoopKind;
+using forms::Tensor;
+using forms::TensorRole;
+using forms::Term;
+
 struct DimLayout {
   int64_t rows = 1, rowStep = 1;
   int64_t slots = 1, slotStep = 1;
@@ -47,8 +56,8 @@ struct Layout {
   bool operator==(const Layout &) const = default;
 
   /// Lanes along the tensor's lane dimension alone, every other index a row of its own.
-  static Layout plain(const forms::Tensor &tensor);
-  bool isPlain(const forms::Tensor &tensor) const { return *this == plain(tensor); }
+  static Layout plain(const Tensor &tensor);
+  bool isPlain(const Tensor &tensor) const { return *this == plain(tensor); }
 
   /// The slot of every dimension in a lane, or nothing in a gap between slots.
   std::optional<std::vector<int64_t>> slotsAt(int64_t lane) const;
@@ -59,9 +68,9 @@ struct Layout {
   /// The tensor's rows, one dimension each but for the lane dimension, then its lanes.
   std::vector<int64_t> rowShape() const;
   /// Is there a place that holds no element, beside gaps?
-  bool hasOutside(const forms::Tensor &tensor) const;
+  bool hasOutside(const Tensor &tensor) const;
   /// Every index has a place, no two slots one lane. Empty, or what is wrong.
-  std::string verify(const forms::Tensor &tensor) const;
+  std::string verify(const Tensor &tensor) const;
   /// For people: "2 x 2 of dims 2, 3 in 256 lanes, from -1".
   std::string text() const;
 };

@@ -13,14 +13,6 @@
 
 namespace millrace::layouts {
 
-using forms::Access;
-using forms::Kernel;
-using forms::KernelGraph;
-using forms::LoopKind;
-using forms::Tensor;
-using forms::TensorRole;
-using forms::Term;
-
 namespace {
 
 /// Tensors that may have another layout than the plain one: made by one kernel, for kernels that
@@ -419,7 +411,7 @@ void appendNumbers(std::string &text, std::initializer_list<int64_t> numbers) {
     text += std::to_string(n) + ",";
 }
 
-void append(std::string &text, const forms::AffineIndex &index) {
+void append(std::string &text, const AffineIndex &index) {
   appendNumbers(text, {index.offset});
   for (auto [l, c] : index.terms)
     appendNumbers(text, {l, c});
@@ -452,7 +444,7 @@ std::string LayoutProblem::shapeOf(const Factor &factor) const {
                                    factor.variables.begin()});
     for (int64_t extent : tensor.shape)
       appendNumbers(text, {extent});
-    for (const forms::AffineIndex &index : access.index)
+    for (const AffineIndex &index : access.index)
       append(text, index);
   };
   for (const forms::Result &r : kernel.results)

@@ -46,10 +46,10 @@ struct CostCache {
 class LayoutProblem {
 public:
   /// `cache`: of other graphs for the same machine; none: one of its own.
-  LayoutProblem(const forms::KernelGraph &graph, const Machine &machine,
+  LayoutProblem(const KernelGraph &graph, const Machine &machine,
                 std::shared_ptr<CostCache> cache = nullptr);
 
-  const forms::KernelGraph &graph;
+  const KernelGraph &graph;
   const Machine &machine;
   std::vector<Variable> variables;
   std::vector<Factor> factors;

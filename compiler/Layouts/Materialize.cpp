@@ -10,16 +10,8 @@
 
 namespace millrace::layouts {
 
-using forms::Access;
-using forms::AffineIndex;
 using forms::at;
-using forms::Kernel;
-using forms::KernelGraph;
-using forms::LoopKind;
 using forms::Node;
-using forms::Tensor;
-using forms::TensorRole;
-using forms::Term;
 using Point = std::vector<int64_t>;
 
 std::optional<uint32_t> padOf(const KernelGraph &graph, unsigned tensor) {

@@ -13,10 +13,9 @@ namespace millrace::layouts {
 /// need becomes one for each phase, and places that no element has hold what readers expect beside
 /// the tensor. The same products are summed, in another order. Tensors of a plain layout stay as
 /// they are. Errors: a kernel that cannot work in its layouts.
-Status materialize(forms::KernelGraph &graph, const Machine &machine,
-                   const std::vector<Layout> &layouts);
+Status materialize(KernelGraph &graph, const Machine &machine, const std::vector<Layout> &layouts);
 
 /// What all windows that leave the tensor read there; nothing if they differ.
-std::optional<uint32_t> padOf(const forms::KernelGraph &graph, unsigned tensor);
+std::optional<uint32_t> padOf(const KernelGraph &graph, unsigned tensor);
 
 } // namespace millrace::layouts

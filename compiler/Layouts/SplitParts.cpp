@@ -10,14 +10,6 @@
 
 namespace millrace::layouts {
 
-using forms::Access;
-using forms::AffineIndex;
-using forms::Kernel;
-using forms::KernelGraph;
-using forms::LoopKind;
-using forms::Tensor;
-using forms::TensorRole;
-using forms::Term;
 using forms::Uses;
 
 namespace {
@@ -28,17 +20,11 @@ struct Part {
   unsigned tensor = 0; ///< that holds them now
 };
 
-/// The only loop that moves the index, in steps of one.
-std::optional<unsigned> onlyLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind) {
-  std::optional<unsigned> found;
-  for (auto [l, c] : index.terms) {
-    if (kernel.loops[l].extent == 1)
-      continue;
-    if (found || c != 1 || kernel.loops[l].kind != kind)
-      return std::nullopt;
-    found = l;
-  }
-  return found;
+/// The loop that moves the index, in steps of one, if it is one of the kind.
+std::optional<unsigned> onlyStep(const Kernel &kernel, const AffineIndex &index, LoopKind kind) {
+  const std::optional<unsigned> loop = onlyLoop(kernel, index);
+  return loop && kernel.loops[*loop].kind == kind && coefficient(index, *loop) == 1 ? loop
+                                                                                    : std::nullopt;
 }
 
 class Splitter {
@@ -69,7 +55,7 @@ std::vector<Part> Splitter::partsOf(unsigned tensor, const Uses &uses) const {
       for (unsigned d = 0; d < t.shape.size(); ++d)
         if (d != t.laneDim && t.shape[d] > 1) {
           const std::optional<unsigned> loop =
-              onlyLoop(kernel, r.access.index[d], LoopKind::Parallel);
+              onlyStep(kernel, r.access.index[d], LoopKind::Parallel);
           if (!loop || kernel.loops[*loop].extent != t.shape[d] || r.access.index[d].offset)
             return {};
         }
@@ -94,7 +80,7 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
     for (const Term &term : kernel.terms) {
       if (term.w.tensor == tensor ||
           (term.a.tensor == tensor &&
-           (!onlyLoop(kernel, term.a.index[laneDim], LoopKind::Contracted) ||
+           (!onlyStep(kernel, term.a.index[laneDim], LoopKind::Contracted) ||
             graph.tensors[term.w.tensor].role != TensorRole::Constant)))
         return false;
     }
@@ -105,14 +91,14 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
       if (operand.tensor != tensor)
         continue;
       const std::optional<unsigned> loop =
-          onlyLoop(kernel, operand.index[laneDim], LoopKind::Parallel);
+          onlyStep(kernel, operand.index[laneDim], LoopKind::Parallel);
       if (!loop || (lane && lane != loop))
         return false;
       lane = loop;
     }
     if (lane)
       for (const forms::Result &r : kernel.results)
-        if (onlyLoop(kernel, r.access.index[graph.tensors[r.access.tensor].laneDim],
+        if (onlyStep(kernel, r.access.index[graph.tensors[r.access.tensor].laneDim],
                      LoopKind::Parallel) != lane)
           return false;
   }
@@ -128,7 +114,7 @@ void Splitter::cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part>
       terms.push_back(term);
       continue;
     }
-    const unsigned loop = *onlyLoop(kernel, term.a.index[laneDim], LoopKind::Contracted);
+    const unsigned loop = *onlyStep(kernel, term.a.index[laneDim], LoopKind::Contracted);
     const int64_t offset = term.a.index[laneDim].offset, extent = kernel.loops[loop].extent;
     int64_t left = term.macs;
     const size_t first = terms.size();
@@ -169,7 +155,7 @@ std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
   std::set<int64_t> edges;
   for (const Access &operand : kernel.operands)
     if (operand.tensor == tensor) {
-      lane = *onlyLoop(kernel, operand.index[laneDim], LoopKind::Parallel);
+      lane = *onlyStep(kernel, operand.index[laneDim], LoopKind::Parallel);
       for (const Part &part : parts)
         edges.insert(part.from - operand.index[laneDim].offset);
     }

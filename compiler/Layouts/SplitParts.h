@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "compiler/Forms/Kernel.h"
+#include "compiler/Layouts/Layout.h"
 
 #include "arch/spec/Machine.h"
 
@@ -11,6 +11,6 @@ namespace millrace::layouts {
 /// tensor for each, where some part fills at most half a vector: each may then have a layout of its
 /// own. A sum over the lanes becomes one of several terms; what works lane by lane becomes a kernel
 /// for each part. Exact, but for the order of sums. Returns how many tensors it cut.
-unsigned splitParts(forms::KernelGraph &graph, const Machine &machine);
+unsigned splitParts(KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::layouts

@@ -3,7 +3,6 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Uses.h"
-#include "compiler/Layouts/LayoutProblem.h"
 #include "compiler/Layouts/Materialize.h"
 
 #include <algorithm>
@@ -11,14 +10,7 @@
 
 namespace millrace::layouts {
 
-using forms::Access;
-using forms::AffineIndex;
-using forms::Kernel;
-using forms::KernelGraph;
-using forms::LoopKind;
 using forms::Node;
-using forms::Tensor;
-using forms::TensorRole;
 using forms::Uses;
 
 namespace {
@@ -30,17 +22,6 @@ struct Taps {
   int64_t step = 1;
   std::set<int64_t> offsets;
 };
-
-std::optional<unsigned> onlyLoop(const Kernel &kernel, const AffineIndex &index) {
-  std::optional<unsigned> found;
-  for (auto [l, c] : index.terms)
-    if (kernel.loops[l].extent > 1) {
-      if (found)
-        return std::nullopt;
-      found = l;
-    }
-  return found;
-}
 
 std::optional<Taps> tapsOf(const KernelGraph &graph, const Uses &uses, unsigned tensor) {
   const Tensor &t = graph.tensors[tensor];
@@ -146,7 +127,7 @@ void apply(KernelGraph &graph, const Taps &taps) {
   const Kernel producer = graph.kernels[taps.producer];
   const int64_t count = graph.kernels[taps.map].loops[taps.mapLoop].extent;
   int64_t macs = 0;
-  for (const forms::Term &term : producer.terms)
+  for (const Term &term : producer.terms)
     macs += term.macs;
   const int64_t each = macs / int64_t(taps.offsets.size());
   std::map<int64_t, unsigned> tensors;
@@ -183,10 +164,10 @@ double leastCost(const KernelGraph &graph, const Machine &machine,
 
 } // namespace
 
-std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine) {
+std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
+                                   const std::shared_ptr<CostCache> &cache) {
   std::vector<std::string> lines;
   std::optional<double> before;
-  const auto cache = std::make_shared<CostCache>();
   for (unsigned t = 0, tensors = unsigned(graph.tensors.size()); t < tensors; ++t) {
     const std::optional<Taps> taps = tapsOf(graph, Uses(graph), t);
     if (!taps)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "compiler/Forms/Kernel.h"
-
-#include "arch/spec/Machine.h"
+#include "compiler/Layouts/LayoutProblem.h"
 
 namespace millrace::layouts {
 
@@ -11,7 +9,10 @@ namespace millrace::layouts {
 /// pooling), lanes that lie side by side would have to move. Instead the contraction that makes the
 /// tensor computes one for each neighbour, of those elements alone, so that the map works lane by
 /// lane and all of them may be packed. Done where the layouts that follow cost less, the elements
-/// that are computed twice included. The same values. Returns a line per tensor.
-std::vector<std::string> splitTaps(forms::KernelGraph &graph, const Machine &machine);
+/// that are computed twice included. The same values. `cache`: what kernels cost, for the solver
+/// that comes after. Returns a line per tensor.
+std::vector<std::string>
+splitTaps(KernelGraph &graph, const Machine &machine,
+          const std::shared_ptr<CostCache> &cache = std::make_shared<CostCache>());
 
 } // namespace millrace::layouts

@@ -68,43 +68,30 @@ void ModelOptions::addTo(CLI::App &command) {
                   "change one key of the machine, path=value (memory.slices=16); repeat for more")
       ->type_name("KEY=VALUE")
       ->group(heading::Machine);
-  std::vector<std::string> solvers{"auto"};
-  std::string text = "who deals kernels to PEs: auto, the first whose weights fit";
-  for (const grid::PartitionSolver &solver : grid::partitionSolvers()) {
-    solvers.push_back(solver.name);
-    text += "; " + solver.name + ", " + solver.text;
-  }
-  only(Level::Spatial, command.add_option("--partition", partition, text)
-                           ->check(CLI::IsMember(solvers))
-                           ->type_name("NAME")
-                           ->capture_default_str()
-                           ->group(heading::Compiler));
-  std::vector<std::string> layoutNames;
-  text = "who lays tensors out in rows and lanes";
-  for (const layouts::LayoutSolver &solver : layouts::layoutSolvers()) {
-    layoutNames.push_back(solver.name);
-    text += "; " + solver.name + ", " + solver.text;
-  }
-  only(Level::Tensor, command.add_option("--layouts", layouts, text)
-                          ->check(CLI::IsMember(layoutNames))
-                          ->type_name("NAME")
-                          ->capture_default_str()
-                          ->group(heading::Compiler));
+  // A decision whose solvers have a name and a text each.
+  auto choice = [&](const char *option, std::string &value, std::string text,
+                    std::vector<std::string> names, const auto &solvers) {
+    for (const auto &solver : solvers) {
+      names.push_back(solver.name);
+      text += "; " + solver.name + ", " + solver.text;
+    }
+    return command.add_option(option, value, text)
+        ->check(CLI::IsMember(names))
+        ->type_name("NAME")
+        ->capture_default_str()
+        ->group(heading::Compiler);
+  };
+  only(Level::Spatial, choice("--partition", partition,
+                              "who deals kernels to PEs: auto, the first whose weights fit",
+                              {"auto"}, grid::partitionSolvers()));
+  only(Level::Tensor, choice("--layouts", layouts, "who lays tensors out in rows and lanes", {},
+                             layouts::layoutSolvers()));
   only(Level::Tensor, command.add_option("--layout-seed", layoutSeed, "seed of --layouts random")
                           ->type_name("NUMBER")
                           ->capture_default_str()
                           ->group(heading::Compiler));
-  std::vector<std::string> orders;
-  text = "in which order kernels are scheduled";
-  for (const schedule::OrderSolver &solver : schedule::orderSolvers()) {
-    orders.push_back(solver.name);
-    text += "; " + solver.name + ", " + solver.text;
-  }
-  only(Level::Spatial, command.add_option("--order", order, text)
-                           ->check(CLI::IsMember(orders))
-                           ->type_name("NAME")
-                           ->capture_default_str()
-                           ->group(heading::Compiler));
+  only(Level::Spatial, choice("--order", order, "in which order kernels are scheduled", {},
+                              schedule::orderSolvers()));
   only(Level::Tensor,
        command
            .add_option("--keep-fp32", keepFp32,

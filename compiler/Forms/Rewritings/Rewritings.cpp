@@ -13,7 +13,6 @@
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/SplitParts.h"
-#include "compiler/Layouts/SplitTaps.h"
 
 #include <algorithm>
 
@@ -27,10 +26,6 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        layouts::splitParts(graph, machine);
        return Lines();
-     }},
-    {"split-taps", "computes a tensor for each neighbour that a pooling combines, where that packs",
-     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
-       return options.layouts == "exact" ? layouts::splitTaps(graph, machine) : Lines();
      }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
