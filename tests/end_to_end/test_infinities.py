@@ -19,7 +19,8 @@ def model_of(nodes, inputs, constants=(), outputs=("y",)) -> onnx.ModelProto:
     graph = helper.make_graph(nodes, "infinities", values,
                               [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
                               [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in dict(constants).items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)],
+                             ir_version=9)
 
 
 def check(millrace, tmp_path, nodes, inputs, constants=(), outputs=("y",), machine="tsp-v1", precision="fp16",
@@ -74,6 +75,29 @@ def test_a_row_that_hides_all_keys_is_as_the_model_says(millrace, tmp_path):
                                           node("Softmax", ["a"], ["y"], axis=-1)],
                      {"q": numbers(8, 4), "k": numbers(4, 6, seed=1), "m": mask})
     assert np.allclose(expected["y"][5], 1 / 6)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_what_infinity_hides_lies_below_what_the_lowest_number_hides(millrace, tmp_path, precision):
+    """A row without any key that is seen takes those that the lowest number hides."""
+    mask = np.where(np.arange(6) < 2, LOWEST, -np.inf).astype(np.float32)
+    mask = np.stack([mask, mask[::-1], np.where(mask == LOWEST, 0, mask)])
+    expected = check(millrace, tmp_path, [node("MatMul", ["q", "k"], ["s"]), node("Add", ["s", "m"], ["a"]),
+                                          node("Softmax", ["a"], ["y"], axis=-1)],
+                     {"q": numbers(3, 4), "k": numbers(4, 6, seed=1), "m": mask}, precision=precision,
+                     bound=4e-3 if precision == "fp16" else 3e-2)
+    assert np.allclose(expected["y"][0], [0.5, 0.5, 0, 0, 0, 0])
+
+
+def test_a_causal_mask_hides_more_than_a_bias(millrace, tmp_path):
+    """com.microsoft's attention: a query all of whose keys the bias hides still sees none that comes later."""
+    bias = np.zeros((1, 1, 4, 4), np.float32)
+    bias[..., :3, :] = LOWEST
+    inputs = {"q": numbers(1, 4, 12), "k": numbers(1, 4, 12, seed=1), "v": numbers(1, 4, 12, seed=2), "b": bias}
+    attention = node("MultiHeadAttention", ["q", "k", "v", "", "", "b"], ["y"], num_heads=2, unidirectional=1,
+                     domain="com.microsoft")
+    expected = check(millrace, tmp_path, [attention], inputs)
+    assert np.allclose(expected["y"][0, 0], inputs["v"][0, 0])
 
 
 @pytest.mark.parametrize("machine", ["tsp-v1", "tsp-small"])

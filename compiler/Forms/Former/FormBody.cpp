@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <cmath>
+#include <limits>
 
 namespace millrace::forms {
 
@@ -229,9 +230,14 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
     return args[0];
   if (isBelowMaximum(op) && !wasNarrow(build, nodes[0])) { // as its maximum is, in 16 bits
     const float lowest = decode(activation(), activation() == ElementType::Fp16 ? 0xfbff : 0xff7f);
-    return Scalar{build.op(AluOp::SubF32,
-                           {build.op(AluOp::MaxF32, {nodes[0], build.constant(lowest)}), nodes[1]}),
-                  Kind::F32};
+    unsigned value = build.op(AluOp::MaxF32, {nodes[0], build.constant(lowest)});
+    // What is hidden altogether stays below what a mask of the lowest number hides.
+    if (ranges.of(cast<linalg::LinalgOp>(op->getParentOp())->getOperand(0)).low == -INFINITY) {
+      const unsigned isFinite = build.op(
+          AluOp::GeF32, {nodes[0], build.constant(std::numeric_limits<float>::lowest())});
+      value = build.op(AluOp::SelectF32, {isFinite, value, build.constant(-INFINITY)});
+    }
+    return Scalar{build.op(AluOp::SubF32, {value, nodes[1]}), Kind::F32};
   }
   if (isa<arith::MulFOp>(op) && isImmediate(build, nodes[1], 1))
     return args[0];

@@ -21,6 +21,7 @@ struct Heads {
   int64_t batch = 1, queries = 1, keys = 1, past = 0, count = 1, size = 1, valueSize = 1;
   double scale = 1;
   bool causal = false;
+  bool biased = false; ///< a bias of the model's is added to the scores
   double maskedScore = -10000;
 };
 
@@ -44,8 +45,11 @@ Value scoreMatrix(TensorBuilder &t, Value q, Value k, const Heads &heads) {
 }
 
 /// Scores of keys that come after a query. ONNX Runtime adds the lowest number; three times what a
-/// mask adds does the same in softmax, and fits into 16 bits.
+/// mask adds does the same in softmax, and fits into 16 bits. Beside a bias, which may be the lowest
+/// number itself, nothing finite is lower still.
 double laterScore(const Heads &heads) {
+  if (heads.biased)
+    return -std::numeric_limits<double>::infinity();
   return std::max<double>(std::numeric_limits<float>::lowest(),
                           std::min(-30000.0, 3 * heads.maskedScore));
 }
@@ -168,6 +172,7 @@ Status importAttention(NodeImporter &node) {
   double scale = node.getFloat("scale", 0);
   heads.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(heads.size));
   heads.causal = node.getInt("unidirectional", 0) != 0;
+  heads.biased = node.has(5);
   heads.maskedScore = node.getFloat("mask_filter_value", -10000);
 
   Value joint = linear(node, node.in(0), node.in(1), node.has(2) ? node.in(2) : Value());
@@ -208,6 +213,7 @@ Status importMultiHeadAttention(NodeImporter &node) {
   double scale = node.getFloat("scale", 0);
   heads.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(heads.size));
   heads.causal = node.getInt("unidirectional", 0) != 0;
+  heads.biased = node.has(5);
   heads.maskedScore = node.getFloat("mask_filter_value", -10000);
 
   auto prepare = [&](size_t i, int64_t offset, int64_t size) {
