@@ -95,7 +95,8 @@ void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
   }
 }
 
-constexpr size_t kLargestTable = 20'000;
+constexpr size_t kLargestTable = 20'000;          ///< of a factor
+constexpr size_t kLargestElimination = 1'200'000; ///< of a variable and its neighbours
 
 /// A factor's costs as tables. A large one, of several operands, is taken to be the sum of what
 /// each of them costs beside plain ones.
@@ -160,7 +161,7 @@ Choice eliminate(const LayoutProblem &problem, double bytePrice) {
             size < least)
           least = size, best = v;
     open[best] = false;
-    if (least > kLargestTable * 60) { // left as it is, plain, and improved afterwards
+    if (least > kLargestElimination) { // left as it is, plain, and improved afterwards
       for (Table &t : tables) {
         auto place = std::find(t.variables.begin(), t.variables.end(), best);
         if (place == t.variables.end())
