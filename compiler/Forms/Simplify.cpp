@@ -96,7 +96,8 @@ void dropDead(KernelGraph &graph) {
   graph.order = std::move(order);
 }
 
-/// Nodes that no result needs, and operands that no node reads, go.
+} // namespace
+
 void dropDeadNodes(Kernel &kernel) {
   std::vector<bool> live(kernel.nodes.size());
   for (const Result &result : kernel.results)
@@ -129,6 +130,8 @@ void dropDeadNodes(Kernel &kernel) {
   kernel.nodes = std::move(nodes);
   kernel.operands = std::move(operands);
 }
+
+namespace {
 
 /// Removes what the order no longer names, and tensors that nothing names (inputs and outputs
 /// stay).

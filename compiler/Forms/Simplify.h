@@ -9,4 +9,7 @@ namespace millrace::forms {
 /// that write what they read (at most `chain` operations each), and drops what nothing needs.
 void simplify(KernelGraph &graph, unsigned chain);
 
+/// Drops nodes that no result needs, and operands that no node reads.
+void dropDeadNodes(Kernel &kernel);
+
 } // namespace millrace::forms

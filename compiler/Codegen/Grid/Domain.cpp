@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Grid/Domain.h"
 
 #include <algorithm>
+#include <map>
 
 namespace millrace::grid {
 
@@ -79,6 +80,30 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
   return box;
 }
 
+Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Kernel &kernel, unsigned pe,
+                                        Hemisphere h, const std::vector<uint8_t> &bytes,
+                                        unsigned width) {
+  std::map<unsigned, unsigned> reads;
+  for (const Access &operand : kernel.operands)
+    ++reads[operand.tensor];
+  std::vector<bool> holdsCopy(c.machine.memory.slices, false);
+  for (auto [tensor, count] : reads)
+    if (count > 1)
+      for (const Copy &copy : c.layouts[tensor].copies)
+        if (copy.pe == pe && copy.hemisphere == h)
+          for (const auto &tile : copy.tiles)
+            for (const Segment &segment : tile)
+              for (unsigned slice : segment.slices)
+                holdsCopy[slice] = true;
+  const auto isRead = [&](unsigned slice) { return piece.reads(pe, h, slice); };
+  if (std::count(holdsCopy.begin(), holdsCopy.end(), true))
+    if (Expected<ConstantRow> row = c.constantRow(kernel, pe, h, bytes, width, [&](unsigned slice) {
+          return holdsCopy[slice] || isRead(slice);
+        }))
+      return row;
+  return c.constantRow(kernel, pe, h, bytes, width, isRead);
+}
+
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,
                   const Domain &d, const Flow &flow, Piece::StreamVar stream, unsigned position,
                   Cycle arrive) {
@@ -101,10 +126,8 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   std::vector<uint8_t> bytes(size_t(c.layouts[access.tensor].tiles[tile].count) * width);
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
-  auto padRow = [&] { // in slices that the piece does not read yet
-    return c.constantRow(*d.kernel, copy.pe, copy.hemisphere, bytes, width, [&](unsigned slice) {
-      return piece.reads(copy.pe, copy.hemisphere, slice);
-    });
+  auto padRow = [&] {
+    return constantRowBeside(c, piece, *d.kernel, copy.pe, copy.hemisphere, bytes, width);
   };
   Expected<ConstantRow> pad = padRow();
   if (!pad)

@@ -43,6 +43,12 @@ struct Box {
 Expected<Box> insideOf(const Context &c, const Access &access, const Domain &domain,
                        const Flow &flow);
 
+/// A constant row that the piece can read beside what it reads already, and where there is room
+/// beside what the kernel reads several times: each of those reads needs a copy to itself.
+Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Kernel &kernel, unsigned pe,
+                                        Hemisphere h, const std::vector<uint8_t> &bytes,
+                                        unsigned width);
+
 /// Streams an access past `position` at `arrive` + flow; where it leaves the tensor a constant row
 /// of pads stands in.
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,

@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings/Rewritings.h"
 
 #include "compiler/Forms/Rewritings/ClipRunning.h"
+#include "compiler/Forms/Rewritings/FoldOperands.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
@@ -11,6 +12,7 @@
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/SplitParts.h"
 
@@ -22,6 +24,16 @@ using Lines = std::vector<std::string>;
 using Done = Expected<Lines>;
 
 static const Rewriting table[] = {
+    {"fold-operands", "computes once what operations make of constants alone",
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
+       foldOperands(graph);
+       return Lines();
+     }},
+    {"unroll-running", "reads every step of short reductions as an operand of its own",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       unrollRunning(graph, machine);
+       return Lines();
+     }},
     {"split-parts", "cuts concatenations of few lanes into a tensor for each part",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        layouts::splitParts(graph, machine);

@@ -3,9 +3,11 @@
 
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Simplify.h"
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 
 namespace millrace::forms {
@@ -46,11 +48,33 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
   return cut;
 }
 
+/// Every read of one tensor in a bundle needs a copy of it to itself: so many at most, where a cut
+/// can help.
+constexpr unsigned kMostReads = 4;
+
+/// The most reads of one tensor that is made at run time, up to a node.
+unsigned readsUpTo(const KernelGraph &graph, const Kernel &kernel, unsigned node) {
+  std::map<unsigned, unsigned> reads;
+  std::vector<bool> counted(kernel.operands.size(), false);
+  unsigned most = 0;
+  for (unsigned n = 0; n <= node; ++n)
+    for (unsigned a : kernel.nodes[n].args) {
+      const Node &arg = kernel.nodes[a];
+      if (arg.kind != Node::Kind::Operand || counted[arg.index] ||
+          graph.tensors[kernel.operands[arg.index].tensor].role == TensorRole::Constant)
+        continue;
+      counted[arg.index] = true;
+      most = std::max(most, ++reads[kernel.operands[arg.index].tensor]);
+    }
+  return most;
+}
+
 /// What stays in the kernel if it ends with node `cut`.
 Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
   Kernel first = kernel;
   first.nodes.resize(cut + 1);
   first.results = {{cut, result}};
+  dropDeadNodes(first); // what is not read needs no copy
   return first;
 }
 
@@ -63,8 +87,10 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     operations += needed[n] && isOperation(kernel.nodes[n]);
   std::optional<unsigned> cut;
-  if (operations > most)
-    cut = cutOf(kernel, needed, false, [&](unsigned, unsigned before) { return before <= most; });
+  if (operations > most || readsUpTo(graph, kernel, unsigned(kernel.nodes.size()) - 1) > kMostReads)
+    cut = cutOf(kernel, needed, false, [&](unsigned n, unsigned before) {
+      return before <= most && readsUpTo(graph, kernel, n) <= kMostReads;
+    });
   if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;
   return cutOf(kernel, needed, true, [&](unsigned n, unsigned before) {

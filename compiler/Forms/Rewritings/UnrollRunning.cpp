@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
+
+#include "compiler/Forms/EpiloguePlan.h"
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace millrace::forms {
+namespace {
+
+using Point = std::vector<int64_t>;
+
+/// Steps beyond this many are no window: a kernel's nodes are looked through again and again.
+constexpr int64_t kMostSteps = 128;
+
+/// Per node: does its value differ from step to step of a running loop?
+std::vector<bool> runningNodes(const Kernel &kernel) {
+  std::vector<bool> runs(kernel.nodes.size(), false);
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    if (node.kind == Node::Kind::Operand)
+      for (unsigned l = 0; l < kernel.loops.size(); ++l)
+        runs[n] = runs[n] || (kernel.loops[l].kind == LoopKind::Running &&
+                              usesLoop(kernel.operands[node.index], l));
+    else if (node.kind == Node::Kind::Op)
+      runs[n] =
+          std::any_of(node.args.begin(), node.args.end(), [&](unsigned a) { return runs[a]; });
+  }
+  return runs;
+}
+
+/// What both ways take, in cycles of the machine, about.
+struct Ways {
+  double reduced = 0, unrolled = 0;
+};
+
+Ways waysOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine, int64_t steps) {
+  const Access &result = kernel.results.front().access;
+  const Tensor &tensor = graph.tensors[result.tensor];
+  const int64_t lanes = tensor.shape[tensor.laneDim];
+  double rows = double((lanes + machine.lanes() - 1) / machine.lanes());
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Parallel && !coefficient(result.index[tensor.laneDim], l))
+      rows *= double(kernel.loops[l].extent);
+  const std::vector<bool> runs = runningNodes(kernel);
+  int64_t each = 0, interval = 1; // operations of a step; cycles from one step to the next
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+    const Node &node = kernel.nodes[n];
+    each += node.kind == Node::Kind::Reduce || (node.kind == Node::Kind::Op && runs[n]);
+    if (node.kind == Node::Kind::Reduce)
+      interval = std::max(
+          interval, int64_t(machine.latency.aluLatency(std::string(aluOpInfo(node.op).mnemonic))));
+  }
+  constexpr double kLatency = 100; // from a row's reading to that of what is made of it
+  const double alus = machine.vxm.alus, work = rows * double(steps * each) / alus / machine.pes(),
+               parts = std::ceil(double(steps * each) / alus);
+  return {std::max(work * double(interval), double(steps * interval)) + kLatency,
+          work + kLatency * parts};
+}
+
+bool canUnroll(const Kernel &kernel) {
+  return kernel.terms.empty() &&
+         std::any_of(kernel.nodes.begin(), kernel.nodes.end(),
+                     [](const Node &n) { return n.kind == Node::Kind::Reduce; }) &&
+         std::none_of(kernel.operands.begin(), kernel.operands.end(),
+                      [](const Access &a) { return a.lookup.has_value(); });
+}
+
+/// Rebuilds a kernel's nodes without its running loops.
+class Unroller {
+public:
+  Unroller(KernelGraph &graph, const Kernel &kernel)
+      : kernel(kernel), runs(runningNodes(kernel)), build(graph) {}
+
+  Kernel unrolled() {
+    build.kernel().name = kernel.name;
+    build.kernel().provenance = kernel.provenance;
+    std::vector<unsigned> running;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      if (kernel.loops[l].kind == LoopKind::Running)
+        running.push_back(l);
+    forEachPoint(kernel, running, [&](const Point &point) {
+      points.push_back(point);
+      return true;
+    });
+    for (const Loop &loop : kernel.loops) // numbers stay
+      build.loop(loop.kind == LoopKind::Running ? 1 : loop.extent);
+    for (const Result &r : kernel.results)
+      build.storeBits(valueOf(r.node, 0), r.access);
+    return std::move(build.kernel());
+  }
+
+private:
+  const Kernel &kernel;
+  const std::vector<bool> runs;
+  KernelBuilder build;
+  std::vector<Point> points;
+  std::map<std::pair<unsigned, size_t>, unsigned> known;
+
+  unsigned operandAt(Access access, const Point &point) {
+    for (AffineIndex &index : access.index) {
+      for (auto [l, c] : index.terms)
+        if (kernel.loops[l].kind == LoopKind::Running)
+          index.offset += c * point[l];
+      std::erase_if(index.terms,
+                    [&](const auto &t) { return kernel.loops[t.first].kind == LoopKind::Running; });
+    }
+    return build.operand(std::move(access));
+  }
+
+  unsigned valueOf(unsigned n, size_t step) {
+    const auto key = std::pair(n, runs[n] ? step : 0);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+    const Node &node = kernel.nodes[n];
+    unsigned value = 0;
+    switch (node.kind) {
+    case Node::Kind::Operand:
+      value = operandAt(kernel.operands[node.index], points[step]);
+      break;
+    case Node::Kind::Immediate:
+      value = build.immediate(node.bits);
+      break;
+    case Node::Kind::Reduce:
+      value = valueOf(node.args[0], 0);
+      for (size_t s = 1; s < points.size(); ++s)
+        value = build.op(node.op, {value, valueOf(node.args[0], s)});
+      break;
+    case Node::Kind::Op: {
+      std::vector<unsigned> args;
+      for (unsigned a : node.args)
+        args.push_back(valueOf(a, step));
+      value = build.op(node.op, args);
+      break;
+    }
+    case Node::Kind::Accumulator: // no terms
+      break;
+    }
+    return known[key] = value;
+  }
+};
+
+} // namespace
+
+unsigned unrollRunning(KernelGraph &graph, const Machine &machine) {
+  unsigned unrolled = 0;
+  for (Kernel &kernel : graph.kernels) {
+    int64_t steps = 1;
+    for (const Loop &loop : kernel.loops)
+      if (loop.kind == LoopKind::Running && steps <= kMostSteps)
+        steps *= loop.extent;
+    if (steps < 2 || steps > kMostSteps || !canUnroll(kernel))
+      continue;
+    if (const Ways ways = waysOf(graph, kernel, machine, steps); ways.unrolled >= ways.reduced)
+      continue;
+    kernel = Unroller(graph, kernel).unrolled();
+    ++unrolled;
+  }
+  return unrolled;
+}
+
+} // namespace millrace::forms

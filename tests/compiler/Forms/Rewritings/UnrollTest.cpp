@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Do windows over single channels become maps of their taps, and operations on constants
+// constants, with the same values?
+#include "compiler/Forms/Builders.h"
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/FoldOperands.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
+
+#include "arch/spec/MachineFile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+Machine tsp() {
+  Expected<Machine> machine = loadMachine("tsp-v1");
+  EXPECT_TRUE(machine);
+  return *machine;
+}
+
+unsigned count(const Kernel &kernel, Node::Kind kind) {
+  return unsigned(std::count_if(kernel.nodes.begin(), kernel.nodes.end(),
+                                [&](const Node &n) { return n.kind == kind; }));
+}
+
+/// y[c, h, w] = sum over taps of x * w[c, tap] + b[c], weights and bias dequantised in the kernel.
+KernelGraph depthwise(int64_t size, int64_t taps, int64_t stride, int64_t dilation) {
+  KernelGraph graph;
+  graph.name = "depthwise";
+  const int64_t channels = 24, reach = dilation * (taps - 1), out = (size - 1) / stride + 1;
+  const unsigned x =
+      addTensor(graph, "x", {1, channels, size, size}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y =
+      addTensor(graph, "y", {1, channels, out, out}, ElementType::Fp32, 1, TensorRole::Output);
+  const unsigned w = addConstant(graph, "w", {channels, taps, taps}, ElementType::Int8, 0,
+                                 randomValues(size_t(channels * taps * taps), 3, 100));
+  const unsigned scale = addConstant(graph, "scale", {channels}, ElementType::Fp32, 0,
+                                     randomValues(size_t(channels), 4, 0.02f));
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(channels), h = build.loop(out), v = build.loop(out),
+                 ky = build.loop(taps, LoopKind::Running), kx = build.loop(taps, LoopKind::Running);
+  const unsigned value = build.load({x,
+                                     {fixed(0), at(c), window(h, stride, ky, dilation, -reach / 2),
+                                      window(v, stride, kx, dilation, -reach / 2)}});
+  const unsigned weight = build.op(
+      AluOp::CvtI32F32, {build.op(AluOp::CvtI8I32, {build.operand({w, {at(c), at(ky), at(kx)}})})});
+  const unsigned scaled = build.op(AluOp::MulF32, {weight, build.operand({scale, {at(c)}})});
+  build.store(build.op(AluOp::MaxF32,
+                       {build.reduce(AluOp::AddF32, build.op(AluOp::MulF32, {value, scaled})),
+                        build.constant(0)}),
+              {y, {fixed(0), at(c), at(h), at(v)}});
+  build.finish("depthwise");
+  return graph;
+}
+
+std::vector<float> outputOf(const KernelGraph &graph) {
+  EXPECT_EQ(graph.verify(), "");
+  Expected<std::vector<TensorBytes>> all = evaluate(graph, randomInputs(graph));
+  EXPECT_TRUE(all) << (all ? "" : all.error());
+  std::vector<float> values((*all)[1].size() / 4);
+  std::memcpy(values.data(), (*all)[1].data(), (*all)[1].size());
+  return values;
+}
+
+TEST(FoldOperands, ComputesDequantisedWeightsOnce) {
+  KernelGraph graph = depthwise(9, 3, 1, 1);
+  const std::vector<float> before = outputOf(graph);
+  EXPECT_EQ(foldOperands(graph), 1u);
+  const Kernel &kernel = graph.kernels[0];
+  ASSERT_EQ(kernel.operands.size(), 2u);
+  const Tensor &weights = graph.tensors[kernel.operands[1].tensor];
+  EXPECT_EQ(weights.type, ElementType::Fp32);
+  EXPECT_EQ(weights.shape, (std::vector<int64_t>{3, 3, 24}));
+  EXPECT_EQ(count(kernel, Node::Kind::Op), 3u); // widened, multiplied, clamped
+  EXPECT_EQ(outputOf(graph), before);           // the same bits
+}
+
+TEST(FoldOperands, LeavesWhatDiffersFromRowToRow) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {5, 8}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {5, 8}, ElementType::Fp32, 1, TensorRole::Output);
+  const unsigned table =
+      addConstant(graph, "table", {5, 8}, ElementType::Fp16, 1, randomValues(40, 1, 1));
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(5), l = build.loop(8);
+  build.store(build.op(AluOp::AddF32,
+                       {build.load({x, {at(r), at(l)}}), build.load({table, {at(r), at(l)}})}),
+              {y, {at(r), at(l)}});
+  build.finish("add");
+  EXPECT_EQ(foldOperands(graph), 0u);
+}
+
+TEST(FoldOperands, KeepsOneImmediateToAnInstruction) {
+  KernelGraph graph;
+  const unsigned y = addTensor(graph, "y", {8}, ElementType::Fp32, 0, TensorRole::Output);
+  const unsigned two = addSplat(graph, "two", {1}, ElementType::Fp32, 0, 2);
+  KernelBuilder build(graph);
+  const unsigned l = build.loop(8);
+  const unsigned root = build.op(AluOp::SqrtF32, {build.operand({two, {fixed(0)}})});
+  build.store(build.op(AluOp::AddF32, {root, build.constant(3)}), {y, {at(l)}});
+  build.finish("root");
+  // The sum is an immediate that would be stored as it is, its root one beside another.
+  EXPECT_EQ(foldOperands(graph), 0u);
+  EXPECT_EQ(graph.verify(), "");
+}
+
+TEST(UnrollRunning, ReadsEachTapOfADepthwiseConvolutionAsAnOperand) {
+  for (auto [size, taps, stride, dilation] :
+       {std::array<int64_t, 4>{16, 3, 1, 1}, {17, 3, 2, 1}, {16, 5, 1, 1}, {18, 3, 1, 2}}) {
+    KernelGraph graph = depthwise(size, taps, stride, dilation);
+    const std::vector<float> before = outputOf(graph);
+    foldOperands(graph);
+    EXPECT_EQ(unrollRunning(graph, tsp()), 1u);
+    const Kernel &kernel = graph.kernels[0];
+    EXPECT_EQ(count(kernel, Node::Kind::Reduce), 0u);
+    EXPECT_EQ(kernel.operands.size(), size_t(2 * taps * taps));
+    EXPECT_EQ(outputOf(graph), before); // sums in the order of the steps
+    // What each bundle reads of a tensor needs copies: cut, no kernel reads more than four times.
+    splitEpilogues(graph, 12, tsp());
+    for (const Kernel &part : graph.kernels)
+      EXPECT_LE(std::count_if(part.operands.begin(), part.operands.end(),
+                              [&](const Access &a) { return a.tensor == 0; }),
+                4)
+          << part.name;
+    EXPECT_EQ(outputOf(graph), before);
+  }
+}
+
+TEST(UnrollRunning, LeavesAReductionToOneRow) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {1, 24, 7, 7}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, 24}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(24), r = build.loop(7, LoopKind::Running),
+                 s = build.loop(7, LoopKind::Running);
+  build.store(build.reduce(AluOp::AddF32, build.load({x, {fixed(0), at(c), at(r), at(s)}})),
+              {y, {fixed(0), at(c)}});
+  build.finish("mean");
+  EXPECT_EQ(unrollRunning(graph, tsp()), 0u);
+}
+
+} // namespace
