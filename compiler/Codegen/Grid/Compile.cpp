@@ -210,6 +210,7 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
   const bool running = !work.roles.running.empty();
+  const ColumnPlaces columnPlaces = c.columnPlaces;
   Cycle interval = 1;
   for (const forms::Node &node : kernel.nodes)
     if (node.kind == forms::Node::Kind::Reduce)
@@ -229,15 +230,22 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
           d.loop0.reset();
           d.flow = Flow{1, d.flow.n0, 1, interval};
         }
-        for (unsigned passes = 0;; ++passes) {
+        for (unsigned passes = 0;;) {
           Piece piece(program);
           if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0, passes); !s)
             return s;
-          if (piece.clashes() && passes < kMostPasses)
+          if (piece.clashes() && passes < kMostPasses) {
+            ++passes;
             continue;
-          if (Expected<Cycle> start = piece.place(0); !start)
+          }
+          Expected<Cycle> start = piece.place(0);
+          if (start)
+            break;
+          if (d.keepsCopies || !program.crowded || columnPlaces == ColumnPlaces::Sets)
             return Error{"kernel '" + kernel.name + "': " + start.error()};
-          break;
+          program.crowded = false; // once more, with constants elsewhere
+          d.keepsCopies = true;
+          passes = 0;
         }
         entry.vxmVectors += d.flow.n0 * d.flow.n1;
       }

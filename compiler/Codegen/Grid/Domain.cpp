@@ -80,28 +80,27 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
   return box;
 }
 
-Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Kernel &kernel, unsigned pe,
-                                        Hemisphere h, const std::vector<uint8_t> &bytes,
-                                        unsigned width) {
+Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &d, Hemisphere h,
+                                        const std::vector<uint8_t> &bytes, unsigned width) {
+  const auto isRead = [&](unsigned slice) { return piece.reads(d.pe, h, slice); };
+  if (!d.keepsCopies)
+    return c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
   std::map<unsigned, unsigned> reads;
-  for (const Access &operand : kernel.operands)
+  for (const Access &operand : d.kernel->operands)
     ++reads[operand.tensor];
   std::vector<bool> holdsCopy(c.machine.memory.slices, false);
   for (auto [tensor, count] : reads)
-    if (count > 1)
-      for (const Copy &copy : c.layouts[tensor].copies)
-        if (copy.pe == pe && copy.hemisphere == h)
-          for (const auto &tile : copy.tiles)
-            for (const Segment &segment : tile)
-              for (unsigned slice : segment.slices)
-                holdsCopy[slice] = true;
-  const auto isRead = [&](unsigned slice) { return piece.reads(pe, h, slice); };
-  if (std::count(holdsCopy.begin(), holdsCopy.end(), true))
-    if (Expected<ConstantRow> row = c.constantRow(kernel, pe, h, bytes, width, [&](unsigned slice) {
-          return holdsCopy[slice] || isRead(slice);
-        }))
-      return row;
-  return c.constantRow(kernel, pe, h, bytes, width, isRead);
+    for (const Copy &copy : c.layouts[tensor].copies)
+      if (count > 1 && copy.pe == d.pe && copy.hemisphere == h)
+        for (const auto &tile : copy.tiles)
+          for (const Segment &segment : tile)
+            for (unsigned slice : segment.slices)
+              holdsCopy[slice] = true;
+  if (Expected<ConstantRow> row =
+          c.constantRow(*d.kernel, d.pe, h, bytes, width,
+                        [&](unsigned slice) { return holdsCopy[slice] || isRead(slice); }))
+    return row;
+  return c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
 }
 
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,
@@ -126,9 +125,7 @@ Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, con
   std::vector<uint8_t> bytes(size_t(c.layouts[access.tensor].tiles[tile].count) * width);
   for (size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = uint8_t(access.pad >> (8 * (i % width)));
-  auto padRow = [&] {
-    return constantRowBeside(c, piece, *d.kernel, copy.pe, copy.hemisphere, bytes, width);
-  };
+  auto padRow = [&] { return constantRowBeside(c, piece, d, copy.hemisphere, bytes, width); };
   Expected<ConstantRow> pad = padRow();
   if (!pad)
     return pad.takeError();

@@ -22,6 +22,7 @@ struct Domain {
   bool linear =
       false; ///< i0 (or i1) runs through several loops at even steps, inside every dimension that
              ///< they index; one that none of them indexes (a tap of a window) may lie outside
+  bool keepsCopies = false; ///< constants lie beside the copies of what the kernel reads often
   uint32_t provenance = 0;
 };
 
@@ -43,9 +44,10 @@ struct Box {
 Expected<Box> insideOf(const Context &c, const Access &access, const Domain &domain,
                        const Flow &flow);
 
-/// A constant row that the piece can read beside what it reads already, and where there is room
-/// beside what the kernel reads several times: each of those reads needs a copy to itself.
-Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Kernel &kernel, unsigned pe,
+/// A constant row that the piece can read beside what it reads already; where the domain keeps
+/// copies, beside those of tensors that the kernel reads several times, too: each read needs one to
+/// itself.
+Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &domain,
                                         Hemisphere h, const std::vector<uint8_t> &bytes,
                                         unsigned width);
 

@@ -144,7 +144,7 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     Expected<std::vector<uint8_t>> bytes = constantLanes(access);
     if (!bytes)
       return bytes.takeError();
-    Expected<ConstantRow> row = constantRowBeside(c, piece, kernel, d.pe, side, *bytes, width);
+    Expected<ConstantRow> row = constantRowBeside(c, piece, d, side, *bytes, width);
     if (!row)
       return row.takeError();
     Piece::StreamVar s = piece.stream(d.pe, side, Direction::Inward, width);
