@@ -25,4 +25,17 @@ template <class K, class F> void forEachAccess(K &kernel, F f) {
     f(result.access);
 }
 
+/// Calls f(tensor) for every access of the kernel, or for all that the host call takes and gives,
+/// at a place of the graph's order.
+template <class F>
+void forEachTensor(const KernelGraph &graph, std::pair<bool, unsigned> place, F f) {
+  const auto [host, index] = place;
+  if (!host)
+    return forEachAccess(graph.kernels[index], [&](const Access &a) { f(a.tensor); });
+  for (unsigned t : graph.hostCalls[index].inputs)
+    f(t);
+  for (unsigned t : graph.hostCalls[index].outputs)
+    f(t);
+}
+
 } // namespace millrace::forms

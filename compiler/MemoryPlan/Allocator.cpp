@@ -221,6 +221,14 @@ void HemisphereAllocator::forgetTimes() {
       run.notBefore = INT64_MIN / 4;
 }
 
+unsigned HemisphereAllocator::longestRun(unsigned slice) const {
+  unsigned longest = 0;
+  for (unsigned b = 0; b < spec.banks; ++b)
+    for (const Run &r : free[slice * spec.banks + b])
+      longest = std::max(longest, r.rows);
+  return longest;
+}
+
 uint64_t HemisphereAllocator::freeRows(unsigned first, unsigned last) const {
   uint64_t rows = 0;
   for (unsigned s = first; s < last; ++s)

@@ -43,6 +43,8 @@ public:
   void forgetTimes();
   /// Rows free in slices [first, last), over all banks.
   uint64_t freeRows(unsigned first, unsigned last) const;
+  /// The longest run of rows that are free in a slice.
+  unsigned longestRun(unsigned slice) const;
 
   static constexpr unsigned kForbidden = 1u << 20;
 

@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Codegen/Grid/Transfer.h"
+#include "compiler/Forms/Uses.h"
 #include "compiler/MemoryPlan/Verify.h"
 #include "compiler/Schedule/Order.h"
 #include "compiler/Schedule/Prune.h"
@@ -19,39 +20,28 @@ using forms::TensorRole;
 
 namespace {
 
-template <class F> void forEachTensor(const Kernel &kernel, F f) {
-  for (const forms::Term &t : kernel.terms)
-    f(t.a.tensor), f(t.w.tensor);
-  for (const Access &o : kernel.operands)
-    f(o.tensor);
-  for (const forms::Result &r : kernel.results)
-    f(r.access.tensor);
-}
-
-template <class F> void forEachTensor(const forms::HostCall &call, F f) {
-  for (unsigned t : call.inputs)
-    f(t);
-  for (unsigned t : call.outputs)
-    f(t);
-}
-
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report, ColumnPlaces columnPlaces)
-      : graph(graph), machine(machine), options(options), report(report), program(machine),
-        c(machine, graph, program, columnPlaces), routes(machine), storage(c, works, partition),
-        mxm(machine) {}
+               CompileReport &report, ColumnPlaces columnPlaces, unsigned pressure)
+      : graph(graph), machine(machine), options(options), report(report), pressure(pressure),
+        program(machine), c(machine, graph, program, columnPlaces), routes(machine),
+        storage(c, works, partition), mxm(machine) {}
 
   Expected<Image> run();
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
   bool crowded() const { return program.crowded; }
+  /// Did something find no rows? With each weight in one hemisphere it may.
+  bool full() const { return c.full; }
 
 private:
   const KernelGraph &graph;
   const Machine &machine;
   const CompileOptions &options;
   CompileReport &report;
+  /// How often there was too little room: values get an eighth of the memory more each time, and
+  /// what needs long runs of rows comes before weights.
+  const unsigned pressure;
   schedule::Program program;
   Context c;
   placement::Routes routes;
@@ -67,6 +57,7 @@ private:
   Status checkFormats(const Kernel &kernel) const;
   Status planOrder();
   Status planPartition();
+  uint64_t mostWeightRows() const;
   Status moveResults(size_t k, uint32_t provenance);
   Status schedule(size_t k);
   Status hostStep(const forms::HostCall &call);
@@ -103,12 +94,7 @@ Status GridCompiler::planKernels() {
     return s;
   lastUse.assign(graph.tensors.size(), 0);
   for (size_t at = 0; at < order.size(); ++at) {
-    auto [host, index] = graph.order[order[at]];
-    auto use = [&, at = at](unsigned tensor) { lastUse[tensor] = at; };
-    if (host)
-      forEachTensor(graph.hostCalls[index], use);
-    else
-      forEachTensor(graph.kernels[index], use);
+    forms::forEachTensor(graph, graph.order[order[at]], [&](unsigned t) { lastUse[t] = at; });
   }
   const std::vector<unsigned> bound = boundTensors(graph);
   bindingOf.assign(graph.tensors.size(), 0);
@@ -139,10 +125,7 @@ Status GridCompiler::planOrder() {
           problem.edges.push_back({before, at});
       touched[tensor].push_back(at);
     };
-    if (host)
-      forEachTensor(graph.hostCalls[index], touch);
-    else
-      forEachTensor(graph.kernels[index], touch);
+    forms::forEachTensor(graph, graph.order[at], touch);
   }
   Expected<std::vector<size_t>> solved = schedule::solve(problem, options.order);
   if (!solved)
@@ -152,12 +135,22 @@ Status GridCompiler::planOrder() {
   return schedule::verify(problem, order);
 }
 
+/// What values leave free, with room for gaps between them; less where that was not enough.
+uint64_t GridCompiler::mostWeightRows() const {
+  const uint64_t width = machine.mxm.columnsPerInstall,
+                 all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
+  const uint64_t values = storage.mostValueRows() / width;
+  const uint64_t taken = values + values / 4 + all / 32 + all / 8 * pressure;
+  return std::min(all - all / 8, all - std::min(taken, all));
+}
+
 /// Solvers are checked, so that a new one need not be believed.
 Status GridCompiler::planPartition() {
   const placement::Placement line = placement::solve(machine);
   if (Status s = placement::verify(machine, line); !s)
     return s;
-  const PartitionProblem problem{c, works, line.order};
+  storage.planCopies(order);
+  const PartitionProblem problem{c, works, line.order, mostWeightRows()};
   Expected<Partition> solved = solve(problem, options.partition);
   if (!solved)
     return solved.takeError();
@@ -356,7 +349,7 @@ Expected<Image> GridCompiler::run() {
     return s.takeError();
   if (Status s = planPartition(); !s)
     return s.takeError();
-  if (Status s = storage.plan(); !s)
+  if (Status s = storage.plan(pressure > 0); !s)
     return s.takeError();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)
@@ -378,6 +371,9 @@ Expected<Image> GridCompiler::run() {
   return image;
 }
 
+/// Half of the memory for values beyond estimates.
+constexpr unsigned kMostPressure = 4;
+
 } // namespace
 
 Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
@@ -385,20 +381,25 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   if (Status s = machine.verify(); !s)
     return s.takeError();
   const CompileReport before = report;
-  std::optional<Error> first;
-  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart, ColumnPlaces::Shared}) {
-    report = before;
-    GridCompiler compiler(graph, machine, options, report, places);
-    Expected<Image> image = compiler.run();
-    if (image)
-      return image;
-    if (!first)
-      first = image.takeError();
-    report.crowded = compiler.crowded();
-    if (!report.crowded)
-      break;
-  }
-  return *first;
+  std::optional<Error> crowded;
+  unsigned pressure = 0;
+  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart, ColumnPlaces::Shared})
+    for (;; ++pressure) {
+      report = before;
+      GridCompiler compiler(graph, machine, options, report, places, pressure);
+      Expected<Image> image = compiler.run();
+      if (image)
+        return image;
+      report.crowded = compiler.crowded();
+      if (report.crowded) {
+        if (!crowded)
+          crowded = image.takeError();
+        break;
+      }
+      if (!compiler.full() || pressure == kMostPressure)
+        return image.takeError();
+    }
+  return *crowded;
 }
 
 } // namespace millrace::grid

@@ -3,6 +3,7 @@
 
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Codegen/Grid/Shares.h"
+#include "compiler/Codegen/Grid/WeightRows.h"
 
 #include <algorithm>
 #include <array>
@@ -29,66 +30,6 @@ void RowSet::mark(const TensorLayout &layout, unsigned tile, int64_t row) {
 }
 
 namespace {
-
-/// Counts until a hemisphere has more than `most`: by how much more does not matter then, and a
-/// model that will be refused may have a million tiles.
-Expected<std::vector<uint64_t>> weightRowsOf(Context &c, const std::vector<Work> &works,
-                                             const Partition &partition, uint64_t most) {
-  std::vector<uint64_t> rows(size_t(c.machine.pes()) * kHemispheres, 0);
-  std::vector<std::set<std::string>> tiles(rows.size());
-  for (size_t k = 0; k < works.size(); ++k) {
-    const Kernel &kernel = c.graph.kernels[k];
-    if (kernel.terms.empty())
-      continue;
-    const int64_t longest = longestShare(c.machine, works[k]);
-    for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
-      std::set<std::string> *counted = &tiles[size_t(pe) * kHemispheres];
-      const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
-      for (size_t member = 0; member < team.size(); ++member) {
-        const Hemisphere h = team[member].hemisphere;
-        for (const forms::Term &t : kernel.terms) // made at run time, stored as columns
-          if (c.tensor(t.w.tensor).role != forms::TensorRole::Constant &&
-              !partition.shares[k][pe].empty() &&
-              counted[size_t(h)].insert("columns " + std::to_string(t.w.tensor)).second)
-            rows[size_t(pe) * kHemispheres + size_t(h)] +=
-                uint64_t(c.layouts[t.w.tensor].rows / c.machine.mxm.columnsPerInstall + 2) *
-                byteWidth(c.tensor(t.w.tensor).type) * c.layouts[t.w.tensor].tiles.size();
-        auto count = [&](const std::string &key, unsigned n) {
-          if (counted[size_t(h)].insert(key).second)
-            rows[size_t(pe) * kHemispheres + size_t(h)] += n;
-        };
-        for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, longest)) {
-          if (Status s = forEachWeightTile(c, kernel, k, works[k], share, team[member], count); !s)
-            return s.takeError();
-          if (rows[size_t(pe) * kHemispheres + size_t(h)] > most)
-            return rows;
-        }
-      }
-    }
-  }
-  return rows;
-}
-
-/// Gives every share of a kernel with constant weights to one hemisphere: to the one with fewer
-/// columns of weights so far.
-std::vector<std::vector<std::vector<Hemisphere>>>
-dealHemispheres(const Context &c, const std::vector<Work> &works, const Partition &p) {
-  std::vector<std::vector<std::vector<Hemisphere>>> dealt(works.size());
-  std::vector<std::array<int64_t, kHemispheres>> load(c.machine.pes(), {0, 0});
-  for (size_t k = 0; k < works.size(); ++k) {
-    dealt[k].resize(c.machine.pes());
-    int64_t depth = 0; // contracted points, for each column
-    for (const forms::Term &t : c.graph.kernels[k].terms)
-      depth += t.macs / std::max<int64_t>(1, works[k].units() * works[k].stripRows);
-    for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
-      for (const Share &share : p.shares[k][pe]) {
-        const size_t h = load[pe][0] <= load[pe][1] ? 0 : 1;
-        load[pe][h] += depth * works[k].tiles[share.tile].count;
-        dealt[k][pe].push_back(Hemisphere(h));
-      }
-  }
-  return dealt;
-}
 
 /// Rows of weights in the fullest hemisphere.
 uint64_t most(const Partition &p) {
@@ -129,6 +70,10 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
 Expected<Partition> solve(const PartitionProblem &problem, const std::string &name) {
   const Machine &m = problem.c.machine;
   const uint64_t all = uint64_t(m.memory.slices) * m.rowsPerSlice() / m.mxm.columnsPerInstall;
+  const uint64_t room = problem.mostWeightRows.value_or(all - all / 8);
+  Expected<WeightRows> weights = WeightRows::of(problem.c, problem.works);
+  if (!weights)
+    return weights.takeError();
   std::optional<Partition> best;
   for (const PartitionSolver &solver : partitionSolvers()) {
     if (name != "auto" && name != solver.name)
@@ -138,19 +83,12 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
     Partition p;
     p.solver = solver.name;
     p.shares = solver.solve(problem);
-    for (bool wholeTiles : {false, true}) {
-      if (wholeTiles)
-        p.hemispheres = dealHemispheres(problem.c, problem.works, p);
-      Expected<std::vector<uint64_t>> rows = weightRowsOf(problem.c, problem.works, p, 2 * all);
-      if (!rows)
-        return rows.takeError();
-      p.weightRows = std::move(*rows);
-      if (!best || most(p) < most(*best))
-        best = p;
-      if (most(p) <= all - all / 8)
-        break;
-    }
-    if (most(*best) <= all - all / 8)
+    p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
+    weights->spare(p, room);
+    p.weightRows = weights->stored(p);
+    if (!best || most(p) < most(*best))
+      best = p;
+    if (most(*best) <= room)
       break;
   }
   if (!best) {

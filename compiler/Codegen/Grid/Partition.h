@@ -7,6 +7,7 @@
 
 #include "compiler/Codegen/Grid/Work.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,17 +33,21 @@ struct PartitionProblem {
   Context &c;
   const std::vector<Work> &works;     ///< per kernel
   const std::vector<unsigned> &order; ///< of PEs: neighbours in it are near each other
+  /// Rows of weights (of as many slices as an install reads) that a hemisphere should store at
+  /// most, to leave room for values; none: an eighth of it is left.
+  std::optional<uint64_t> mostWeightRows = std::nullopt;
 };
 
 struct Partition {
   std::string solver; ///< whose dealing this is
   Dealing shares;
   std::vector<TensorRows> tensors;
-  /// Per kernel, PE and share: the hemisphere whose workers do it. Empty while memory does for
-  /// weights in both hemispheres, of which each does a part of every share.
+  /// Per kernel, PE and share: the hemisphere whose workers do it. None for a PE: each hemisphere
+  /// does one half of the PE's shares, one after the other, and both store what a share in the
+  /// middle needs.
   std::vector<std::vector<std::vector<Hemisphere>>> hemispheres;
   /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere); counted
-  /// no further once one has twice its memory.
+  /// no further once they are twice as large as all memory.
   std::vector<uint64_t> weightRows;
 };
 
@@ -56,8 +61,8 @@ struct PartitionSolver {
 /// kernels on one PE, cut where the longest stage is shortest.
 const std::vector<PartitionSolver> &partitionSolvers();
 
-/// The dealing of the named solver; with `auto`, of the first one whose weights leave an eighth of
-/// every hemisphere free (or else of the one that needs least). Errors name what a kernel cannot be
+/// The dealing of the named solver; with `auto`, of the first one whose weights are no more than
+/// they should (or else of the one that needs least). Errors name what a kernel cannot be
 /// cut into, or an unknown solver.
 Expected<Partition> solve(const PartitionProblem &problem, const std::string &solver);
 

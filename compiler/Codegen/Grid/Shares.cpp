@@ -166,10 +166,10 @@ std::vector<Share> sharesOf(const Context &c, const Work &w, const Partition &pa
   const bool running = !w.roles.running.empty();
   std::vector<Share> all = partition.shares[k][pe];
   int64_t team = int64_t(teamOf(c, kernel)), mine = int64_t(member);
-  if (!partition.hemispheres.empty() && all.size() > 1) {
+  if (const std::vector<Hemisphere> &dealt = partition.hemispheres[k][pe]; !dealt.empty()) {
     std::vector<Share> here;
     for (size_t i = 0; i < all.size(); ++i)
-      if (partition.hemispheres[k][pe][i] == Hemisphere(member % kHemispheres))
+      if (dealt[i] == Hemisphere(member % kHemispheres))
         here.push_back(all[i]);
     all = std::move(here);
     team /= kHemispheres;

@@ -3,6 +3,7 @@
 
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 
 #include <algorithm>
 #include <set>
@@ -18,8 +19,20 @@ bool Storage::installsMoreThan(const Work &work) const {
                                          [&](const auto &tile) { return tile.count % group != 0; });
 }
 
-void Storage::planCopies() {
+void Storage::planCopies(const std::vector<size_t> &order) {
   needs.resize(c.graph.tensors.size());
+  lives.resize(needs.size());
+  for (size_t at = 0; at < order.size(); ++at)
+    forms::forEachTensor(c.graph, c.graph.order[order[at]], [&](unsigned t) {
+      lives[t] = {std::min(lives[t].from, at), at};
+    });
+  for (unsigned t = 0; t < needs.size(); ++t)
+    if (lives[t].from != SIZE_MAX) {
+      if (c.tensor(t).role == TensorRole::Output)
+        lives[t].to = order.size();
+      if (c.tensor(t).role == TensorRole::Input)
+        lives[t].from = 0;
+    }
   for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
     const Kernel &kernel = c.graph.kernels[k];
     for (const forms::Term &t : kernel.terms) {
@@ -58,6 +71,34 @@ void Storage::planCopies() {
   }
 }
 
+uint64_t Storage::mostValueRows() const {
+  const unsigned width = c.machine.mxm.columnsPerInstall;
+  size_t end = 0;
+  for (const Life &life : lives)
+    end = std::max(end, life.to);
+  std::vector<uint64_t> live(end + 2, 0); // what begins less what ended, then its sum
+  uint64_t constant = 0;
+  for (unsigned t = 0; t < needs.size(); ++t) {
+    if (lives[t].from == SIZE_MAX)
+      continue;
+    const TensorLayout &layout = c.layouts[t];
+    uint64_t rows = uint64_t(layout.rows) * std::max(needs[t].rows[0], needs[t].rows[1]);
+    if (needs[t].columns)
+      rows += uint64_t(layout.rows / width + 2) * width;
+    rows *= byteWidth(c.tensor(t).type) * layout.tiles.size();
+    if (c.tensor(t).role == TensorRole::Constant) {
+      constant += isOfOneKernel(t) ? rows / kHemispheres : rows;
+      continue;
+    }
+    live[lives[t].from] += rows;
+    live[lives[t].to + 1] -= rows;
+  }
+  uint64_t most = 0, sum = 0;
+  for (uint64_t change : live)
+    most = std::max(most, sum += change);
+  return (constant + most) / c.machine.pes();
+}
+
 /// Rows of tables that a hemisphere holds at most, if lane tiles are dealt evenly.
 uint64_t Storage::tableRows() const {
   uint64_t rows = 0;
@@ -72,15 +113,43 @@ uint64_t Storage::tableRows() const {
   return rows;
 }
 
+/// Tensors with column copies, by the beginning of their lives.
+std::vector<unsigned> Storage::columnsByLife() const {
+  std::vector<unsigned> tensors;
+  for (unsigned t = 0; t < needs.size(); ++t)
+    if (needs[t].columns)
+      tensors.push_back(t);
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [&](unsigned x, unsigned y) { return lives[x].from < lives[y].from; });
+  return tensors;
+}
+
+/// Can a padded column copy of `next` take the places of one of `tensor`?
+bool Storage::precedes(unsigned tensor, unsigned next) const {
+  const TensorLayout &x = c.layouts[tensor], &y = c.layouts[next];
+  return lives[tensor].to < lives[next].from && x.rows == y.rows &&
+         x.tiles.size() == y.tiles.size() &&
+         byteWidth(c.tensor(tensor).type) == byteWidth(c.tensor(next).type);
+}
+
 /// Splits the slices of a hemisphere: whole install sets for weights, the rest for activations.
 void Storage::splitSlices() {
   const unsigned set = c.machine.mxm.columnsPerInstall;
   const std::vector<uint64_t> weights = partition.weightRows;
   uint64_t rows = 64 + *std::max_element(weights.begin(), weights.end()); // some constant rows
-  for (unsigned t = 0; t < needs.size(); ++t)
-    if (needs[t].columns)
-      rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
-              c.layouts[t].tiles.size();
+  std::vector<unsigned> last; // of those that take their rows one after the other
+  for (unsigned t : columnsByLife()) {
+    const auto before = std::find_if(last.begin(), last.end(),
+                                     [&](unsigned u) { return needs[t].padded && precedes(u, t); });
+    if (before != last.end()) {
+      *before = t;
+      continue;
+    }
+    if (needs[t].padded)
+      last.push_back(t);
+    rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
+            c.layouts[t].tiles.size();
+  }
   rows += tableRows() / set;
   rows += rows / 16;
   const unsigned slices = c.machine.memory.slices;
@@ -132,13 +201,27 @@ bool Storage::isOn(unsigned tensor, unsigned pe) const {
   return rows.owned[pe].any() || rows.needed[pe].any();
 }
 
-/// Column copies are padded with zero rows, which are loaded with the program.
+/// Column copies are padded with zero rows, which are loaded with the program: into rows that
+/// nothing uses before, and that only copies of the same shape use later.
 Status Storage::storeColumns() {
-  for (unsigned t = 0; t < needs.size(); ++t)
-    for (unsigned pe = 0; pe < c.machine.pes() && needs[t].columns && needs[t].padded; ++pe)
-      if (isOn(t, pe))
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+    std::vector<unsigned> last; ///< who is last in its places
+    for (unsigned t : columnsByLife()) {
+      if (!needs[t].padded || !isOn(t, pe))
+        continue;
+      const auto at = std::find_if(last.begin(), last.end(), [&](unsigned before) {
+        return precedes(before, t) && !c.wouldMeet(t, before, pe);
+      });
+      if (at == last.end()) {
         if (Status s = addColumns(t, pe); !s)
           return s;
+        last.push_back(t);
+        continue;
+      }
+      c.inheritColumnCopies(t, *at, pe);
+      *at = t;
+    }
+  }
   return Success{};
 }
 
@@ -166,17 +249,24 @@ void Storage::reserveConstantRows() {
                                   c.machine.rowsPerSlice() / 32)));
 }
 
-Status Storage::plan() {
-  planCopies();
+Status Storage::plan(bool weightsLast) {
   splitSlices();
   if (Status s = storeTables(); !s) // before weights: large ones need whole slices
     return s;
+  if (weightsLast) {
+    if (Status s = storeColumns(); !s)
+      return s;
+    for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+      if (Status s = allocateConstants(k); !s)
+        return s;
+  }
   if (Status s = storeWeights(); !s)
     return s;
   if (Status s = storeStreamed(); !s)
     return s;
-  if (Status s = storeColumns(); !s)
-    return s;
+  if (!weightsLast)
+    if (Status s = storeColumns(); !s)
+      return s;
   reserveConstantRows();
   return Success{};
 }
@@ -248,12 +338,13 @@ Status Storage::allocateResults(size_t k) {
   return Success{};
 }
 
-/// Is the tensor read once, by the MXM alone?
+/// Do rows of the tensor stream for one kernel alone, into the MXM? What is installed of it lies in
+/// weight tiles.
 bool Storage::isOfOneKernel(unsigned tensor) const {
   unsigned reads = 0;
   for (const Kernel &kernel : c.graph.kernels) {
     for (const forms::Term &t : kernel.terms)
-      reads += (t.a.tensor == tensor) + (t.w.tensor == tensor);
+      reads += t.a.tensor == tensor;
     for (const Access &o : kernel.operands)
       reads += o.tensor == tensor ? 2 : 0;
   }

@@ -13,9 +13,16 @@ public:
   Storage(Context &c, const std::vector<Work> &works, const Partition &partition)
       : c(c), works(works), partition(partition) {}
 
-  /// Decides the copies, splits every hemisphere's slices between weights and activations, and
-  /// stores all weights. Errors say how much memory is missing.
-  Status plan();
+  /// Decides which copies a PE that holds a tensor has of it, wherever work is dealt to.
+  /// Kernels and calls of the host run in this order (places of graph.order).
+  void planCopies(const std::vector<size_t> &order);
+  /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly.
+  uint64_t mostValueRows() const;
+  /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
+  /// `weightsLast`, padded column copies and constants, which need longer runs of rows, come before
+  /// them, and kernels find no constants of their own to store. Errors say how much memory is
+  /// missing.
+  Status plan(bool weightsLast);
   /// Rows for the constants that flow through a kernel, and for its results.
   Status allocateFor(size_t kernel);
   /// Rows of a tensor on every PE that reads it, filled by the host in the present step.
@@ -29,12 +36,19 @@ private:
     bool padded = false; ///< by columns of zeros, which installs take behind those of a kernel
   };
 
+  /// Places of the order at which a tensor is touched first and last.
+  struct Life {
+    size_t from = SIZE_MAX, to = 0;
+  };
+
   Context &c;
   const std::vector<Work> &works;
   const Partition &partition;
   std::vector<CopyNeed> needs; ///< per tensor
+  std::vector<Life> lives;     ///< per tensor; from SIZE_MAX: nobody touches it
 
-  void planCopies();
+  std::vector<unsigned> columnsByLife() const;
+  bool precedes(unsigned tensor, unsigned next) const;
   bool installsMoreThan(const Work &work) const;
   uint64_t tableRows() const;
   void splitSlices();

@@ -74,14 +74,12 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padde
     for (const Span &span : taken) {
       columns.slices.push_back(span.slices.front());
       columns.addresses.push_back(span.address);
-      if (padded) { // pad rows stay as loaded: never reused
-        columns.regions.push_back(
-            constantRegion(t.name, pe, h, span.slices.front(), span.address, span.rows));
-        continue;
-      }
       columns.regions.push_back(
           region(t.name, pe, h, span.slices.front(), span.address, span.rows, span.notBefore));
-      spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
+      if (padded) // zero rows stay as loaded: only other padded copies come after this one
+        program.noteAccessFromStart(columns.regions.back());
+      else
+        spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
     }
     const uint64_t zero = data.size();
     if (padded)
@@ -96,6 +94,38 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padde
   }
   layout.copies.push_back(std::move(copy));
   return Success{};
+}
+
+void Context::inheritColumnCopies(unsigned id, unsigned before, unsigned pe) {
+  std::vector<Copy> copies;
+  for (Copy copy : layouts[before].copies) {
+    if (copy.pe != pe || !copy.columns)
+      continue;
+    for (Columns &columns : copy.columnTiles)
+      for (size_t place = 0; place < columns.slices.size(); ++place) {
+        uint32_t &of = columns.regions[place];
+        const uint32_t next =
+            region(tensor(id).name, pe, copy.hemisphere, columns.slices[place],
+                   columns.addresses[place], program.regions[of].rows, schedule::kNever);
+        heirs[of] = next;
+        of = next;
+      }
+    copies.push_back(std::move(copy));
+  }
+  std::move(copies.begin(), copies.end(), std::back_inserter(layouts[id].copies));
+}
+
+bool Context::wouldMeet(unsigned id, unsigned before, unsigned pe) const {
+  for (const Copy &copy : layouts[before].copies)
+    for (size_t tile = 0; copy.pe == pe && tile < copy.columnTiles.size(); ++tile) {
+      const std::vector<unsigned> cost = costs(id, unsigned(tile), pe, copy.hemisphere);
+      const Columns &columns = copy.columnTiles[tile];
+      for (size_t place = 0; place < columns.slices.size(); ++place)
+        if (cost[columns.slices[place] * machine.memory.banks +
+                 columns.addresses[place] / machine.memory.rowsPerBank] >= kTogether)
+          return true;
+    }
+  return false;
 }
 
 void Context::loadConstant(unsigned id, const Copy &copy) {

@@ -62,14 +62,43 @@ uint32_t Context::string(const std::string &text) {
 
 Error Context::outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
                            unsigned first, unsigned last) const {
-  const uint64_t free = allocators[size_t(pe) * kHemispheres + size_t(h)].freeRows(first, last);
-  const uint64_t bytes = machine.lanes();
-  return {"'" + what + "' needs " + std::to_string(rows) + " rows (" +
-          std::to_string(rows * bytes / 1024) + " KiB) in the " +
+  full = true;
+  const size_t where = size_t(pe) * kHemispheres + size_t(h);
+  auto size = [&](uint64_t n) {
+    return std::to_string(n) + " rows (" + std::to_string(n * machine.lanes() / 1024) + " KiB)";
+  };
+  uint64_t free = 0, longest = 0, loaded = 0;
+  for (unsigned slice = first; slice < last; ++slice) {
+    free += allocators[where].freeRows(slice, slice + 1);
+    longest = std::max<uint64_t>(longest, allocators[where].longestRun(slice));
+  }
+  for (const schedule::RegionState &r : program.regions)
+    if (r.pe == pe && r.hemisphere == h && r.untilEnd)
+      loaded += r.rows;
+  std::vector<std::pair<uint64_t, unsigned>> values; ///< rows, tensor
+  for (const auto &[id, taken] : spans) {
+    uint64_t its = 0;
+    for (const auto &[there, span] : taken)
+      its += there == where ? span.rows * span.slices.size() : 0;
+    if (its && tensor(id).role != forms::TensorRole::Constant)
+      values.push_back({its, id});
+  }
+  std::sort(values.begin(), values.end(), [](const auto &x, const auto &y) {
+    return x.first != y.first ? x.first > y.first : x.second < y.second;
+  });
+  uint64_t live = 0;
+  for (const auto &[its, id] : values)
+    live += its;
+  std::string largest;
+  for (size_t i = 0; i < std::min<size_t>(3, values.size()); ++i)
+    largest += (i ? ", '" : ": '") + tensor(values[i].second).name + "' " + size(values[i].first);
+  return {"'" + what + "' needs " + size(rows) + " in the " +
           (h == Hemisphere::West ? "west" : "east") + " hemisphere of PE " + std::to_string(pe) +
           ", where slices " + std::to_string(first) + " to " + std::to_string(last - 1) + " have " +
-          std::to_string(free) + " rows (" + std::to_string(free * bytes / 1024) +
-          " KiB) free; use a machine with more memory or more PEs"};
+          size(free) + " free, " + std::to_string(longest) +
+          " at most in a run; what is loaded with the program takes " + size(loaded) +
+          ", values that are alive " + size(live) + largest +
+          "; use a machine with more memory or more PEs"};
 }
 
 uint32_t Context::region(const std::string &name, unsigned pe, Hemisphere h, unsigned slice,
@@ -226,6 +255,12 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
 }
 
 void Context::release(unsigned id) {
+  for (const Copy &copy : layouts[id].copies)
+    for (const Columns &columns : copy.columnTiles)
+      for (uint32_t r : columns.regions)
+        if (const auto heir = heirs.find(r); heir != heirs.end())
+          if (const schedule::RegionState &its = program.regions[r]; its.step1 == program.step())
+            program.regions[heir->second].notBefore = its.to;
   auto it = spans.find(id);
   if (it == spans.end())
     return;
@@ -261,6 +296,8 @@ void Context::forgetTimes() {
   for (auto &[tensor, taken] : spans)
     for (auto &[where, span] : taken)
       span.notBefore = schedule::kNever;
+  for (const auto &[before, heir] : heirs)
+    program.regions[heir].notBefore = schedule::kNever;
 }
 
 namespace {

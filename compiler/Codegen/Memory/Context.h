@@ -74,6 +74,7 @@ struct Context {
   const KernelGraph &graph;
   schedule::Program &program;
   const ColumnPlaces columnPlaces;
+  mutable bool full = false; ///< something found no rows
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company;           ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
@@ -99,6 +100,12 @@ struct Context {
   /// one group more, since a run of columns may begin within a group. Zero rows are loaded with the
   /// program, so that a padded copy keeps its rows to the end.
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, bool padded);
+  /// The same in the places of another tensor's padded column copies on the PE, of as many rows,
+  /// bytes and lane tiles, which is over before: zero rows stay as they are.
+  void inheritColumnCopies(unsigned tensor, unsigned before, unsigned pe);
+  /// Do places of the padded column copies of `before` hold what one piece touches together with
+  /// the tensor?
+  bool wouldMeet(unsigned tensor, unsigned before, unsigned pe) const;
   /// Gives the rows of all copies back; what follows there waits for the last use.
   void release(unsigned tensor);
   /// A new step begins: whatever used rows before, free or not, is over.
@@ -160,6 +167,8 @@ private:
       tileData; ///< key to offset: hemispheres share the bytes
   std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>>
       spans; ///< per tensor, allocator
+
+  std::unordered_map<uint32_t, uint32_t> heirs; ///< regions of column copies: whose rows are next
 
   std::vector<unsigned> costs(unsigned tensor, unsigned tile, unsigned pe, Hemisphere h) const;
   /// `rows` rows of as many slices as an install reads at once; with `fresh`, that nothing used.

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 using namespace millrace;
@@ -25,7 +26,9 @@ public:
     for (unsigned pe = 0; pe < pes; ++pe)
       order.push_back(pe);
   }
-  grid::PartitionProblem problem() { return {c, works, order}; }
+  grid::PartitionProblem problem(std::optional<uint64_t> mostWeightRows = std::nullopt) {
+    return {c, works, order, mostWeightRows};
+  }
 
 private:
   static Machine lineOf(unsigned pes, unsigned rowsPerBank) {
@@ -109,6 +112,34 @@ TEST(Partition, AutoTurnsToThePipelineWhenSpreadWeightsDoNotFit) {
   Expected<grid::Partition> spread = grid::solve(tight.problem(), "spread");
   EXPECT_LE(*std::max_element(p->weightRows.begin(), p->weightRows.end()),
             *std::max_element(spread->weightRows.begin(), spread->weightRows.end()));
+}
+
+TEST(Partition, WeightsLieInOneHemisphereAsFarAsTheyMust) {
+  // 4 layers of 3 lane tiles with 12 rows each: the second tile's rows are cut in two, so that both
+  // hemispheres store its weights.
+  Dealt dealt(forms::buildPerceptron(30, 96, 4, ElementType::Fp16), 1);
+  size_t whole = 0;
+  for (uint64_t room : {1000, 96, 95, 84, 83, 72, 0}) {
+    const Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    ASSERT_TRUE(p) << p.error();
+    const Status s = grid::verify(dealt.problem(), *p);
+    EXPECT_TRUE(s) << s.error();
+    EXPECT_LE(*std::max_element(p->weightRows.begin(), p->weightRows.end()),
+              std::max<uint64_t>(room, 72));
+    size_t now = 0;
+    for (const auto &dealtToPes : p->hemispheres)
+      now += !dealtToPes.front().empty();
+    EXPECT_GE(now, whole);
+    if (room >= 96) {
+      EXPECT_EQ(now, 0u);
+      EXPECT_EQ(p->weightRows, std::vector<uint64_t>({96, 96}));
+    }
+    if (room <= 72) {
+      EXPECT_EQ(now, 4u);
+      EXPECT_EQ(p->weightRows, std::vector<uint64_t>({72, 72}));
+    }
+    whole = now;
+  }
 }
 
 /// y[b, f, x] = x[b, c, ky - 1, x] w[f, c, ky] of one image row: two of the three taps see padding.

@@ -54,6 +54,46 @@ TEST_F(ShortMemory, WeightsMadeAtRunTimeEndInZeroColumns) {
     EXPECT_GE(fitted, 2u) << tokens;
   }
 }
+/// `count` products, one after the other, with weights that are made at run time: 33 columns, which zeros fill up.
+forms::KernelGraph productsInTurn(unsigned count) {
+  using namespace forms;
+  const ElementType type = ElementType::Fp16;
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {9, 24}, type, 1, TensorRole::Input),
+                 w = addTensor(graph, "w", {33, 24}, type, 1, TensorRole::Input);
+  unsigned sum = addTensor(graph, "s", {9, 33}, type, 1, TensorRole::Input);
+  for (unsigned i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    const unsigned made = addTensor(graph, "made" + number, {33, 24}, type, 1);
+    KernelBuilder map(graph);
+    const unsigned row = map.loop(33), lane = map.loop(24);
+    map.store(map.op(AluOp::MulF32, {map.load({w, {at(row), at(lane)}, 0}), map.constant(0.25f * float(i))}),
+              {made, {at(row), at(lane)}, 0});
+    map.finish("make" + number);
+    const unsigned next = addTensor(graph, "y" + number, {9, 33}, type, 1,
+                                    i + 1 == count ? TensorRole::Output : TensorRole::Intermediate);
+    KernelBuilder build(graph);
+    const unsigned m = build.loop(9), n = build.loop(33), k = build.loop(24, LoopKind::Contracted);
+    build.term({x, {at(m), at(k)}, 0}, {made, {at(n), at(k)}, 0}, 9 * 33 * 24);
+    build.store(build.op(AluOp::AddF32, {build.accumulator(), build.load({sum, {at(m), at(n)}, 0})}),
+                {next, {at(m), at(n)}, 0});
+    build.finish("product" + number);
+    sum = next;
+  }
+  return graph;
+}
+
+TEST_F(ShortMemory, ZeroColumnsServeOneTensorAfterTheOther) {
+  // 8 rows of 16 slices each: 40 at once would take 5,120 rows of the 2,816 of a hemisphere.
+  EXPECT_TRUE(holds(productsInTurn(40), {"memory.rows_per_bank=32"}));
+}
+
+TEST_F(ShortMemory, WeightsThatDoNotFitTwiceAreStoredOnce) {
+  // 3 lane tiles of 12 rows of 16 slices a layer: with two of them in either hemisphere, 2,304 rows and 540 of values of 2,816.
+  EXPECT_TRUE(holds(forms::buildPerceptron(30, 96, 6, ElementType::Fp16), {"memory.rows_per_bank=32"}));
+  EXPECT_TRUE(holds(forms::buildPerceptron(30, 96, 6, ElementType::Fp16), {"memory.rows_per_bank=28"}));
+}
+
 TEST_F(ShortMemory, NormalisationsKeepTheirRowsUntilTheLastUse) {
   shrink(forms::buildLayerNorm(40, 100));
   EXPECT_GE(fitted, 2u);

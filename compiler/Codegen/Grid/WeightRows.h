@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How many rows of weights a dealing of work stores where, and which kernels had better keep each
+// weight in one hemisphere only.
+#pragma once
+
+#include "compiler/Codegen/Grid/Partition.h"
+
+#include <array>
+
+namespace millrace::grid {
+
+/// The constant weight tiles that each lane tile of each kernel needs, found once for all dealings.
+/// Rows are of as many slices as an install reads at once.
+class WeightRows {
+public:
+  using PerHemisphere = std::array<uint64_t, kHemispheres>;
+
+  /// Errors: what a kernel cannot be cut into.
+  static Expected<WeightRows> of(Context &c, const std::vector<Work> &works);
+
+  /// Per (PE, hemisphere), if the partition's shares are done there.
+  std::vector<uint64_t> stored(const Partition &partition) const;
+  /// Kernel by kernel, gives whole shares to one hemisphere, until no hemisphere stores more than
+  /// `most` rows: those first that free the most rows for each cycle that they lose, as the other
+  /// hemisphere idles. Where that is not enough, as many kernels as have rows to save.
+  void spare(Partition &partition, uint64_t most) const;
+
+private:
+  WeightRows(Context &c, const std::vector<Work> &works) : c(c), works(works) {}
+
+  Context &c;
+  const std::vector<Work> &works;
+  std::vector<unsigned> rows; ///< per different tile
+  /// Different tiles of every lane tile: [kernel][instance * lane tiles + lane tile].
+  std::vector<std::vector<std::vector<uint32_t>>> tiles;
+  std::vector<uint64_t> columns; ///< per kernel: of weights made at run time, on either hemisphere
+
+  void even(Partition &p, unsigned pe, const std::vector<std::vector<uint64_t>> &shareRows,
+            PerHemisphere &sum) const;
+  const std::vector<uint32_t> &tilesOf(size_t kernel, const Share &share) const {
+    return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];
+  }
+  uint64_t rowsOf(size_t kernel, const Share &share) const;
+  /// Which hemispheres store a share's weights.
+  std::vector<std::vector<bool>> placesOf(const Partition &p, size_t kernel, unsigned pe) const;
+};
+
+} // namespace millrace::grid
