@@ -17,6 +17,9 @@ bool isTrivial(const DimLayout &dim) {
   return dim.slots == 1 && dim.rowStep == 1 && dim.start == 0;
 }
 
+/// Neighbours lie in neighbouring rows, in several slots.
+bool isBanded(const DimLayout &dim) { return dim.rowStep == 1 && dim.slots > 1; }
+
 bool isRowLoop(const Kernel &kernel, unsigned loop, const std::vector<unsigned> &laneLoops) {
   return kernel.loops[loop].kind == LoopKind::Parallel &&
          !std::count(laneLoops.begin(), laneLoops.end(), loop);
@@ -232,6 +235,103 @@ bool KernelLayout::widenPeriods(const Access &access) {
   return true;
 }
 
+/// The row behind the last one up to which each index that the term meets in a dimension has a
+/// place that steps along from row `first` on; `first` if one has none.
+int64_t KernelLayout::runEnd(const Term &term, unsigned dim, size_t j, int64_t first) const {
+  const DimLayout &d = layouts(term.a.tensor).dims[dim];
+  const RowLoop &row = rowLoops_[j];
+  const int64_t extent = graph.tensors[term.a.tensor].shape[dim], rows = row.split.rows,
+                indexBy = coefficient(term.a.index[dim], row.loop) * row.split.rowStep;
+  if (isTrivial(d))
+    return rows;
+  if (indexBy <= 0 || indexBy % d.rowStep)
+    return first;
+  std::vector<unsigned> taps;
+  for (auto [l, c] : term.a.index[dim].terms)
+    if (kernel.loops[l].kind == LoopKind::Contracted)
+      taps.push_back(l);
+  std::vector<int64_t> phase(rowLoops_.size(), 0);
+  phase[j] = first;
+  const Layout &result = layouts(kernel.results.front().access.tensor);
+  std::vector<int64_t> slots(result.dims.size(), 0);
+  int64_t end = rows;
+  for (int64_t s = 0; s < (row.dim >= 0 ? row.split.slots : 1); ++s) {
+    if (row.dim >= 0)
+      slots[size_t(row.dim)] = s;
+    forEachPoint(kernel, taps, [&](const std::vector<int64_t> &point) {
+      const int64_t index = indexAt(term.a.index[dim], phase, slots, point);
+      int64_t furthest = first;
+      for (const Place &place : layouts(term.a.tensor).placesOf(dim, index)) {
+        int64_t r = first;
+        for (; r < rows; ++r) {
+          const int64_t at = index + (r - first) * indexBy,
+                        its = place.row + (r - first) * (indexBy / d.rowStep);
+          if (at >= 0 && at < extent && (its < 0 || its >= d.rows))
+            break;
+        }
+        furthest = std::max(furthest, r);
+      }
+      end = std::min(end, furthest);
+      return end > first;
+    });
+  }
+  return end;
+}
+
+/// Where an operand lies in bands, a row of results may need another band than the row before: rows
+/// are cut into runs that step through the same bands.
+bool KernelLayout::cutRuns() {
+  constexpr size_t kMostRuns = 16;
+  for (size_t j = 0; j < rowLoops_.size(); ++j) {
+    if (rowLoops_[j].period > 1)
+      continue;
+    const auto meetsBands = [&](const Term &term, unsigned d) {
+      const Layout &layout = layouts(term.a.tensor);
+      return d != layout.laneDim && isBanded(layout.dims[d]) &&
+             coefficient(term.a.index[d], rowLoops_[j].loop);
+    };
+    std::vector<int64_t> runs;
+    for (int64_t first = 0, end; first < rowLoops_[j].split.rows; first = end) {
+      end = rowLoops_[j].split.rows;
+      for (const Term &term : kernel.terms)
+        for (unsigned d = 0; d < term.a.index.size(); ++d)
+          if (meetsBands(term, d))
+            end = std::min(end, runEnd(term, d, j, first));
+      if (end == first || runs.size() == kMostRuns)
+        return false;
+      runs.push_back(first);
+    }
+    rowLoops_[j].runs = std::move(runs);
+  }
+  return true;
+}
+
+/// Has every element of an operand that a row of results needs a row?
+bool KernelLayout::staysInside(const Access &operand) const {
+  const Layout &its = layouts(operand.tensor);
+  if (graph.tensors[operand.tensor].role == TensorRole::Constant)
+    return true;
+  const std::vector<int64_t> point(kernel.loops.size(), 0);
+  for (const std::vector<int64_t> &phase : phases())
+    for (unsigned d = 0; d < its.dims.size(); ++d) {
+      if (d == its.laneDim || !isBanded(its.dims[d]))
+        continue;
+      const std::optional<size_t> j = rowLoopOf(operand.index[d]);
+      const Layout &result = layouts(kernel.results.front().access.tensor);
+      std::vector<int64_t> slots(result.dims.size(), 0);
+      const int64_t row = (indexAt(operand.index[d], phase, slots, point) + its.dims[d].start) /
+                          its.dims[d].rowStep;
+      const int dim = j ? rowLoops_[*j].dim : -1;
+      for (int64_t s = 0; s < (dim >= 0 ? result.dims[size_t(dim)].slots : 1); ++s) {
+        if (dim >= 0)
+          slots[size_t(dim)] = s;
+        if (!staysInside(operand, d, phase, indexAt(operand.index[d], phase, slots, point), row))
+          return false;
+      }
+    }
+  return true;
+}
+
 std::optional<KernelLayout> KernelLayout::of(const KernelGraph &graph, const Kernel &kernel,
                                              const Machine &machine, const LayoutOf &layouts) {
   KernelLayout layout(graph, kernel, machine, layouts);
@@ -247,10 +347,15 @@ std::optional<KernelLayout> KernelLayout::of(const KernelGraph &graph, const Ker
     if (!layout.meetsResult(operand))
       return std::nullopt;
   constexpr int64_t kMostPhases = 16;
-  int64_t phases = 1;
-  for (const RowLoop &row : layout.rowLoops_)
-    phases *= row.period;
-  if (phases > kMostPhases)
+  auto phases = [&] {
+    int64_t all = 1;
+    for (const RowLoop &row : layout.rowLoops_)
+      all *= row.period * int64_t(row.runs.size());
+    return all;
+  };
+  if (phases() > kMostPhases || !layout.cutRuns() || phases() > kMostPhases ||
+      !std::all_of(kernel.operands.begin(), kernel.operands.end(),
+                   [&](const Access &operand) { return layout.staysInside(operand); }))
     return std::nullopt;
   return layout;
 }
@@ -259,17 +364,27 @@ std::vector<std::vector<int64_t>> KernelLayout::phases() const {
   std::vector<std::vector<int64_t>> list{{}};
   for (const RowLoop &row : rowLoops_) {
     std::vector<std::vector<int64_t>> next;
-    for (const auto &phase : list)
-      for (int64_t p = 0; p < std::min(row.period, row.split.rows); ++p) {
+    for (const auto &phase : list) {
+      for (int64_t p : row.runs) {
         next.push_back(phase);
         next.back().push_back(p);
       }
+      for (int64_t p = 1; p < std::min(row.period, row.split.rows); ++p) {
+        next.push_back(phase);
+        next.back().push_back(p);
+      }
+    }
     list = std::move(next);
   }
   return list;
 }
 
 int64_t KernelLayout::rowsIn(size_t j, int64_t phase) const {
+  const std::vector<int64_t> &runs = rowLoops_[j].runs;
+  if (runs.size() > 1) {
+    const auto next = std::upper_bound(runs.begin(), runs.end(), phase);
+    return (next == runs.end() ? rowLoops_[j].split.rows : *next) - phase;
+  }
   return (rowLoops_[j].split.rows - phase + rowLoops_[j].period - 1) / rowLoops_[j].period;
 }
 

@@ -19,12 +19,14 @@ using LayoutOf = std::function<const Layout &(unsigned tensor)>;
 
 /// A parallel loop that runs over rows. Its value is that of an index of the result's dimension:
 /// rows * rowStep + slots * slotStep - start. Rows that differ in what they need of the operands
-/// repeat after `period`: a kernel for each phase.
+/// repeat after `period`, or lie one run after the other: a kernel for each phase, which is named
+/// by its first row.
 struct RowLoop {
   unsigned loop = 0;
   int dim = -1; ///< of the first result, where that splits it
   DimLayout split;
   int64_t period = 1;
+  std::vector<int64_t> runs{0}; ///< with a period of 1: where each begins
 };
 
 /// Where a term finds each index of a dimension of its operand, for one phase.
@@ -89,6 +91,9 @@ private:
   bool fits(const Term &term);
   bool meetsResult(const Access &access);
   bool widenPeriods(const Access &access);
+  bool cutRuns();
+  int64_t runEnd(const Term &term, unsigned dim, size_t rowLoop, int64_t first) const;
+  bool staysInside(const Access &operand) const;
   std::optional<size_t> rowLoopOf(const AffineIndex &index) const;
   bool staysInside(const Access &access, unsigned dim, const std::vector<int64_t> &phase,
                    int64_t index, int64_t row) const;

@@ -94,6 +94,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
       cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
+  findHalos();
   findVariables();
   for (unsigned k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
@@ -126,12 +127,39 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   }
 }
 
+void LayoutProblem::findHalos() {
+  for (const Kernel &kernel : graph.kernels) {
+    std::map<unsigned, std::vector<const Access *>> reads;
+    for (const Access &operand : kernel.operands)
+      if (graph.tensors[operand.tensor].role != TensorRole::Constant)
+        reads[operand.tensor].push_back(&operand);
+    for (const auto &[tensor, taps] : reads) {
+      if (taps.size() < 2)
+        continue;
+      std::vector<Halo> &its =
+          halos.try_emplace(tensor, graph.tensors[tensor].shape.size()).first->second;
+      for (const Access *tap : taps)
+        for (unsigned d = 0; d < its.size(); ++d)
+          if (const std::optional<unsigned> loop = onlyLoop(kernel, tap->index[d])) {
+            const int64_t step = coefficient(tap->index[d], *loop), at = tap->index[d].offset;
+            its[d].step = std::max(its[d].step, step);
+            its[d].before = std::max(its[d].before, -at);
+            its[d].after = std::max(its[d].after, at + 1 - step);
+          }
+    }
+  }
+}
+
 void LayoutProblem::findVariables() {
   const std::vector<bool> free = freeTensors(graph);
   Sets sets(graph.tensors.size());
   for (const Kernel &kernel : graph.kernels) {
     const Access &result = kernel.results.front().access;
     auto join = [&](const Access &access) {
+      // Neighbours that a window reads, too, are not where the result is.
+      for (const Access &other : kernel.operands)
+        if (other.tensor == access.tensor && !meets(graph, kernel, other, result))
+          return;
       if (free[access.tensor] && free[result.tensor] &&
           graph.tensors[access.tensor].role == TensorRole::Intermediate &&
           meets(graph, kernel, access, result))
@@ -260,6 +288,8 @@ void LayoutProblem::addCandidates(Variable &variable) const {
             ranked[std::bit_width(uint64_t(outer * inner))].push_back({rows, std::move(layout)});
           }
     }
+  if (!halos.empty())
+    addBands(variable, dims.front());
   // Of few slots and of many, those of the fewest rows.
   constexpr size_t kMostCandidates = 56;
   for (auto &[slots, list] : ranked) {
@@ -268,6 +298,49 @@ void LayoutProblem::addCandidates(Variable &variable) const {
     for (size_t i = 0; i < list.size() && i * ranked.size() < kMostCandidates; ++i)
       variable.candidates.push_back(std::move(list[i].layout));
   }
+}
+
+namespace {
+
+/// Rows that a band of one slot holds: each for as many slots as there can be, and rounded so that
+/// windows of a step find whole bands.
+std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step) {
+  std::set<int64_t> bands;
+  for (int64_t slots = 2; slots <= std::min(mostSlots, extent); ++slots)
+    for (int64_t multiple : {step, 2 * step}) {
+      const int64_t band = (((extent + slots - 1) / slots + multiple - 1) / multiple) * multiple;
+      if (band < extent)
+        bands.insert(band);
+    }
+  return bands;
+}
+
+} // namespace
+
+/// A dimension cut into bands, one in each slot, so that neighbours lie in neighbouring rows:
+/// alone, and with what windows read beyond a band.
+void LayoutProblem::addBands(Variable &variable, unsigned dim) const {
+  const Tensor &tensor = graph.tensors[variable.tensors.front()];
+  const int64_t channels = tensor.shape[tensor.laneDim], extent = tensor.shape[dim],
+                most = std::min<int64_t>(machine.lanes(), machine.mxm.columns) / channels;
+  Halo halo;
+  for (unsigned t : variable.tensors)
+    if (auto found = halos.find(t); found != halos.end()) {
+      halo.before = std::max(halo.before, found->second[dim].before);
+      halo.after = std::max(halo.after, found->second[dim].after);
+      halo.step = std::max(halo.step, found->second[dim].step);
+    }
+  const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
+                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+  for (int64_t band : bandsOf(extent, most, halo.step))
+    for (const Halo &h : std::set<Halo>{Halo{}, Halo{halo.before, halo.after, 1}}) {
+      Layout layout = variable.candidates.front();
+      const int64_t slots = (extent + band - 1) / band;
+      layout.dims[dim] = {band + h.before + h.after, 1, slots, band, h.before, channels};
+      layout.lanes = slots * channels;
+      if (mayLeave || !layout.hasOutside(tensor))
+        variable.candidates.push_back(std::move(layout));
+    }
 }
 
 namespace {
@@ -387,6 +460,37 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
       }
     }
   }
+  // Bands of results: a row holds as many windows of one column each.
+  std::set<Halo> beside{Halo{}};
+  for (const auto &[tensor, its] : halos)
+    for (const Halo &h : its)
+      beside.insert({h.before, h.after, 1});
+  for (int64_t band : dims.size() == 2 && !halos.empty()
+                          ? bandsOf(outer->count, vector / channels, 1)
+                          : std::set<int64_t>())
+    for (const Halo &h : beside) {
+      const int64_t slots = (outer->count + band - 1) / band;
+      const DimLayout x{inner->count, inner->step, inner->high - inner->low + 1, 1,
+                        -inner->low,  channels};
+      const DimLayout y{outer->step * (band + h.before + h.after - 1) + window,
+                        1,
+                        slots,
+                        outer->step * band,
+                        outer->step * h.before - outer->low,
+                        x.slots * channels};
+      const int64_t lanes = slots * x.slots * channels;
+      const double repetition =
+          double(y.rows * slots) / double(outer->extent) * double(x.slots) / double(x.rowStep);
+      if (lanes > vector || repetition > kMostRepetition)
+        continue;
+      Layout layout = plain[t];
+      layout.dims[dims.back()] = x;
+      layout.dims[dims.front()] = y;
+      layout.lanes = lanes;
+      ranked.push_back({double((lanes + part - 1) / part * window) / double(slots),
+                        {-slots, h.before + h.after},
+                        std::move(layout)});
+    }
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
   std::map<std::pair<int64_t, int64_t>, unsigned> ofBlock; // several for each

@@ -79,8 +79,17 @@ private:
   double otherCycles = 0; ///< of them, where they can be told
   const CostCache::Known &look(size_t factor, const std::vector<unsigned> &candidates) const;
 
+  /// What windows over single channels read beside a result, in rows of the tensor.
+  struct Halo {
+    int64_t before = 0, after = 0, step = 1; ///< step: from one result to the next
+    auto operator<=>(const Halo &) const = default;
+  };
+  std::map<unsigned, std::vector<Halo>> halos; ///< per tensor that they read: per dimension
+
+  void findHalos();
   void findVariables();
   void addCandidates(Variable &variable) const;
+  void addBands(Variable &variable, unsigned dim) const;
   void addInputCandidates(Variable &variable) const;
   std::string shapeOf(const Factor &factor) const;
   Layout memberLayout(const Variable &variable, unsigned tensor, const Layout &layout) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <tuple>
 
 namespace millrace::layouts {
 
@@ -230,6 +231,21 @@ Choice exact(const LayoutProblem &problem, uint64_t) {
   return problem.weightBytes(choice) > problem.mostWeightBytes() ? plain(problem) : choice;
 }
 
+/// Gives two tensors of a map layouts that it can work in only together (bands, and bands with what
+/// a window reads beyond them).
+void drawPair(const LayoutProblem &problem, const std::vector<std::vector<size_t>> &around,
+              unsigned u, unsigned v, Choice &choice, std::mt19937_64 &draw) {
+  std::vector<std::pair<unsigned, unsigned>> possible{{choice[u], choice[v]}};
+  for (unsigned c = 0; c < problem.variables[u].candidates.size(); ++c)
+    for (unsigned d = 0; d < problem.variables[v].candidates.size(); ++d) {
+      choice[u] = c, choice[v] = d;
+      if (costAround(problem, around, u, choice) < kImpossible &&
+          costAround(problem, around, v, choice) < kImpossible)
+        possible.push_back({c, d});
+    }
+  std::tie(choice[u], choice[v]) = possible[draw() % possible.size()];
+}
+
 /// Draws until the weights leave room for what is made at run time.
 Choice random(const LayoutProblem &problem, uint64_t seed) {
   constexpr unsigned kMostDraws = 8;
@@ -248,6 +264,10 @@ Choice random(const LayoutProblem &problem, uint64_t seed) {
         }
         choice[v] = possible[draw() % possible.size()];
       }
+    for (const Factor &factor : problem.factors)
+      if (problem.graph.kernels[factor.kernel].terms.empty())
+        for (size_t i = 1; i < factor.variables.size(); ++i)
+          drawPair(problem, around, factor.variables[0], factor.variables[i], choice, draw);
     if (problem.weightBytes(choice) <= problem.mostWeightBytes() / 2)
       return choice;
   }

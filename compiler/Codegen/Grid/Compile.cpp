@@ -396,8 +396,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
           crowded = image.takeError();
         break;
       }
-      if (!compiler.full() || pressure == kMostPressure)
+      if (compiler.full() && pressure < kMostPressure)
+        continue;
+      if (!crowded)
         return image.takeError();
+      break; // rows elsewhere had no room
     }
   return *crowded;
 }

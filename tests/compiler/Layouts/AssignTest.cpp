@@ -196,6 +196,131 @@ TEST_P(AnyLayout, KeepsTheValues) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AnyLayout, testing::Range(0u, 60u));
 
+/// y = a window over each channel of x: sums of taps with weights, or their maximum.
+unsigned slide(KernelGraph &graph, unsigned x, unsigned y, int64_t taps, int64_t stride,
+               int64_t dilation, bool sums, unsigned seed) {
+  const std::vector<int64_t> shape = graph.tensors[y].shape;
+  const ElementType type = graph.tensors[x].type;
+  const bool integer = type == ElementType::Int8;
+  const int64_t reach = dilation * (taps - 1) / 2;
+  const unsigned w =
+      addConstant(graph, "taps" + std::to_string(seed), {shape[1], taps * taps}, ElementType::Fp32,
+                  0, randomValues(size_t(shape[1] * taps * taps), seed, 1.0f / float(taps)));
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(shape[1]), r = build.loop(shape[2]), c = build.loop(shape[3]);
+  const uint32_t pad = sums ? 0 : integer ? uint8_t(-128) : encode(type, -INFINITY);
+  std::optional<unsigned> value;
+  for (int64_t tap = 0; tap < taps * taps; ++tap) {
+    const unsigned raw =
+        build.operand({x,
+                       {fixed(0), at(f), at(r, stride, tap / taps * dilation - reach),
+                        at(c, stride, tap % taps * dilation - reach)},
+                       pad});
+    unsigned each = build.op(integer ? AluOp::CvtI8F32 : widenToF32(type), {raw});
+    if (sums)
+      each = build.op(AluOp::MulF32, {each, build.operand({w, {at(f), fixed(tap)}})});
+    value = value ? build.op(sums ? AluOp::AddF32 : AluOp::MaxF32, {*value, each}) : each;
+  }
+  build.store(*value, {y, {fixed(0), at(f), at(r), at(c)}});
+  return build.finish("slide" + std::to_string(seed));
+}
+
+/// A contraction, a window over its channels, another beside what it reads, and a contraction of
+/// that.
+KernelGraph windows(unsigned seed) {
+  KernelGraph graph;
+  graph.name = "windows";
+  const ElementType type = seed % 3 == 0   ? ElementType::Int8
+                           : seed % 3 == 1 ? ElementType::Fp16
+                                           : ElementType::Bf16;
+  const int64_t taps = seed % 5 == 4 ? 5 : 3, stride = 1 + int64_t(seed / 2 % 2),
+                dilation = stride == 1 && seed % 7 == 3 ? 2 : 1,
+                narrow = 2 + int64_t(seed * 7 % 30), wide = seed % 2 ? 40 : 12,
+                h = 4 + int64_t(seed % 9), w = 3 + int64_t(seed % 6);
+  const bool sums = seed % 4 != 3, residual = stride == 1 && seed % 8 < 4;
+  const unsigned x =
+      addTensor(graph, "x", {1, 3, h * stride, w * stride}, type, 1, TensorRole::Input);
+  const unsigned a = addTensor(graph, "a", {1, narrow, h * stride, w * stride}, type, 1);
+  const unsigned b = addTensor(graph, "b", {1, narrow, h, w}, type, 1);
+  const unsigned c = addTensor(graph, "c", {1, narrow, h, w}, type, 1);
+  const unsigned d = addTensor(graph, "d", {1, narrow, h, w}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, wide, h, w}, type, 1, TensorRole::Output);
+  convolve(graph, type, x, a, 3, 1, 1);
+  slide(graph, a, b, taps, stride, dilation, sums, 2);
+  convolve(graph, type, b, c, 1, 1, 3, residual ? std::optional(a) : std::nullopt);
+  slide(graph, c, d, 3, 1, 1, true, 4);
+  convolve(graph, type, d, y, 1, 1, 5);
+  return graph;
+}
+
+class AnyWindows : public testing::TestWithParam<unsigned> {};
+
+TEST_P(AnyWindows, KeepTheValues) {
+  const unsigned seed = GetParam();
+  const Machine machine = test::testMachine(seed % 4 ? 20 : 4);
+  const KernelGraph plain = windows(seed);
+  KernelGraph other = plain;
+  const auto lines = assignLayouts(other, machine, "random", seed + 1);
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(other.verify(), "");
+  EXPECT_EQ(other.macs(), plain.macs());
+  const std::vector<float> expected = outputOf(plain, plain), got = outputOf(other, plain);
+  ASSERT_EQ(expected.size(), got.size());
+  double apart = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    apart += double(expected[i] - got[i]) * double(expected[i] - got[i]);
+    norm += double(expected[i]) * double(expected[i]);
+  }
+  EXPECT_GT(norm, 0);
+  std::string chosen;
+  for (const std::string &line : *lines)
+    chosen += line + "\n";
+  // Integers are exact: windows sum their taps in one order whatever the layout.
+  const ElementType type = plain.tensors[0].type;
+  const double most = type == ElementType::Int8 ? 0 : type == ElementType::Fp16 ? 3e-3 : 2e-2;
+  EXPECT_LE(std::sqrt(apart), most * std::sqrt(norm)) << chosen;
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AnyWindows, testing::Range(0u, 160u));
+
+TEST(Assign, DrawsBandsForWindows) {
+  unsigned banded = 0, halos = 0;
+  for (unsigned seed = 0; seed < 160; ++seed) {
+    KernelGraph graph = windows(seed);
+    const auto lines =
+        assignLayouts(graph, test::testMachine(seed % 4 ? 20 : 4), "random", seed + 1);
+    ASSERT_TRUE(lines) << lines.error();
+    for (const std::string &line : *lines) {
+      banded += line.find(" by ") != std::string::npos;
+      halos += line.find(" by ") != std::string::npos && line.find(" from -") != std::string::npos;
+    }
+  }
+  EXPECT_GE(banded, 100u);
+  EXPECT_GE(halos, 50u);
+}
+
+TEST(Assign, BandsServeWindowsOverSingleChannels) {
+  // 32 channels: ten bands of an image in a row, with a row of halo at both ends of each.
+  KernelGraph graph;
+  graph.name = "bands";
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {1, 16, 60, 20}, type, 1, TensorRole::Input);
+  const unsigned a = addTensor(graph, "a", {1, 32, 60, 20}, type, 1);
+  const unsigned b = addTensor(graph, "b", {1, 32, 60, 20}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, 160, 60, 20}, type, 1, TensorRole::Output);
+  convolve(graph, type, x, a, 1, 1, 1);
+  slide(graph, a, b, 3, 1, 1, true, 2);
+  convolve(graph, type, b, y, 1, 1, 3);
+  const KernelGraph plain = graph;
+  const Machine machine = test::testMachine(20);
+  const auto lines = assignLayouts(graph, machine, "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(graph.tensors[a].shape.back(), 320);
+  EXPECT_EQ(elementCount(graph.tensors[a]), 320 * 20 * (6 + 2));
+  EXPECT_EQ(elementCount(graph.tensors[b]), 320 * 20 * 6);
+  expectClose(plain, graph, "bands");
+}
+
 TEST(Assign, TheExactSolverFindsTheLeastCost) {
   const KernelGraph graph = bottleneck({.wide = 40, .narrow = 24, .height = 9, .width = 10});
   const Machine machine = test::testMachine(20);
