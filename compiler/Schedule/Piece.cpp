@@ -323,11 +323,9 @@ Error Piece::tooManyAlus() const {
                "; use a machine with more, or cut the node into several"};
 }
 
-/// As given if that serves; else ALUs by their first cycle, which takes no more than are held at
-/// once (first fit colours interval graphs optimally in that order), and streams the widest first.
-Status Piece::orderChoices() {
-  streamOrder.resize(streams.size());
-  std::iota(streamOrder.begin(), streamOrder.end(), 0u);
+/// As given if that serves; else by their first cycle, which takes no more than are held at once:
+/// first fit colours interval graphs optimally in that order.
+Status Piece::orderAlus() {
   aluOrder.resize(alus.size());
   std::iota(aluOrder.begin(), aluOrder.end(), 0u);
   if (misfitAlus(0, /*alone=*/true)) {
@@ -336,6 +334,17 @@ Status Piece::orderChoices() {
     if (misfitAlus(0, /*alone=*/true))
       return tooManyAlus();
   }
+  return Success{};
+}
+
+bool Piece::findsAlus() { return bool(orderAlus()); }
+
+/// ALUs as above; streams as given if that serves, else the widest first.
+Status Piece::orderChoices() {
+  streamOrder.resize(streams.size());
+  std::iota(streamOrder.begin(), streamOrder.end(), 0u);
+  if (Status s = orderAlus(); !s)
+    return s;
   if (misfitStreams(0, /*alone=*/true)) {
     std::stable_sort(streamOrder.begin(), streamOrder.end(),
                      [&](unsigned x, unsigned y) { return streams[x].width > streams[y].width; });

@@ -7,7 +7,9 @@
 
 #include "compiler/Schedule/Program.h"
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace millrace::schedule {
@@ -46,8 +48,8 @@ public:
   /// plan says whose; what the row holds by then is for the simulator to find out.
   void sum(BurstId accumulate, std::vector<Origin> partial);
   /// `activate` multiplies by the weights that these elements installed into its `plane`-th plane:
-  /// one per column group, from its g0 on. The plan says whose; what the buffer holds by then is for
-  /// the simulator to find out.
+  /// one per column group, from its g0 on. The plan says whose; what the buffer holds by then is
+  /// for the simulator to find out.
   void weights(BurstId activate, unsigned plane, std::vector<Origin> groups);
   /// `accumulate` takes the products of `activate`, element by element.
   void product(BurstId accumulate, BurstId activate);
@@ -74,6 +76,20 @@ public:
   Expected<Cycle> place(Cycle from);
   /// Do two of its bursts leave one queue in one cycle? Then no start fits.
   bool clashes() const;
+  /// Has the machine ALUs enough for the piece, were nothing else reserved?
+  bool findsAlus();
+  /// Two Reads, Writes or Gathers that need one port, bank or queue at once, whatever the start.
+  std::optional<std::pair<BurstId, BurstId>> conflict() const;
+  /// Would the rows of Read or Write `burst` meet no other burst in this slice and bank of its
+  /// hemisphere, upstream of who samples them (or downstream of who makes them)?
+  bool fits(BurstId burst, unsigned slice, unsigned bank) const;
+  /// Lets Read or Write `burst` use rows of another slice: element (i1, i0) that of `address` + i1
+  /// s1 + i0 s0, in `region`. It is dispatched when its stream passes there.
+  void moveRows(BurstId burst, unsigned slice, unsigned address, int32_t s0, int32_t s1,
+                uint32_t region);
+  /// The PE of a burst, and the unit of one that is on no ALU.
+  unsigned peOf(BurstId burst) const { return bursts[burst].pe; }
+  const Unit &unitOf(BurstId burst) const { return bursts[burst].unit; }
   /// Does the piece read this slice already?
   bool reads(unsigned pe, Hemisphere h, unsigned slice) const;
 
@@ -153,8 +169,19 @@ private:
   std::vector<DispatchNeed> dispatchNeeds;
   std::vector<unsigned> streamOrder, aluOrder; ///< in which they are chosen
 
+  /// When and where a burst of MEM holds its port, its banks and its queue, if it lay in `slice`.
+  struct MemNeed {
+    Cycle at = 0, length = 0;
+    unsigned slice = 0, firstBank = 0, lastBank = 0;
+    bool writes = false;
+  };
+  MemNeed memNeed(const Burst &burst) const;
+  bool meet(const MemNeed &x, const MemNeed &y) const;
+  /// Dispatch of `burst` in a slice so that its elements stay on their diagonals.
+  Cycle dispatchIn(BurstId burst, unsigned slice) const;
   void collectNeeds();
   Status checkHolds() const;
+  Status orderAlus();
   /// Finds orders in which streams and ALUs can be chosen where nothing else is reserved.
   Status orderChoices();
   Error tooManyStreams(const Stream &last) const;

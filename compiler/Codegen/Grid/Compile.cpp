@@ -3,6 +3,7 @@
 
 #include "compiler/Codegen/Grid/Bindings.h"
 #include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Detours.h"
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Codegen/Grid/Transfer.h"
 #include "compiler/Forms/Uses.h"
@@ -23,9 +24,9 @@ namespace {
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report, ColumnPlaces columnPlaces, unsigned pressure)
+               CompileReport &report, ColumnPlaces columnPlaces, bool detours, unsigned pressure)
       : graph(graph), machine(machine), options(options), report(report), pressure(pressure),
-        program(machine), c(machine, graph, program, columnPlaces), routes(machine),
+        program(machine), c(machine, graph, program, columnPlaces, detours), routes(machine),
         storage(c, works, partition), mxm(machine) {}
 
   Expected<Image> run();
@@ -203,7 +204,6 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
   const bool running = !work.roles.running.empty();
-  const ColumnPlaces columnPlaces = c.columnPlaces;
   Cycle interval = 1;
   for (const forms::Node &node : kernel.nodes)
     if (node.kind == forms::Node::Kind::Reduce)
@@ -223,22 +223,23 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
           d.loop0.reset();
           d.flow = Flow{1, d.flow.n0, 1, interval};
         }
-        for (unsigned passes = 0;;) {
+        for (unsigned attempt = 0;;) {
           Piece piece(program);
-          if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0, passes); !s)
+          if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0, passesOf(attempt)); !s)
             return s;
-          if (piece.clashes() && passes < kMostPasses) {
-            ++passes;
+          if (triesAgain(c, piece, attempt)) {
+            ++attempt;
             continue;
           }
-          Expected<Cycle> start = piece.place(0);
-          if (start)
-            break;
-          if (d.keepsCopies || !program.crowded || columnPlaces == ColumnPlaces::Sets)
+          if ((c.detours || c.columnPlaces != ColumnPlaces::Sets) && !d.keepsCopies &&
+              piece.conflict()) { // first with constants elsewhere
+            d.keepsCopies = true;
+            attempt = 0;
+            continue;
+          }
+          if (Expected<Cycle> start = grid::place(c, piece, 0, attempt); !start)
             return Error{"kernel '" + kernel.name + "': " + start.error()};
-          program.crowded = false; // once more, with constants elsewhere
-          d.keepsCopies = true;
-          passes = 0;
+          break;
         }
         entry.vxmVectors += d.flow.n0 * d.flow.n1;
       }
@@ -381,28 +382,32 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   if (Status s = machine.verify(); !s)
     return s.takeError();
   const CompileReport before = report;
-  std::optional<Error> crowded;
+  std::optional<Error> first;
   unsigned pressure = 0;
-  for (ColumnPlaces places : {ColumnPlaces::Sets, ColumnPlaces::Apart, ColumnPlaces::Shared})
+  struct Way {
+    ColumnPlaces places;
+    bool detours;
+  };
+  for (const auto &[places, detours] :
+       {Way{ColumnPlaces::Sets, false}, Way{ColumnPlaces::Apart, false},
+        Way{ColumnPlaces::Sets, true}, Way{ColumnPlaces::Shared, true}})
     for (;; ++pressure) {
       report = before;
-      GridCompiler compiler(graph, machine, options, report, places, pressure);
+      GridCompiler compiler(graph, machine, options, report, places, detours, pressure);
       Expected<Image> image = compiler.run();
       if (image)
         return image;
       report.crowded = compiler.crowded();
-      if (report.crowded) {
-        if (!crowded)
-          crowded = image.takeError();
-        break;
-      }
-      if (compiler.full() && pressure < kMostPressure)
+      if (!report.crowded && compiler.full() && pressure < kMostPressure)
         continue;
-      if (!crowded)
+      if (!first && !report.crowded)
         return image.takeError();
-      break; // rows elsewhere had no room
+      if (!first || (detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
+        first = image.takeError();
+      break;
     }
-  return *crowded;
+  report.crowded = true;
+  return *first;
 }
 
 } // namespace millrace::grid

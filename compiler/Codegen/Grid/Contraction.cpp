@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/ContractionPlan.h"
+#include "compiler/Codegen/Grid/Detours.h"
 
 #include <algorithm>
 
@@ -33,7 +34,7 @@ private:
                                    unsigned buffer, Cycle from);
   void annotateWeights(Piece &piece, Piece::BurstId activate, unsigned planes, unsigned buffer);
   Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
-                        Cycle from, unsigned passes = 0);
+                        Cycle from, unsigned attempt = 0);
 };
 
 Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::StreamVar stream,
@@ -51,7 +52,7 @@ Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::
     piece.tap(bursts.back(), ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
   }
   ++counts.installs;
-  if (Expected<Cycle> start = piece.place(from); !start)
+  if (Expected<Cycle> start = place(c, piece, from); !start)
     return start.takeError();
   Installs installs;
   for (Piece::BurstId burst : bursts)
@@ -168,7 +169,7 @@ void Contraction::annotateWeights(Piece &piece, Piece::BurstId activate, unsigne
 
 /// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
 Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first,
-                                   bool last, Cycle from, unsigned passes) {
+                                   bool last, Cycle from, unsigned attempt) {
   const Tile &tile = tiles[pass.tile];
   const Access &a = kernel.terms[tile.term].a;
   const ElementType type = typeOf(tile);
@@ -244,16 +245,16 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
     Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
     piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
     if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0,
-                               worker.hemisphere, worker.plane / format->planes, passes);
+                               worker.hemisphere, worker.plane / format->planes, passesOf(attempt));
         !s)
       return s.takeError();
-    if (piece.clashes() && passes < kMostPasses)
-      return sweep(pass, buffer, row, first, last, from, passes + 1);
+    if (triesAgain(c, piece, attempt))
+      return sweep(pass, buffer, row, first, last, from, attempt + 1);
   }
   counts.vectors += flow.n0 * flow.n1;
   if (last)
     counts.emitted += flow.n0 * flow.n1;
-  Expected<Cycle> start = piece.place(from);
+  Expected<Cycle> start = place(c, piece, from, attempt);
   uint32_t element = 0;
   schedule::forEachElement(accumulate, [&](unsigned i0, unsigned i1) {
     sumOf(i0, i1) = {piece.idOf(acc), element++, 0};

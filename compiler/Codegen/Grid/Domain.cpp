@@ -83,8 +83,15 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
 Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &d, Hemisphere h,
                                         const std::vector<uint8_t> &bytes, unsigned width) {
   const auto isRead = [&](unsigned slice) { return piece.reads(d.pe, h, slice); };
+  const auto besideReads = [&]() -> Expected<ConstantRow> {
+    Expected<ConstantRow> row = c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
+    if (!row && c.detours) // whose reads are led around each other
+      return c.constantRow(*d.kernel, d.pe, h, bytes, width, [](unsigned) { return false; });
+    c.program.crowded |= !row;
+    return row;
+  };
   if (!d.keepsCopies)
-    return c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
+    return besideReads();
   std::map<unsigned, unsigned> reads;
   for (const Access &operand : d.kernel->operands)
     ++reads[operand.tensor];
@@ -100,7 +107,7 @@ Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &
           c.constantRow(*d.kernel, d.pe, h, bytes, width,
                         [&](unsigned slice) { return holdsCopy[slice] || isRead(slice); }))
     return row;
-  return c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
+  return besideReads();
 }
 
 Status readWindow(Context &c, Piece &piece, const Copy &copy, unsigned tile, const Access &access,

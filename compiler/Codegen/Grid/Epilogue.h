@@ -22,6 +22,5 @@ struct AccumulatorStream {
 Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
                    const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
                    unsigned which, unsigned passes);
-constexpr unsigned kMostPasses = 3;
 
 } // namespace millrace::grid

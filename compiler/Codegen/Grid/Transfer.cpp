@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Transfer.h"
 
+#include "compiler/Codegen/Grid/Detours.h"
+
 #include <algorithm>
 
 namespace millrace::grid {
@@ -31,7 +33,7 @@ public:
       hop(*link);
     for (unsigned pe : transfer.to)
       store(pe);
-    if (Expected<Cycle> start = piece.place(0); !start)
+    if (Expected<Cycle> start = place(c, piece, 0); !start)
       return start.takeError();
     return Success{};
   }

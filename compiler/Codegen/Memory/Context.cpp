@@ -12,9 +12,9 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-                 ColumnPlaces columnPlaces)
+                 ColumnPlaces columnPlaces, bool detours)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      layouts(inferLayouts(graph, machine)) {
+      detours(detours), layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
@@ -252,6 +252,32 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   if (constant)
     loadConstant(id, layout.copies.back());
   return Success{};
+}
+
+std::optional<Context::WaitingRows> Context::takeWaitingRows(unsigned pe, Hemisphere h,
+                                                             unsigned rows,
+                                                             const std::vector<unsigned> &cost) {
+  if (rows > machine.memory.rowsPerBank)
+    return std::nullopt;
+  WaitingRows taken;
+  taken.allocator = size_t(pe) * kHemispheres + size_t(h);
+  taken.span = allocators[taken.allocator].take(1, rows, 0, machine.memory.slices, cost);
+  if (taken.span.slices.empty())
+    return std::nullopt;
+  if (taken.span.rows < rows) {
+    allocators[taken.allocator].give(taken.span);
+    return std::nullopt;
+  }
+  taken.slice = taken.span.slices.front();
+  taken.address = taken.span.address;
+  taken.region = region("detour", pe, h, taken.slice, taken.address, rows, taken.span.notBefore);
+  return taken;
+}
+
+void Context::give(WaitingRows rows) {
+  if (const schedule::RegionState &r = program.regions[rows.region]; r.step1 == program.step())
+    rows.span.notBefore = std::max(rows.span.notBefore, r.to);
+  allocators[rows.allocator].give(rows.span);
 }
 
 void Context::release(unsigned id) {

@@ -68,13 +68,14 @@ enum class ColumnPlaces {
 
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-          ColumnPlaces columnPlaces = ColumnPlaces::Sets);
+          ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false);
 
   const Machine &machine;
   const KernelGraph &graph;
   schedule::Program &program;
   const ColumnPlaces columnPlaces;
   mutable bool full = false; ///< something found no rows
+  const bool detours; ///< bursts of one piece that meet in a slice are led around each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company;           ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
@@ -106,6 +107,18 @@ struct Context {
   /// Do places of the padded column copies of `before` hold what one piece touches together with
   /// the tensor?
   bool wouldMeet(unsigned tensor, unsigned before, unsigned pe) const;
+  /// Rows of one slice where a few vectors wait.
+  struct WaitingRows {
+    unsigned slice = 0, address = 0;
+    uint32_t region = 0;
+    size_t allocator = 0;
+    memory::Span span;
+  };
+  /// `rows` rows of one slice and bank, of the cheapest ones below `kForbidden` (cost per slice and
+  /// bank); nothing if no run is as long.
+  std::optional<WaitingRows> takeWaitingRows(unsigned pe, Hemisphere h, unsigned rows,
+                                             const std::vector<unsigned> &cost);
+  void give(WaitingRows rows);
   /// Gives the rows of all copies back; what follows there waits for the last use.
   void release(unsigned tensor);
   /// A new step begins: whatever used rows before, free or not, is over.
