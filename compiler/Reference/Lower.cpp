@@ -4,6 +4,7 @@
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -73,8 +74,22 @@ struct CallLibm : PassWrapper<CallLibm, OperationPass<ModuleOp>> {
   }
 };
 
+/// A model's inputs stay as they are, also where a result could be made in their place.
+struct KeepArguments : PassWrapper<KeepArguments, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(KeepArguments)
+  void runOnOperation() override {
+    getOperation().walk([&](func::FuncOp function) {
+      for (unsigned i = 0; i < function.getNumArguments() && function.isPublic(); ++i)
+        if (isa<TensorType>(function.getArgument(i).getType()))
+          function.setArgAttr(i, bufferization::BufferizationDialect::kWritableAttrName,
+                              BoolAttr::get(&getContext(), false));
+    });
+  }
+};
+
 void addBufferization(PassManager &passes) {
   passes.addPass(std::make_unique<DecomposeConcat>());
+  passes.addPass(std::make_unique<KeepArguments>());
   passes.addPass(bufferization::createEmptyTensorEliminationPass());
   bufferization::OneShotBufferizePassOptions bufferize;
   bufferize.bufferizeFunctionBoundaries = true;

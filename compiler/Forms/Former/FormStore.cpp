@@ -63,12 +63,52 @@ static bool isKept(Value value) {
   return value.getDefiningOp()->hasAttr(kKeepFp32);
 }
 
+/// The arguments of the body that a scalar is computed of.
+static void collectArguments(Value scalar, SmallPtrSetImpl<Value> &arguments) {
+  if (Operation *op = scalar.getDefiningOp())
+    for (Value operand : op->getOperands())
+      collectArguments(operand, arguments);
+  else
+    arguments.insert(scalar);
+}
+
+/// Whether the value is compared with another one that is known at run time alone: then its last
+/// bits decide. The MXM multiplies no fp32, so that what products take is rounded all the same.
+bool Former::isCompared(Value value) {
+  SetVector<Operation *> users;
+  collectUsers(value, users);
+  bool compared = false;
+  for (Operation *user : users) {
+    auto op = dyn_cast_or_null<linalg::LinalgOp>(user);
+    if (!op || user == value.getDefiningOp())
+      continue;
+    if (isContraction(op))
+      return false;
+    op.getBlock()->walk([&](arith::CmpFOp compare) {
+      SmallPtrSet<Value, 4> sides[2];
+      collectArguments(compare.getLhs(), sides[0]);
+      collectArguments(compare.getRhs(), sides[1]);
+      bool takes = false, varies[2] = {false, false};
+      for (OpOperand *input : op.getDpsInputOperands())
+        for (int side : {0, 1})
+          if (const Value base = baseOf(input->get());
+              sides[side].contains(op.getMatchingBlockArgument(input)) && !isConstantValue(base)) {
+            varies[side] = true;
+            takes |= base == value;
+          }
+      compared |= takes && varies[0] && varies[1] && compare.getLhs() != compare.getRhs();
+    });
+  }
+  return compared;
+}
+
 /// As which type the value lies in memory. Scales keep fp32: what they scale is 8 bits in the end,
 /// and an error of 2^-11 of 255 steps would turn roundings. So do indices and angles that 16 bits
 /// would round.
 FailureOr<ElementType> Former::memoryType(Value value) {
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  if (isa<FloatType>(element) && (isScale(value) || ranges.needsFp32(value) || isKept(value)))
+  if (isa<FloatType>(element) &&
+      (isScale(value) || ranges.needsFp32(value) || isKept(value) || isCompared(value)))
     return ElementType::Fp32;
   // The lowest fp32 takes in whatever it is added to; the lowest fp16 does not.
   if (element.isF32() && activation() == ElementType::Fp16 && isa<BlockArgument>(value) &&

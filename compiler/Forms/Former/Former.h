@@ -269,6 +269,7 @@ private:
   mlir::FailureOr<ElementType> storedType(mlir::Type type) const;
   mlir::FailureOr<ElementType> memoryType(mlir::Value value);
   bool isScale(mlir::Value value);
+  bool isCompared(mlir::Value value);
   ElementType activation() const {
     return options.precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
   }

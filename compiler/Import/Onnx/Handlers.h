@@ -25,6 +25,8 @@ void addAttentionOps(HandlerTable &table);
 void addEmbeddingOps(HandlerTable &table);
 void addEinsumOps(HandlerTable &table);
 void addResizeOps(HandlerTable &table);
+void addScatterOps(HandlerTable &table);
+void addTopKOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);

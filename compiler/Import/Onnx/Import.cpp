@@ -63,7 +63,7 @@ HandlerTable makeHandlers() {
   for (auto add : {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps,
                    addMatMulOps, addReductionOps, addNormalizationOps, addShapeOps, addSliceOps,
                    addGatherOps, addConstantOps, addQuantizationOps, addAttentionOps,
-                   addEmbeddingOps, addEinsumOps, addResizeOps})
+                   addEmbeddingOps, addEinsumOps, addResizeOps, addScatterOps, addTopKOps})
     add(table);
   return table;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Resize by nearest and linear interpolation: one contraction per resized axis with a constant
-// matrix of weights.
+// Resize by nearest and linear interpolation: addresses alone where each output takes one input and
+// the steps are even, else one contraction per resized axis with a constant matrix of weights.
 #include "compiler/Import/Onnx/Handlers.h"
 
 #include <cmath>
@@ -112,6 +112,47 @@ Expected<SmallVector<float>> weightMatrix(NodeImporter &node, const Axis &axis) 
   return matrix;
 }
 
+/// Which input each output takes, whole: of the weights one is 1 and all others are 0.
+std::optional<Shape> takenInputs(const Axis &axis, ArrayRef<float> matrix) {
+  Shape taken;
+  for (int64_t x = 0; x < axis.outputs; ++x) {
+    ArrayRef<float> row = matrix.slice(x * axis.inputs, axis.inputs);
+    const float *one = llvm::find(row, 1.0F);
+    if (one == row.end() || llvm::count(row, 0.0F) != axis.inputs - 1)
+      return std::nullopt;
+    taken.push_back(one - row.begin());
+  }
+  return taken;
+}
+
+/// Outputs that repeat every input equally often, or take inputs at an even step, are addresses
+/// alone. Nothing for others.
+Value resizeByAddress(TensorBuilder &t, Value input, const Axis &axis, ArrayRef<int64_t> taken) {
+  Shape shape(shapeOf(input));
+  if (axis.outputs % axis.inputs == 0) {
+    const int64_t times = axis.outputs / axis.inputs;
+    bool isEven = true;
+    for (int64_t x = 0; x < axis.outputs; ++x)
+      isEven &= taken[x] == x / times;
+    if (isEven) {
+      Shape single(shape), repeated(shape), result(shape);
+      single.insert(single.begin() + axis.axis + 1, 1);
+      repeated.insert(repeated.begin() + axis.axis + 1, times);
+      result[axis.axis] = axis.outputs;
+      return t.reshape(t.broadcast(t.reshape(input, single), repeated), result);
+    }
+  }
+  const int64_t step = axis.outputs > 1 ? taken[1] - taken[0] : 1;
+  for (int64_t x = 1; x < axis.outputs; ++x)
+    if (step < 1 || taken[x] - taken[x - 1] != step)
+      return {};
+  Shape offsets(shape.size(), 0), strides(shape.size(), 1);
+  offsets[axis.axis] = taken[0];
+  strides[axis.axis] = step;
+  shape[axis.axis] = axis.outputs;
+  return t.slice(input, offsets, shape, strides);
+}
+
 Status importResize(NodeImporter &node) {
   if (!isFloat(node.inType(0)))
     return node.error("resizes " + std::string(onnxName(node.inType(0))) +
@@ -126,6 +167,11 @@ Status importResize(NodeImporter &node) {
     Expected<SmallVector<float>> matrix = weightMatrix(node, axis);
     if (!matrix)
       return matrix.takeError();
+    if (std::optional<Shape> taken = takenInputs(axis, *matrix))
+      if (Value moved = resizeByAddress(t, result, axis, *taken)) {
+        result = moved;
+        continue;
+      }
     Shape shape(shapeOf(result));
     shape[axis.axis] = axis.outputs;
     SmallVector<unsigned> source, target;

@@ -34,6 +34,7 @@ FAMILIES = [
     r"expand_dim_changed|tile|spacetodepth_example|depthtospace_crd_mode_example|identity|dropout_default|eyelike_with_dtype",
     r"concat_2d_axis_1|concat_3d_axis_negative_2|split_equal_parts_2d_opset18|split_variable_parts_1d_opset18",
     r"slice|slice_neg_steps|slice_negative_axes|constant_pad|edge_pad|reflect_pad|wrap_pad",
+    r"scatternd_(add|multiply)|scatter_elements_with_(axis|reduction_max)",
     r"gather_(0|1|negative_indices)|gather_elements_1|gathernd_example_float32|gathernd_example_int32_batch_dim1|onehot_with_axis",
     r"shape|shape_start_1_end_2|size|constant|quantizelinear|quantizelinear_axis|dequantizelinear|dequantizelinear_axis",
     r"dynamicquantizelinear|qlinearconv|qlinearmatmul_2D_(uint8|int8)_float32|quantizelinear_blocked_asymmetric",
