@@ -41,6 +41,41 @@ bool Former::coversRoot(Attempt &attempt, const Point &index) const {
   return true;
 }
 
+/// Whether the kernel would sum the same lanes for so many rows that a kernel of its own, for which
+/// the others wait, takes less: for the value itself, or for what maps make of a sum.
+bool Former::repeatsSum(const Attempt &attempt, Value base, const Point &index) {
+  constexpr int64_t kWait = 256; // vectors
+  int64_t rows = 1, repeats = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop) {
+    if (int(loop) == attempt.lane || attempt.space.loop(loop).kind != LoopKind::Parallel)
+      continue;
+    const int64_t extent = attempt.space.loop(loop).extent;
+    rows *= extent;
+    if (llvm::none_of(index, [&](const Linear &at) { return at.uses(loop); }))
+      repeats *= extent;
+  }
+  const auto isLong = [&](linalg::LinalgOp sum) {
+    int64_t points = 1, longest = 1;
+    for (auto [extent, iterator] :
+         llvm::zip(sum.getStaticLoopRanges(), sum.getIteratorTypesArray()))
+      if (iterator == utils::IteratorType::reduction)
+        points *= extent, longest = std::max(longest, extent);
+    return (rows - rows / repeats) * (points / longest) > kWait;
+  };
+  SmallVector<Value> values{base};
+  for (size_t k = 0; repeats > 1 && k < values.size() && k < 16; ++k) {
+    linalg::LinalgOp op = formOf(values[k]);
+    if (!op || stored.count(values[k]))
+      continue;
+    if (isMap(op))
+      for (Value input : op.getDpsInputs())
+        values.push_back(baseOf(input));
+    else if (!isContraction(op) && reducesLanes(op) && isLong(op))
+      return true;
+  }
+  return false;
+}
+
 bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   linalg::LinalgOp op = formOf(base);
   if (!op || !isFormable(op) || copies.contains(op))
@@ -58,6 +93,8 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
            index.back() == Linear{0, {{unsigned(attempt.lane), 1}}} &&
            llvm::none_of(ArrayRef(index).drop_back(),
                          [&](const Linear &at) { return at.uses(unsigned(attempt.lane)); });
+  if (repeatsSum(attempt, base, index))
+    return false;
   if (isMap(op)) {
     unsigned cost = unsigned(op.getBlock()->getOperations().size());
     return unique && opCount(attempt) + cost <= options.chain;

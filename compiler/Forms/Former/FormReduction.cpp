@@ -260,6 +260,67 @@ FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int
   return twoTerms[key.getAsOpaquePointer()] = {high, low};
 }
 
+/// The dimensions of more than one element.
+static SmallVector<unsigned> dimsBeside1(Value value) {
+  SmallVector<unsigned> dims;
+  for (auto [dim, extent] : llvm::enumerate(shapeOf(value)))
+    if (extent != 1)
+      dims.push_back(unsigned(dim));
+  return dims;
+}
+
+/// Of a sum over lanes and many rows for few results: the loop of `op` whose rows have a sum each,
+/// which the VXM adds up. An accumulator takes one product in many cycles, so that the rows of one
+/// result would wait for each other.
+std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::LinalgOp op) {
+  constexpr int64_t kFew = 32, kMost = 256; // rows that hide the wait; rows of one bundle
+  int64_t results = 1, points = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (int(loop) != attempt.lane && attempt.space.loop(loop).kind == LoopKind::Parallel)
+      results *= attempt.space.loop(loop).extent;
+  const Value input = reducedInput(op), base = baseOf(input);
+  const SmallVector<unsigned> dims = dimsBeside1(input), baseDims = dimsBeside1(base);
+  const auto extentsOf = [](Value value, ArrayRef<unsigned> of) {
+    return llvm::map_to_vector(of, [&](unsigned dim) { return shapeOf(value)[dim]; });
+  };
+  if (results >= kFew || attempt.space.wanted ||
+      extentsOf(base, baseDims) != extentsOf(input, dims))
+    return std::nullopt;
+  SmallVector<unsigned> lanes; // of the input
+  const auto addLane = [&](unsigned dim) {
+    if (const unsigned *at = llvm::find(baseDims, dim); at != baseDims.end())
+      lanes.push_back(dims[size_t(at - baseDims.begin())]);
+  };
+  addLane(preferredLane(base));
+  if (auto found = stored.find(base); found != stored.end())
+    for (const Stored &each : found->second)
+      if (graph.tensors[each.tensor].shape.size() == shapeOf(base).size())
+        addLane(graph.tensors[each.tensor].laneDim);
+  if (lanes.empty())
+    return std::nullopt;
+  const AffineMap map = op.getIndexingMapsArray()[0];
+  const SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  std::optional<unsigned> best;
+  for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
+    if (iterator != utils::IteratorType::reduction)
+      continue;
+    points *= extents[loop];
+    const bool isLane = llvm::any_of(
+        lanes, [&](unsigned lane) { return map.getResult(lane).isFunctionOfDim(unsigned(loop)); });
+    const auto isBetter = [&](int64_t x, int64_t y) { // the fewest that suffice, else the most
+      return x >= kFew && y >= kFew ? x < y : x > y;
+    };
+    if (!isLane && extents[loop] > 1 && extents[loop] <= kMost &&
+        (!best || isBetter(extents[loop], extents[*best])))
+      best = unsigned(loop);
+  }
+  int64_t inLanes = 1;
+  for (auto [loop, extent] : llvm::enumerate(extents))
+    if (map.getResult(lanes.front()).isFunctionOfDim(unsigned(loop)))
+      inLanes *= extent;
+  return best && points / inLanes >= 2 * kFew ? best : std::nullopt;
+}
+
 /// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
 /// lanes, with a band.
 FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
@@ -329,9 +390,12 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
   }
 
+  const std::optional<unsigned> running = runningOfSum(attempt, op);
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
     if (iterator == utils::IteratorType::reduction)
-      dims[dim] = attempt.space.dimension({op, unsigned(dim)}, extents[dim], LoopKind::Contracted);
+      dims[dim] =
+          attempt.space.dimension({op, unsigned(dim)}, extents[dim],
+                                  running == dim ? LoopKind::Running : LoopKind::Contracted);
   auto addTerm = [&](Access a) {
     unsigned laneDim = graph.tensors[a.tensor].laneDim;
     AffineIndex contracted;
@@ -414,7 +478,11 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     }
   }
   attempt.contracts = true;
-  return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
+  const unsigned sum = attempt.build.accumulator();
+  if (!running)
+    return Scalar{sum, Scalar::Kind::F32};
+  attempt.runs = true;
+  return Scalar{attempt.build.reduce(AluOp::AddF32, sum), Scalar::Kind::F32};
 }
 
 /// The greatest or the least lane of a row, in all lanes. First the parts of the row against each

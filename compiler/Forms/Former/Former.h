@@ -192,6 +192,7 @@ private:
   mlir::FailureOr<Access> access(Attempt &attempt, Stored stored, const Resolved &at);
   bool leaves(const Attempt &attempt, const Resolved &at, unsigned lane) const;
   bool keepsLanes(const Attempt &attempt, const Access &access) const;
+  bool repeatsSum(const Attempt &attempt, mlir::Value base, const Point &index);
   bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
   bool coversRoot(Attempt &attempt, const Point &index) const;
 
@@ -229,6 +230,7 @@ private:
                                  std::array<mlir::Value, 2> values, ElementType type);
   mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
                                            const Point &index);
+  std::optional<unsigned> runningOfSum(const Attempt &attempt, mlir::linalg::LinalgOp op);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                        const Point &index);
   mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -293,7 +295,7 @@ private:
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
-  llvm::DenseSet<mlir::Value> noted; ///< constants of which a remark says something
+  llvm::DenseSet<mlir::Value> noted;     ///< constants of which a remark says something
   llvm::DenseSet<unsigned> takenOutputs; ///< results that somebody writes
   unsigned hostFunctions = 0;            ///< how many have a name
   llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function

@@ -5,6 +5,7 @@
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/Normalization.h"
 #include "compiler/Import/Onnx/Reduction.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include <cmath>
 #include <limits>
@@ -155,13 +156,64 @@ Status importBatchNorm(NodeImporter &node) {
       }));
 }
 
+/// A tensor of which the dimensions from `axis` on are normalised together.
+struct Normalised {
+  Value input;
+  int64_t axis;
+};
+
+/// The same elements in more dimensions, if reshapes merged some of those from `axis` on: sums over
+/// pixels and channels need no tensor in which they lie in one row. With `keepsOuter`, the
+/// dimensions before `axis` stay as they are.
+Normalised unmerged(TensorBuilder &t, Value input, int64_t axis, bool keepsOuter) {
+  const Shape outer(shapeOf(input).take_front(axis));
+  const auto extents = [](ArrayRef<int64_t> shape) { // those that are not 1
+    return llvm::count_if(shape, [](int64_t extent) { return extent != 1; });
+  };
+  Normalised best{input, axis};
+  for (Operation *op = input.getDefiningOp();
+       isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op);
+       op = op->getOperand(0).getDefiningOp()) {
+    const Value source = op->getOperand(0);
+    ArrayRef<int64_t> inner = shapeOf(source);
+    int64_t before = 1;
+    while (!inner.empty() && (before != productOf(outer) || inner.front() == 1)) {
+      before *= inner.front();
+      inner = inner.drop_front();
+    }
+    if (before != productOf(outer) ||
+        extents(inner) <= extents(shapeOf(best.input).drop_front(best.axis)))
+      continue;
+    best = {source, int64_t(shapeOf(source).size() - inner.size())};
+    if (keepsOuter) {
+      Shape shape(outer);
+      shape.append(inner.begin(), inner.end());
+      best = {t.reshape(source, shape), axis};
+    }
+  }
+  return best;
+}
+
 /// Normalises each channel of each image by itself.
 Status importInstanceNorm(NodeImporter &node) {
-  LayerNorm norm =
-      layerNorm(node.t, node.in(0), 2, node.getFloat("epsilon", 1e-5), Value(), Value());
+  TensorBuilder &t = node.t;
+  const bool isOneChannel = node.shape(0)[1] == 1; // then the channel needs no dimension
+  auto [input, axis] = unmerged(t, node.in(0), 2, !isOneChannel);
+  LayerNorm norm = layerNorm(t, input, axis, node.getFloat("epsilon", 1e-5), Value(), Value());
+  for (Value statistic : {norm.mean, norm.inverseDeviation}) // an error in them moves all elements
+    statistic.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
+  if (isOneChannel) {
+    Value scale = t.reshape(node.in(1), {}), bias = t.reshape(node.in(2), {});
+    Value result =
+        t.map({norm.result, scale, bias}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
+          Arithmetic a(s);
+          return a.add(a.mul(x[0], x[1]), x[2]);
+        });
+    return node.done(t.reshape(result, node.shape(0)));
+  }
   Value scaled = perChannel(node, norm.result, node.in(1),
                             [](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
-  return node.done(addChannelBias(node, scaled, node.in(2)));
+  return node.done(t.reshape(addChannelBias(node, scaled, node.in(2)), node.shape(0)));
 }
 
 /// Statistics come with extent 1 where they were reduced.
