@@ -2,7 +2,6 @@
 #include "compiler/Codegen/Grid/Domain.h"
 
 #include <algorithm>
-#include <map>
 
 namespace millrace::grid {
 
@@ -92,21 +91,29 @@ Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &
   };
   if (!d.keepsCopies)
     return besideReads();
-  std::map<unsigned, unsigned> reads;
-  for (const Access &operand : d.kernel->operands)
-    ++reads[operand.tensor];
-  std::vector<bool> holdsCopy(c.machine.memory.slices, false);
-  for (auto [tensor, count] : reads)
+  std::vector<bool> isBusy(c.machine.memory.slices, false);
+  auto mark = [&](unsigned tensor) {
     for (const Copy &copy : c.layouts[tensor].copies)
-      if (count > 1 && copy.pe == d.pe && copy.hemisphere == h)
+      if (copy.pe == d.pe && copy.hemisphere == h)
         for (const auto &tile : copy.tiles)
           for (const Segment &segment : tile)
             for (unsigned slice : segment.slices)
-              holdsCopy[slice] = true;
-  if (Expected<ConstantRow> row =
-          c.constantRow(*d.kernel, d.pe, h, bytes, width,
-                        [&](unsigned slice) { return holdsCopy[slice] || isRead(slice); }))
-    return row;
+              isBusy[slice] = true;
+  };
+  const auto row = [&] {
+    return c.constantRow(*d.kernel, d.pe, h, bytes, width,
+                         [&](unsigned slice) { return isBusy[slice] || isRead(slice); });
+  };
+  for (const Access &operand : d.kernel->operands)
+    mark(operand.tensor);
+  const std::vector<bool> holdsCopy = isBusy;
+  for (const forms::Result &result : d.kernel->results)
+    mark(result.access.tensor);
+  if (Expected<ConstantRow> beside = row())
+    return beside;
+  isBusy = holdsCopy;
+  if (Expected<ConstantRow> beside = row())
+    return beside;
   return besideReads();
 }
 

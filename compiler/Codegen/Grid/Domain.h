@@ -22,7 +22,7 @@ struct Domain {
   bool linear =
       false; ///< i0 (or i1) runs through several loops at even steps, inside every dimension that
              ///< they index; one that none of them indexes (a tap of a window) may lie outside
-  bool keepsCopies = false; ///< constants lie beside the copies of what the kernel reads often
+  bool keepsCopies = false; ///< constants lie apart from what the kernel reads
   uint32_t provenance = 0;
 };
 
@@ -45,8 +45,7 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &dom
                        const Flow &flow);
 
 /// A constant row that the piece can read beside what it reads already; where the domain keeps
-/// copies, beside those of tensors that the kernel reads several times, too: each read needs one to
-/// itself.
+/// copies, apart from all that the kernel reads and writes, as far as there are slices.
 Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &domain,
                                         Hemisphere h, const std::vector<uint8_t> &bytes,
                                         unsigned width);

@@ -3,12 +3,14 @@
 
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
+#include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
+#include "compiler/Forms/Rewritings/SplitSums.h"
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
@@ -27,6 +29,16 @@ static const Rewriting table[] = {
     {"fold-operands", "computes once what operations make of constants alone",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        foldOperands(graph);
+       return Lines();
+     }},
+    {"hoist-rows", "computes once what is the same for all rows of a map",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       hoistRows(graph, machine);
+       return Lines();
+     }},
+    {"split-sums", "sums tensors of few lanes in steps that may have any layout",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       splitSums(graph, machine);
        return Lines();
      }},
     {"unroll-running", "reads every step of short reductions as an operand of its own",

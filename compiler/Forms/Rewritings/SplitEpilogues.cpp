@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace millrace::forms {
 namespace {
@@ -48,25 +49,37 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
   return cut;
 }
 
-/// Every read of one tensor in a bundle needs a copy of it to itself: so many at most, where a cut
-/// can help.
-constexpr unsigned kMostReads = 4;
+/// Every read of one tensor in a bundle needs a copy of it to itself, with slices for each byte: so
+/// many reads at most, and so many slices of a hemisphere beside the other's, where a cut can help.
+constexpr unsigned kMostReads = 5, kMostBytes = 12;
 
-/// The most reads of one tensor that is made at run time, up to a node.
-unsigned readsUpTo(const KernelGraph &graph, const Kernel &kernel, unsigned node) {
+/// Does a kernel read a tensor that is made at run time more often, up to a node?
+bool readsTooOften(const KernelGraph &graph, const Kernel &kernel, unsigned node) {
   std::map<unsigned, unsigned> reads;
   std::vector<bool> counted(kernel.operands.size(), false);
-  unsigned most = 0;
   for (unsigned n = 0; n <= node; ++n)
     for (unsigned a : kernel.nodes[n].args) {
       const Node &arg = kernel.nodes[a];
-      if (arg.kind != Node::Kind::Operand || counted[arg.index] ||
-          graph.tensors[kernel.operands[arg.index].tensor].role == TensorRole::Constant)
+      if (arg.kind != Node::Kind::Operand || counted[arg.index])
         continue;
+      const Tensor &tensor = graph.tensors[kernel.operands[arg.index].tensor];
       counted[arg.index] = true;
-      most = std::max(most, ++reads[kernel.operands[arg.index].tensor]);
+      if (tensor.role != TensorRole::Constant &&
+          ++reads[kernel.operands[arg.index].tensor] >
+              std::min(kMostReads, kMostBytes / byteWidth(tensor.type)))
+        return true;
     }
-  return most;
+  return false;
+}
+
+/// Does a map read several neighbours of one tensor?
+bool isWindow(const KernelGraph &graph, const Kernel &kernel) {
+  std::set<unsigned> tensors;
+  return kernel.terms.empty() &&
+         std::any_of(kernel.operands.begin(), kernel.operands.end(), [&](const Access &access) {
+           return graph.tensors[access.tensor].role != TensorRole::Constant &&
+                  !tensors.insert(access.tensor).second;
+         });
 }
 
 /// What stays in the kernel if it ends with node `cut`.
@@ -87,9 +100,11 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     operations += needed[n] && isOperation(kernel.nodes[n]);
   std::optional<unsigned> cut;
-  if (operations > most || readsUpTo(graph, kernel, unsigned(kernel.nodes.size()) - 1) > kMostReads)
+  if (machine && isWindow(graph, kernel))
+    most = machine->vxm.alus; // partial sums cost more than what else ALUs could do
+  if (operations > most || readsTooOften(graph, kernel, unsigned(kernel.nodes.size()) - 1))
     cut = cutOf(kernel, needed, false, [&](unsigned n, unsigned before) {
-      return before <= most && readsUpTo(graph, kernel, n) <= kMostReads;
+      return before <= most && !readsTooOften(graph, kernel, n);
     });
   if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;

@@ -12,6 +12,7 @@
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/Rewritings/SplitSums.h"
 
 #include <gtest/gtest.h>
 
@@ -253,6 +254,75 @@ KernelGraph windows(unsigned seed) {
   return graph;
 }
 
+/// A squeeze-and-excite block: a window, its mean over all pixels, a gate for each channel.
+KernelGraph squeeze(unsigned seed, const Machine &machine) {
+  KernelGraph graph;
+  graph.name = "squeeze";
+  const ElementType type = seed % 2 ? ElementType::Fp16 : ElementType::Bf16;
+  const int64_t narrow = 2 + int64_t(seed * 7 % 30), h = 16 + int64_t(seed % 9),
+                w = 16 + int64_t(seed % 5);
+  const unsigned x = addTensor(graph, "x", {1, 3, h, w}, type, 1, TensorRole::Input);
+  const unsigned a = addTensor(graph, "a", {1, narrow, h, w}, type, 1);
+  const unsigned b = addTensor(graph, "b", {1, narrow, h, w}, type, 1);
+  const unsigned mean = addTensor(graph, "mean", {1, narrow, 1, 1}, type, 1);
+  const unsigned gate = addTensor(graph, "gate", {1, narrow, 1, 1}, type, 1);
+  const unsigned c = addTensor(graph, "c", {1, narrow, h, w}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, 12, h, w}, type, 1, TensorRole::Output);
+  convolve(graph, type, x, a, 3, 1, 1);
+  slide(graph, a, b, 3, 1, 1, true, 2);
+  {
+    KernelBuilder build(graph);
+    const unsigned f = build.loop(narrow), r = build.loop(h, LoopKind::Running),
+                   s = build.loop(w, LoopKind::Running);
+    const unsigned sum =
+        build.reduce(AluOp::AddF32, build.load({b, {fixed(0), at(f), at(r), at(s)}}));
+    build.store(build.op(AluOp::MulF32, {sum, build.constant(1 / float(h * w))}),
+                {mean, {fixed(0), at(f), fixed(0), fixed(0)}});
+    build.finish("mean");
+  }
+  convolve(graph, type, mean, gate, 1, 1, 3);
+  {
+    KernelBuilder build(graph);
+    const unsigned f = build.loop(narrow), r = build.loop(h), s = build.loop(w);
+    const std::vector<AffineIndex> point{fixed(0), at(f), at(r), at(s)};
+    build.store(
+        build.op(AluOp::MulF32, {build.load({b, point}),
+                                 build.load({gate, {fixed(0), at(f), fixed(0), fixed(0)}})}),
+        {c, point});
+    build.finish("scaled");
+  }
+  convolve(graph, type, c, y, 1, 1, 4);
+  EXPECT_EQ(splitSums(graph, machine), 1u);
+  return graph;
+}
+
+double distance(const KernelGraph &plain, const KernelGraph &other) {
+  const std::vector<float> expected = outputOf(plain, plain), got = outputOf(other, plain);
+  EXPECT_EQ(expected.size(), got.size());
+  double apart = 0, norm = 0;
+  for (size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
+    apart += double(expected[i] - got[i]) * double(expected[i] - got[i]);
+    norm += double(expected[i]) * double(expected[i]);
+  }
+  EXPECT_GT(norm, 0);
+  return std::sqrt(apart / norm);
+}
+
+class AnySqueeze : public testing::TestWithParam<unsigned> {};
+
+TEST_P(AnySqueeze, KeepsTheValues) {
+  const unsigned seed = GetParam();
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = squeeze(seed, machine);
+  KernelGraph other = plain;
+  const auto lines = assignLayouts(other, machine, "random", seed + 1);
+  ASSERT_TRUE(lines) << lines.error();
+  EXPECT_EQ(other.verify(), "");
+  EXPECT_LE(distance(plain, other), plain.tensors[0].type == ElementType::Fp16 ? 3e-3 : 2e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, AnySqueeze, testing::Range(0u, 60u));
+
 class AnyWindows : public testing::TestWithParam<unsigned> {};
 
 TEST_P(AnyWindows, KeepTheValues) {
@@ -281,7 +351,7 @@ TEST_P(AnyWindows, KeepTheValues) {
   EXPECT_LE(std::sqrt(apart), most * std::sqrt(norm)) << chosen;
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, AnyWindows, testing::Range(0u, 160u));
+INSTANTIATE_TEST_SUITE_P(Seeds, AnyWindows, testing::Range(0u, 120u));
 
 TEST(Assign, DrawsBandsForWindows) {
   unsigned banded = 0, halos = 0;

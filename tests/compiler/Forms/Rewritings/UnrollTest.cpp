@@ -6,7 +6,9 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
+#include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 
 #include "arch/spec/MachineFile.h"
@@ -14,6 +16,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 using namespace millrace;
 using namespace millrace::forms;
@@ -65,8 +69,9 @@ std::vector<float> outputOf(const KernelGraph &graph) {
   EXPECT_EQ(graph.verify(), "");
   Expected<std::vector<TensorBytes>> all = evaluate(graph, randomInputs(graph));
   EXPECT_TRUE(all) << (all ? "" : all.error());
-  std::vector<float> values((*all)[1].size() / 4);
-  std::memcpy(values.data(), (*all)[1].data(), (*all)[1].size());
+  const TensorBytes &bytes = (*all)[1]; // the output, of fp32
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -123,12 +128,12 @@ TEST(UnrollRunning, ReadsEachTapOfADepthwiseConvolutionAsAnOperand) {
     EXPECT_EQ(count(kernel, Node::Kind::Reduce), 0u);
     EXPECT_EQ(kernel.operands.size(), size_t(2 * taps * taps));
     EXPECT_EQ(outputOf(graph), before); // sums in the order of the steps
-    // What each bundle reads of a tensor needs copies: cut, no kernel reads more than four times.
+    // What each bundle reads of a tensor needs copies: cut, no kernel reads more than five times.
     splitEpilogues(graph, 12, tsp());
     for (const Kernel &part : graph.kernels)
       EXPECT_LE(std::count_if(part.operands.begin(), part.operands.end(),
                               [&](const Access &a) { return a.tensor == 0; }),
-                4)
+                5)
           << part.name;
     EXPECT_EQ(outputOf(graph), before);
   }
@@ -145,6 +150,79 @@ TEST(UnrollRunning, LeavesAReductionToOneRow) {
               {y, {fixed(0), at(c)}});
   build.finish("mean");
   EXPECT_EQ(unrollRunning(graph, tsp()), 0u);
+}
+
+/// y[c] = scale * sum over rows and columns of x, then y applied to x as a gate.
+KernelGraph squeeze(int64_t channels, int64_t height, int64_t width) {
+  KernelGraph graph;
+  graph.name = "squeeze";
+  const auto fp16 = ElementType::Fp16;
+  const unsigned in =
+      addTensor(graph, "in", {1, channels, height, width}, fp16, 1, TensorRole::Input);
+  const unsigned out = addTensor(graph, "out", {1, channels, height, width}, ElementType::Fp32, 1,
+                                 TensorRole::Output);
+  const unsigned x = addTensor(graph, "x", {1, channels, height, width}, fp16, 1);
+  const unsigned mean = addTensor(graph, "mean", {1, channels, 1, 1}, fp16, 1);
+  {
+    KernelBuilder build(graph);
+    const unsigned c = build.loop(channels), h = build.loop(height), w = build.loop(width);
+    const std::vector<AffineIndex> point{fixed(0), at(c), at(h), at(w)};
+    build.store(build.op(AluOp::AbsF32, {build.load({in, point})}), {x, point});
+    build.finish("x");
+  }
+  {
+    KernelBuilder build(graph);
+    const unsigned c = build.loop(channels), h = build.loop(height, LoopKind::Running),
+                   w = build.loop(width, LoopKind::Running);
+    const unsigned sum =
+        build.reduce(AluOp::AddF32, build.load({x, {fixed(0), at(c), at(h), at(w)}}));
+    build.store(build.op(AluOp::MulF32, {sum, build.constant(1 / float(height * width))}),
+                {mean, {fixed(0), at(c), fixed(0), fixed(0)}});
+    build.finish("mean");
+  }
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(channels), h = build.loop(height), w = build.loop(width);
+  const unsigned gate =
+      build.op(AluOp::RcpF32,
+               {build.op(AluOp::AddF32,
+                         {build.op(AluOp::ExpF32,
+                                   {build.load({mean, {fixed(0), at(c), fixed(0), fixed(0)}})}),
+                          build.constant(1)})});
+  const std::vector<AffineIndex> point{fixed(0), at(c), at(h), at(w)};
+  build.store(build.op(AluOp::MulF32, {build.load({x, point}), gate}), {out, point});
+  build.finish("gate");
+  return graph;
+}
+
+TEST(HoistRows, ComputesAGateOnce) {
+  KernelGraph graph = squeeze(24, 60, 50);
+  const std::vector<float> before = outputOf(graph);
+  EXPECT_EQ(hoistRows(graph, tsp()), 1u);
+  EXPECT_EQ(graph.kernels.back().name, "gate.fixed");
+  EXPECT_EQ(count(graph.kernels.back(), Node::Kind::Op), 4u); // widened, exp, added, inverted
+  EXPECT_EQ(count(graph.kernels[2], Node::Kind::Op), 2u);     // widened, multiplied
+  EXPECT_EQ(outputOf(graph), before);
+  KernelGraph few = squeeze(24, 5, 5); // a kernel of its own takes longer
+  EXPECT_EQ(hoistRows(few, tsp()), 0u);
+}
+
+TEST(SplitSums, AddsNeighboursThenWhatIsLeftByAContraction) {
+  for (auto [height, width] : {std::array<int64_t, 2>{60, 50}, {200, 3}, {16, 17}}) {
+    KernelGraph graph = squeeze(24, height, width);
+    const std::vector<float> before = outputOf(graph);
+    EXPECT_EQ(splitSums(graph, tsp()), 1u);
+    for (const Kernel &kernel : graph.kernels)
+      EXPECT_EQ(count(kernel, Node::Kind::Reduce), 0u);
+    EXPECT_EQ(graph.kernels[1].terms.size(), 1u);
+    const std::vector<float> after = outputOf(graph);
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_NEAR(after[i], before[i], 2e-3f * std::abs(before[i]));
+  }
+  KernelGraph wide = squeeze(200, 60, 50); // a pixel a row in any case
+  EXPECT_EQ(splitSums(wide, tsp()), 0u);
+  KernelGraph small = squeeze(24, 7, 7);
+  EXPECT_EQ(splitSums(small, tsp()), 0u);
 }
 
 } // namespace
