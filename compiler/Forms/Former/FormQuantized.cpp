@@ -190,7 +190,7 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
     return Scalar{node, Scalar::Kind::F32};
   }
   if (op && !at->padded && !stored.count(at->base) && canInline(attempt, at->base, at->index)) {
-    if (isContraction(op) && isQuantized(op)) {
+    if (isContraction(op) && !isDepthwise(op) && isQuantized(op)) {
       attempt.names.push_back(nameOf(at->base));
       return computeIntegerContraction(attempt, op, at->index, factor, {});
     }
@@ -202,8 +202,8 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
         terms && quantKind(terms) == "dequantize" ? schemeOf(terms) : std::nullopt;
     if (!isMap(op) && !isContraction(op) && combinerOf(op) == Combiner::Sum && !reducesLanes(op) &&
         combinedValue(op) == op.getBlock()->getArgument(0) && inner && inner->isPerTensor() &&
-        shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0)) &&
-        isSigned(terms) && !stored.count(terms->getResult(0)) && !attempt.unscaled) {
+        shapeOf(baseOf(op->getOperand(0))) == shapeOf(op->getOperand(0)) && isSigned(terms) &&
+        !stored.count(terms->getResult(0)) && !attempt.unscaled) {
       attempt.names.push_back(nameOf(at->base));
       attempt.unscaled = terms;
       FailureOr<Scalar> sum = computeReduction(attempt, op, at->index);
@@ -331,8 +331,8 @@ FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Opera
     if (failed(source) || source->padded || stored.count(source->base))
       continue;
     linalg::LinalgOp contraction = formOf(source->base);
-    if (contraction && isContraction(contraction) && isQuantized(contraction) &&
-        canInline(attempt, source->base, source->index))
+    if (contraction && isContraction(contraction) && !isDepthwise(contraction) &&
+        isQuantized(contraction) && canInline(attempt, source->base, source->index))
       return computeIntegerContraction(attempt, contraction, source->index, factor,
                                        {*bias, *element});
   }
