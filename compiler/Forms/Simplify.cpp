@@ -379,11 +379,59 @@ void Merger::run() {
       ++at;
 }
 
+/// Visits every index of every access.
+template <class F> void forEachIndex(Kernel &kernel, F f) {
+  const auto visit = [&](Access &access) {
+    for (AffineIndex &index : access.index)
+      f(index);
+    if (access.lookup)
+      for (AffineIndex &index : access.lookup->index)
+        f(index);
+  };
+  for (Term &term : kernel.terms)
+    visit(term.a), visit(term.w);
+  for (Access &operand : kernel.operands)
+    visit(operand);
+  for (Result &result : kernel.results)
+    visit(result.access);
+}
+
+/// Loop `inner` takes in `outer` where every index moves with both as with one loop: a tile of few
+/// lanes for each step of the outer one becomes a tile of all.
+bool joinLoops(Kernel &kernel, unsigned outer, unsigned inner) {
+  Loop &a = kernel.loops[outer], &b = kernel.loops[inner];
+  bool isOne = a.kind == LoopKind::Parallel && b.kind == LoopKind::Parallel && a.extent > 1;
+  forEachIndex(kernel, [&](AffineIndex &index) {
+    isOne &= coefficient(index, outer) == b.extent * coefficient(index, inner);
+  });
+  if (!isOne)
+    return false;
+  forEachIndex(kernel, [&](AffineIndex &index) {
+    std::erase_if(index.terms, [&](const auto &term) { return term.first == outer; });
+  });
+  b.extent *= a.extent;
+  a.extent = 1;
+  return true;
+}
+
+/// Joins loops along the lanes of a kernel's results.
+void joinLaneLoops(KernelGraph &graph) {
+  for (Kernel &kernel : graph.kernels)
+    for (const Result &result : kernel.results) {
+      const AffineIndex lanes = result.access.index[graph.tensors[result.access.tensor].laneDim];
+      for (auto [inner, step] : lanes.terms)
+        for (auto [outer, outerStep] : lanes.terms)
+          if (step == 1 && outer != inner && outerStep == kernel.loops[inner].extent)
+            joinLoops(kernel, outer, inner);
+    }
+}
+
 } // namespace
 
 void simplify(KernelGraph &graph, unsigned chain) {
   foldConstants(graph);
   dropDead(graph);
+  joinLaneLoops(graph);
   Merger(graph, chain).run();
   dropDead(graph);
   compact(graph);

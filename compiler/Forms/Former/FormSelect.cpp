@@ -45,16 +45,30 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
 
   // The matrix reads `span` lanes, and result p the lane `first + stride * p` of them.
   int64_t first = leaves ? rest.offset : -below, span = leaves ? width : above - below + 1;
-  std::vector<float> inside(size_t(extent), 0);
+  SmallVector<int64_t> lanes;
   for (int64_t p = 0; p < extent; ++p)
-    inside[size_t(p)] = first + stride * p >= 0 && first + stride * p < span;
+    lanes.push_back(first + stride * p);
+  Linear begin = rest;
+  begin.offset = leaves ? 0 : rest.offset + below;
+  return selections[key] = emitSelection(space, tensor, begin, span, lanes, *parts, shape,
+                                         leaves ? pad : std::nullopt);
+}
+
+/// Emits the contraction for it: lane p of the result is lane `begin` + lanes[p] of `tensor`, if
+/// that is one of the `span` lanes from `begin` on, else zero or `pad`.
+unsigned Former::emitSelection(const LoopSpace &space, unsigned tensor, const Linear &begin,
+                               int64_t span, ArrayRef<int64_t> lanes, const Parts &parts,
+                               std::vector<int64_t> shape, std::optional<float> pad) {
+  const Tensor from = graph.tensors[tensor];
+  const unsigned lane = from.laneDim;
+  const auto extent = int64_t(lanes.size());
   unsigned result =
       addTensor(graph, from.name + ".lanes", shape, from.type, unsigned(shape.size() - 1));
   KernelBuilder build(graph);
   Access x{tensor, {}, 0}, to{result, {}, 0};
   x.index.resize(from.shape.size());
-  x.index[lane] = fixed(leaves ? 0 : rest.offset + below);
-  for (auto [outer, coefficient] : rest.terms) {
+  x.index[lane] = fixed(begin.offset);
+  for (auto [outer, coefficient] : begin.terms) {
     unsigned loop = build.loop(space.loop(outer).extent);
     x.index[lane].terms.push_back({loop, coefficient});
     to.index.push_back(at(loop));
@@ -69,25 +83,83 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
   unsigned p = build.loop(extent), k = build.loop(span, LoopKind::Contracted);
   x.index[lane].terms.push_back({k, 1});
   to.index.push_back(at(p));
-  for (auto [part, factor] : parts->terms) {
+  for (auto [part, factor] : parts.terms) {
     x.tensor = part;
-    const unsigned matrix =
-        selection(extent, span, stride, first, graph.tensors[part].type, factor);
+    const unsigned matrix = selection(lanes, span, graph.tensors[part].type, factor);
     build.term(x, {matrix, {at(p), at(k)}, 0}, 0);
   }
-  if (leaves && pad && *pad != 0) {
+  if (pad && *pad != 0) {
+    std::vector<float> inside;
+    for (int64_t k : lanes)
+      inside.push_back(k >= 0 && k < span);
     unsigned mask = addConstant(graph, "inside", {extent}, ElementType::Fp32, 0, inside);
-    const unsigned value = joined(build, *parts, from.type).node;
+    const unsigned value = joined(build, parts, from.type).node;
     build.store(build.op(AluOp::SelectF32,
                          {build.operand({mask, {at(p)}, 0}), value, build.constant(*pad)}),
                 to);
   } else {
-    storeJoined(build, *parts, to);
+    storeJoined(build, parts, to);
   }
   build.finish(from.name + ".lanes");
   if (unbounded.contains(tensor))
     unbounded.insert(result);
-  return selections[key] = result;
+  return result;
+}
+
+/// The lanes of `tensor` in the order of the result's, where the loops of the result's lane
+/// dimension lead to other lanes: a permutation of channels. Its dimensions as those of
+/// `selectLanes`, but for the lanes, which are those of the result; nothing if the result's loops
+/// do not run through all its lanes, or an index leaves the tensor.
+std::optional<unsigned> Former::permuteLanes(const Attempt &attempt, unsigned tensor,
+                                             const Linear &index, Linear &rest) {
+  const Linear &to = attempt.resultLane;
+  const Tensor from = graph.tensors[tensor];
+  rest = index;
+  Linear inside;
+  int64_t extent = 1;
+  for (auto [loop, coefficient] : to.terms) {
+    extent *= attempt.space.loop(loop).extent;
+    if (auto found = rest.terms.find(loop); found != rest.terms.end()) {
+      inside.terms[loop] = found->second;
+      rest.terms.erase(found);
+    }
+  }
+  const auto [low, high] = attempt.space.range(to);
+  const auto [least, most] = attempt.space.range(inside);
+  rest.offset += least;
+  const auto [first, last] = attempt.space.range(rest);
+  const std::optional<Parts> parts = partsToSelect(tensor);
+  if (to.terms.size() < 2 || inside.terms.size() < 2 || low != 0 || high + 1 != extent ||
+      from.role == TensorRole::Input || first < 0 ||
+      last + most - least >= from.shape[from.laneDim] || !parts)
+    return std::nullopt;
+  SmallVector<int64_t> lanes(size_t(extent), -1);
+  for (int64_t point = 0; point < extent; ++point) {
+    int64_t left = point, lane = 0, source = -least;
+    for (auto [loop, coefficient] : to.terms) {
+      const int64_t step = left % attempt.space.loop(loop).extent;
+      left /= attempt.space.loop(loop).extent;
+      lane += coefficient * step;
+      if (auto found = inside.terms.find(loop); found != inside.terms.end())
+        source += found->second * step;
+    }
+    lanes[size_t(lane)] = source;
+  }
+  std::vector<int64_t> shape, key = {-1, tensor, rest.offset};
+  for (auto [loop, coefficient] : rest.terms) {
+    shape.push_back(attempt.space.loop(loop).extent);
+    key.insert(key.end(), {coefficient, attempt.space.loop(loop).extent});
+  }
+  key.push_back(-1);
+  key.insert(key.end(), lanes.begin(), lanes.end());
+  for (unsigned dim = 0; dim < from.shape.size(); ++dim)
+    if (dim != from.laneDim)
+      shape.push_back(from.shape[dim]);
+  shape.push_back(extent);
+  if (auto known = selections.find(key); known != selections.end())
+    return known->second;
+  return selections[key] = emitSelection(attempt.space, tensor, rest, most - least + 1, lanes,
+                                         *parts, shape, std::nullopt);
 }
 
 /// The same of an input: the host writes one more copy of it, in that order.
@@ -118,19 +190,24 @@ unsigned Former::selectInput(const LoopSpace &space, unsigned tensor, int64_t st
   return result;
 }
 
-/// matrix[p, k] = factor where k == stride * p + first
-unsigned Former::selection(int64_t extent, int64_t span, int64_t stride, int64_t first,
-                           ElementType type, float factor) {
-  auto [entry, isNew] = splats.try_emplace(
-      {-2, extent, span, stride, first, int64_t(type), int64_t(bitsOf(factor))}, 0);
+/// matrix[p, k] = factor where k == lanes[p]
+unsigned Former::selection(ArrayRef<int64_t> lanes, int64_t span, ElementType type, float factor) {
+  std::vector<int64_t> key{-2, span, int64_t(type), int64_t(bitsOf(factor))};
+  key.insert(key.end(), lanes.begin(), lanes.end());
+  auto [entry, isNew] = splats.try_emplace(key, 0);
   if (isNew) {
-    std::vector<float> values(size_t(extent * span), 0);
-    for (int64_t p = 0; p < extent; ++p)
-      if (int64_t k = stride * p + first; k >= 0 && k < span)
-        values[size_t(p * span + k)] = factor;
-    entry->second = addConstant(graph, "select", {extent, span}, type, 1, values);
+    std::vector<float> values(lanes.size() * size_t(span), 0);
+    for (auto [p, k] : llvm::enumerate(lanes))
+      if (k >= 0 && k < span)
+        values[p * size_t(span) + size_t(k)] = factor;
+    entry->second = addConstant(graph, "select", {int64_t(lanes.size()), span}, type, 1, values);
   }
   return entry->second;
+}
+
+/// The same for lanes in their order.
+unsigned Former::selection(int64_t extent, ElementType type, float factor) {
+  return selection(llvm::to_vector(llvm::seq<int64_t>(0, extent)), extent, type, factor);
 }
 
 /// Loads a value whose lane index is not the result's.
@@ -145,8 +222,15 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
   if (at.padded)
     pad = isa<FloatAttr>(at.pad) ? float(cast<FloatAttr>(at.pad).getValueAsDouble())
                                  : float(cast<IntegerAttr>(at.pad).getValue().getSExtValue());
-  std::optional<unsigned> copy =
-      selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad, false);
+  Linear others, along{0, {{unsigned(attempt.lane), 1}}};
+  std::optional<unsigned> copy;
+  if ((copy = permuteLanes(attempt, source->tensor, at.index[lane], others))) {
+    rest = others;
+    along = attempt.resultLane;
+  }
+  if (!copy)
+    copy =
+        selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad, false);
   if (!copy)
     return failure();
   Resolved here{at.base, {}, at.padded, at.pad};
@@ -155,7 +239,7 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
   for (auto [dim, index] : llvm::enumerate(at.index))
     if (dim != lane)
       here.index.push_back(index);
-  here.index.push_back(Linear{0, {{unsigned(attempt.lane), 1}}});
+  here.index.push_back(along);
   return load(attempt, Stored{*copy, 0}, here);
 }
 
@@ -181,7 +265,7 @@ FailureOr<Scalar> Former::loadShifted(Attempt &attempt, const Resolved &at, unsi
   for (auto [part, factor] : parts->terms) {
     a->tensor = part;
     attempt.build.term(*a,
-                       {selection(extent, extent, 1, 0, graph.tensors[part].type, factor),
+                       {selection(extent, graph.tensors[part].type, factor),
                         {millrace::forms::at(unsigned(attempt.lane)), along.affine()},
                         0},
                        0);

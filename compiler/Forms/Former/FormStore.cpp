@@ -197,8 +197,7 @@ unsigned Former::diagonal(unsigned tensor) {
   unsigned row = from.index[source.laneDim].terms[0].first;
   from.index[source.laneDim] = at(lane);
   to.index.push_back(at(lane));
-  unsigned onDiagonal = build.load(
-      {selection(shape.back(), shape.back(), 1, 0, activation()), {at(row), at(lane)}, 0});
+  unsigned onDiagonal = build.load({selection(shape.back(), activation()), {at(row), at(lane)}, 0});
   build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
   build.finish(source.name + ".diagonal");
   return diagonals[tensor] = result;
@@ -518,8 +517,7 @@ FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned la
   x.index[row] = at(k);
   for (auto [part, factor] : parts->terms) {
     x.tensor = part;
-    const unsigned eye =
-        selection(from.shape[row], from.shape[row], 1, 0, graph.tensors[part].type, factor);
+    const unsigned eye = selection(from.shape[row], graph.tensors[part].type, factor);
     build.term({eye, {at(row), at(k)}, 0}, x, 0);
   }
   storeJoined(build, *parts, to);

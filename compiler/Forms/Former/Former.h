@@ -172,8 +172,13 @@ private:
                                       bool isInstalled);
   unsigned selectInput(const LoopSpace &space, unsigned tensor, int64_t stride, int64_t extent,
                        const Linear &rest, float pad);
-  unsigned selection(int64_t extent, int64_t span, int64_t stride, int64_t first, ElementType type,
-                     float factor = 1);
+  unsigned emitSelection(const LoopSpace &space, unsigned tensor, const Linear &begin, int64_t span,
+                         llvm::ArrayRef<int64_t> lanes, const Parts &parts,
+                         std::vector<int64_t> shape, std::optional<float> pad);
+  std::optional<unsigned> permuteLanes(const Attempt &attempt, unsigned tensor, const Linear &index,
+                                       Linear &rest);
+  unsigned selection(llvm::ArrayRef<int64_t> lanes, int64_t span, ElementType type, float factor);
+  unsigned selection(int64_t extent, ElementType type, float factor = 1);
   mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
   mlir::FailureOr<Scalar> loadShifted(Attempt &attempt, const Resolved &at, unsigned lane);
   void alignOperand(Attempt &attempt, Access &access);
