@@ -199,7 +199,8 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
       dims[dim].offset += from;
     }
   bool usesLane[2] = {false, false};
-  for (unsigned i : {0u, 1u})
+  double rows[2] = {1, 1}; // that differ in loops which both sides of the product may repeat along
+  for (unsigned i : {0u, 1u}) {
     for (AffineExpr expr : op.getIndexingMapsArray()[i].getResults()) {
       std::optional<Linear> part = attempt.space.evaluate(expr, dims);
       if (!part)
@@ -207,9 +208,19 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
       usesLane[i] |= attempt.lane >= 0 && part->uses(unsigned(attempt.lane));
       operands.at[i].push_back(*part);
     }
-  bool swaps =
+    for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+      if (attempt.space.loop(loop).kind == LoopKind::Parallel &&
+          llvm::any_of(operands.at[i], [&](const Linear &part) { return part.uses(loop); }))
+        rows[i] *= double(attempt.space.loop(loop).extent);
+  }
+  const bool swaps =
       isConstantValue(baseOf(op->getOperand(0))) && !isConstantValue(baseOf(op->getOperand(1)));
-  operands.w = usesLane[0] == usesLane[1] ? (swaps ? 0 : 1) : (usesLane[0] ? 0 : 1);
+  if (usesLane[0] != usesLane[1])
+    operands.w = usesLane[0] ? 0 : 1;
+  else if (!usesLane[0] && rows[0] != rows[1]) // a single lane: rather more rows than more installs
+    operands.w = rows[0] < rows[1] ? 0 : 1;
+  else
+    operands.w = swaps ? 0 : 1;
   return operands;
 }
 
