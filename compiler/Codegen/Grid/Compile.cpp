@@ -167,23 +167,29 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
   struct Job {
     Worker worker;
     std::vector<Share> shares;
+    size_t atOnce = 1;
   };
   std::vector<Job> jobs;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     const std::vector<Worker> team = workersOf(machine, pe, contractedType(c, kernel));
-    for (size_t w = 0; w < team.size(); ++w)
+    for (size_t w = 0; w < team.size(); ++w) {
       jobs.push_back({team[w], sharesOf(c, work, partition, k, pe, w, most)});
+      jobs.back().atOnce = sharesAtOnce(machine, work, jobs.back().shares);
+    }
   }
   ContractionCounts counts;
   bool any = true;
-  for (size_t j = 0; any; ++j) { // all workers advance together
+  for (size_t turn = 0; any; ++turn) { // all workers advance together
     any = false;
     for (const Job &job : jobs) {
-      if (j >= job.shares.size())
+      const std::span<const Share> shares(job.shares);
+      const size_t first = turn * job.atOnce;
+      if (first >= shares.size())
         continue;
       any = true;
-      if (Status s =
-              contract(c, kernel, k, work, job.shares[j], job.worker, mxm, counts, provenance);
+      if (Status s = contract(c, kernel, k, work,
+                              shares.subspan(first, std::min(job.atOnce, shares.size() - first)),
+                              job.worker, mxm, counts, provenance);
           !s)
         return s;
     }

@@ -3,6 +3,7 @@
 #include "compiler/Codegen/Grid/Detours.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace millrace::grid {
 
@@ -18,11 +19,18 @@ public:
       : ContractionPlan(c, kernel, kernelIndex, work, share, worker, provenance), mxm(mxm),
         counts(counts) {}
 
+  /// Plans the passes and takes accumulator rows.
+  Status begin();
+  bool isDone() const { return next == passes.size(); }
+  /// Places the next passes that take one tile.
   Status run();
 
 private:
   MxmState &mxm;
   ContractionCounts &counts;
+  unsigned row = 0;                      ///< first accumulator row
+  size_t next = 0;                       ///< pass
+  Cycle from = 0;                        ///< start of the pass before
   std::vector<schedule::Origin> partial; ///< per accumulator row of the share: who left its sum
 
   Expected<unsigned> install(const Tile &tile, Cycle from);
@@ -262,7 +270,7 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   return start;
 }
 
-Status Contraction::run() {
+Status Contraction::begin() {
   const unsigned rows = domain.flow.n0 * domain.flow.n1;
   if (rows > m.mxm.accumulatorRows)
     return Error{"kernel '" + kernel.name + "' needs " + std::to_string(rows) +
@@ -270,18 +278,22 @@ Status Contraction::run() {
                  std::to_string(m.mxm.accumulatorRows)};
   if (Status s = make(); !s)
     return s;
-  unsigned &next = mxm.plane(worker.pe, worker.hemisphere, worker.plane).nextAccumulator;
-  if (next + rows > m.mxm.accumulatorRows)
-    next = 0;
-  const unsigned row = next;
-  next += rows;
+  unsigned &free = mxm.plane(worker.pe, worker.hemisphere, worker.plane).nextAccumulator;
+  if (free + rows > m.mxm.accumulatorRows)
+    free = 0;
+  row = free;
+  free += rows;
   partial.assign(rows, {}); // the first pass writes every row
-  Cycle from = 0;
-  for (size_t p = 0; p < passes.size(); ++p) {
-    Expected<unsigned> buffer = install(tiles[passes[p].tile], 0);
+  return Success{};
+}
+
+Status Contraction::run() {
+  for (const size_t tile = passes[next].tile; !isDone() && passes[next].tile == tile; ++next) {
+    Expected<unsigned> buffer = install(tiles[tile], 0);
     if (!buffer)
       return buffer.takeError();
-    Expected<Cycle> start = sweep(passes[p], *buffer, row, p == 0, p + 1 == passes.size(), from);
+    Expected<Cycle> start =
+        sweep(passes[next], *buffer, row, next == 0, next + 1 == passes.size(), from);
     if (!start)
       return start.takeError();
     from = *start;
@@ -311,11 +323,32 @@ std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
   return std::nullopt;
 }
 
+size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares) {
+  int64_t rows = 1;
+  for (const Share &share : shares)
+    rows = std::max(rows, share.strips * work.stripRows);
+  const int64_t interval = machine.latency.accumulateInterval;
+  return size_t(std::max<int64_t>(
+      1, std::min((interval + rows - 1) / rows, machine.mxm.accumulatorRows / 2 / rows)));
+}
+
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                const Share &share, const Worker &worker, MxmState &mxm, ContractionCounts &counts,
-                uint32_t provenance) {
-  Status done =
-      Contraction(c, kernel, kernelIndex, work, share, worker, mxm, counts, provenance).run();
+                std::span<const Share> shares, const Worker &worker, MxmState &mxm,
+                ContractionCounts &counts, uint32_t provenance) {
+  std::deque<Contraction> contractions;
+  Status done = Success{};
+  for (size_t i = 0; done && i < shares.size(); ++i)
+    done = contractions
+               .emplace_back(c, kernel, kernelIndex, work, shares[i], worker, mxm, counts, provenance)
+               .begin();
+  for (bool any = true; done && any;) {
+    any = false;
+    for (Contraction &contraction : contractions)
+      if (done && !contraction.isDone()) {
+        done = contraction.run();
+        any = true;
+      }
+  }
   if (!done && done.error().find("kernel '") == std::string::npos)
     return Error{"kernel '" + kernel.name + "': " + done.error()};
   return done;

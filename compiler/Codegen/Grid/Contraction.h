@@ -8,6 +8,8 @@
 #include "compiler/Codegen/Grid/Work.h"
 #include "compiler/Forms/Evaluate.h"
 
+#include <span>
+
 namespace millrace::grid {
 
 /// What one weight buffer of one plane holds: a byte plane of a weight tile, and who installed it.
@@ -49,10 +51,13 @@ struct ContractionCounts {
   int64_t emitted = 0;  ///< vectors that left the MXM
 };
 
-/// Runs one share of a contraction on a worker: every pass, its installs, and the epilogue with the
-/// last pass.
+/// How many shares of a worker take turns, tile by tile: an accumulator row takes a sum every
+/// `accumulate_interval` cycles, so that shares of few rows would wait for themselves.
+size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares);
+/// Runs shares of a contraction on a worker, in turn: every pass, its installs, and the epilogue
+/// with the last pass.
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                const Share &share, const Worker &worker, MxmState &mxm,
+                std::span<const Share> shares, const Worker &worker, MxmState &mxm,
                 ContractionCounts &counts, uint32_t provenance);
 
 /// The passes of a kernel in the order in which every share adds their sums: the rounding points of
