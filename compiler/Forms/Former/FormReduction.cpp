@@ -485,9 +485,62 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   return Scalar{attempt.build.reduce(AluOp::AddF32, sum), Scalar::Kind::F32};
 }
 
+/// Is the greatest of `lanes` lanes found sooner by turning each of `rows` rows than by spreading
+/// every lane over a row of its own? Turns wait for each other; spread rows run through an ALU, one
+/// every few cycles on each side of the VXM.
+static bool turnsSooner(int64_t rows, int64_t lanes) {
+  constexpr int64_t kTurn = 250, kPerRow = 2; // cycles
+  const int64_t turns = 64 - int64_t(llvm::countl_zero(uint64_t(lanes - 1)));
+  return turns * (kTurn + kPerRow * rows) < kPerRow * rows * lanes;
+}
+
+/// The greatest or the least lane of every row, in all lanes: of each lane and the one `turned`
+/// lanes on, which is of as many lanes, and so on. The MXM turns rows.
+std::optional<unsigned> Former::extremeByTurns(unsigned tensor, AluOp combine) {
+  auto [entry, isNew] = extremes.try_emplace({tensor, combine}, std::nullopt);
+  if (!isNew)
+    return entry->second;
+  unsigned now = tensor;
+  const int64_t lanes = graph.tensors[tensor].shape[graph.tensors[tensor].laneDim];
+  for (int64_t covered = 1; covered < lanes;) {
+    const int64_t turned = std::min(covered, lanes - covered);
+    const std::optional<Parts> parts = partsToSelect(now);
+    if (!parts)
+      return std::nullopt;
+    const Tensor from = graph.tensors[now];
+    const unsigned next = addTensor(graph, from.name, from.shape, from.type, from.laneDim);
+    KernelBuilder build(graph);
+    Access here{now, {}, 0};
+    for (int64_t extent : from.shape)
+      here.index.push_back(at(build.loop(extent)));
+    const AffineIndex lane = here.index[from.laneDim];
+    const unsigned along = build.loop(lanes, LoopKind::Contracted);
+    for (auto [part, factor] : parts->terms) {
+      std::vector<float> values(size_t(lanes * lanes), 0);
+      for (int64_t n = 0; n < lanes; ++n)
+        values[size_t(n * lanes + (n + turned) % lanes)] = factor;
+      Access a = here;
+      a.tensor = part;
+      a.index[from.laneDim] = at(along);
+      build.term(a, {addConstant(graph, "turn", {lanes, lanes}, graph.tensors[part].type, 1, values),
+                     {lane, at(along)},
+                     0},
+                 0);
+    }
+    const Scalar there = joined(build, *parts, from.type);
+    build.store(build.op(combine, {there.node, build.load(here)}), {next, here.index, 0});
+    build.finish(from.name);
+    if (unbounded.contains(now))
+      unbounded.insert(next);
+    now = next;
+    covered += turned;
+  }
+  return extremes[{tensor, combine}] = now;
+}
+
 /// The greatest or the least lane of a row, in all lanes. First the parts of the row against each
-/// other, then the lanes of one part: each to a row of its own (a diagonal), spread by ones, and
-/// running over those rows.
+/// other, then the lanes of one part: by turns, or each to a row of its own (a diagonal), spread by
+/// ones, and running over those rows.
 FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op,
                                            const Point &index) {
   if (attempt.contracts || attempt.runs)
@@ -535,10 +588,31 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
     row = {tensor, 0};
     shape = reduced;
   }
+  const int64_t lanes = shape[dim];
+  int64_t rows = 1;
+  for (int64_t extent : shape)
+    rows *= extent;
+  rows /= lanes;
+  if (type != ElementType::Int8 && attempt.lane >= 0 && attempt.laneExtent() <= lanes &&
+      turnsSooner(rows, lanes))
+    if (std::optional<unsigned> extreme =
+            extremeByTurns(row.tensor, aluOf(combinerOf(op), /*isFloat=*/true))) {
+      Access access{*extreme, {}, 0};
+      AffineMap map = op.getIndexingMapsArray()[0];
+      AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+      for (unsigned i = 0; i < shape.size(); ++i)
+        if (i == dim)
+          access.index.push_back(at(unsigned(attempt.lane)));
+        else
+          for (auto [position, expr] : llvm::enumerate(to.getResults()))
+            if (expr == map.getResult(i))
+              access.index.push_back(index[position].affine());
+      if (access.index.size() == shape.size())
+        return Scalar{attempt.build.load(access), Scalar::Kind::F32};
+    }
   const SmallVector<unsigned, 3> parts = partsToSum(row.tensor);
   if (parts.empty()) // no MXM format
     return failure();
-  int64_t lanes = shape[dim];
   Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
   Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
   Access a{0, {}, 0};

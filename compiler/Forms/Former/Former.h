@@ -238,6 +238,7 @@ private:
   std::optional<unsigned> runningOfSum(const Attempt &attempt, mlir::linalg::LinalgOp op);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                        const Point &index);
+  std::optional<unsigned> extremeByTurns(unsigned tensor, AluOp combine);
   mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                            const Point &index);
   mlir::FailureOr<std::array<unsigned, 2>>
@@ -297,6 +298,7 @@ private:
   llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
   std::map<std::vector<int64_t>, unsigned> splats, selections;
   std::map<unsigned, unsigned> diagonals;
+  std::map<std::pair<unsigned, AluOp>, std::optional<unsigned>> extremes; ///< none: not by turns
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
