@@ -157,8 +157,14 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
   }
   // Of a result of one lane: a dimension in which the kernel does not move.
   const bool isSingle = attempt.lane < 0 && !at.index.empty();
-  for (unsigned dim = 0; isSingle && dim < at.index.size() && !lane; ++dim)
-    if (shapeOf(at.base)[dim] == 1 && at.index[dim] == Linear())
+  auto isStoredAlong = [&](unsigned dim) {
+    const auto known = stored.find(at.base);
+    return known != stored.end() && llvm::any_of(known->second, [&](const Stored &copy) {
+             return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == dim;
+           });
+  };
+  for (unsigned dim = 0; isSingle && dim < at.index.size(); ++dim)
+    if (shapeOf(at.base)[dim] == 1 && at.index[dim] == Linear() && (!lane || isStoredAlong(dim)))
       lane = dim;
   FailureOr<Stored> value = store(at.base, lane, /*isExact=*/isSingle);
   if (failed(value))

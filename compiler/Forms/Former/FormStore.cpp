@@ -293,9 +293,9 @@ void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to, T
   build.storeBits(value.node, to);
 }
 
-/// Writes the value into `tensor` at `offsets`.
+/// Writes the value into `tensor` at `offsets`: computed, or as it is stored already.
 LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
-                           int64_t &laneSplit) {
+                           int64_t &laneSplit, bool isStored) {
   Splits splits;
   std::vector<int64_t> shape = tensorShape(root);
   if (laneSplit)
@@ -308,7 +308,8 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
         attempt.recomputes = stored.count(root) && !stored[root].empty();
         attempt.root = root;
         attempt.shifts = !offsets.empty() && offsets[lane] != 0;
-        return compute(attempt, root, isScalar ? Point() : point);
+        const Point index = isScalar ? Point() : point;
+        return isStored ? pull(attempt, root, index) : compute(attempt, root, index);
       },
       [&](Attempt &attempt, const Point &point, Scalar value) {
         Access to{tensor, {}, 0};
@@ -471,13 +472,50 @@ unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementTy
   return number;
 }
 
+/// Is a product with constants, of few rows, sooner made with its own lanes and then turned than with
+/// `lane` along the lanes, where all the constants' rows are swept?
+static bool turnsAfterwards(Value part, Value base, unsigned lane) {
+  constexpr int64_t kAtOnce = 160; // lanes that are multiplied, about
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !isContraction(op) ||
+      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
+    return false;
+  int64_t depth = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
+  const int64_t sweeps = (depth + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
+                columns = cast<RankedTensorType>(part.getType()).getNumElements() / rows;
+  const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
+  return natural + 2 * turning < columns * sweeps;
+}
+
+/// Stores the value, which may be a view, as it is best computed, and turned. Whether that can be.
+bool Former::storeTurned(Value value, unsigned lane) {
+  const ArrayRef<int64_t> shape = shapeOf(value);
+  const auto longest = unsigned(llvm::max_element(llvm::reverse(shape)).base() - shape.begin() - 1);
+  if (longest == lane)
+    return false;
+  if (const auto known = stored.find(value); known != stored.end())
+    return llvm::any_of(known->second, [&](const Stored &copy) {
+      return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == lane;
+    });
+  if (Operation *op = value.getDefiningOp(); baseOf(value) != value)
+    copies.insert(op);
+  FailureOr<Stored> made = store(value, longest);
+  if (failed(made) || failed(made = storeTransposed(value, *made, lane)))
+    return false;
+  stored[value].push_back(*made);
+  return true;
+}
+
 /// Parts write one tensor; what has other consumers, or no kernel, is copied into it.
 FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
   unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
   SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
   int64_t split = 0; // parts keep whole lanes
   for (Value part : op.getInputs()) {
-    if (failed(emit(part, tensor, offsets, lane, split))) {
+    const bool isStored = turnsAfterwards(part, baseOf(part), lane) && storeTurned(part, lane);
+    if (failed(emit(part, tensor, offsets, lane, split, isStored))) {
       Value base = baseOf(part);
       if (stored.count(base) || failed(store(base, std::nullopt)) ||
           failed(emit(part, tensor, offsets, lane, split)))

@@ -112,11 +112,12 @@ private:
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
+  bool storeTurned(mlir::Value value, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
   mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
-                           unsigned lane, int64_t &laneSplit);
+                           unsigned lane, int64_t &laneSplit, bool isStored = false);
   using Compute = llvm::function_ref<mlir::FailureOr<Scalar>(Attempt &, const Point &)>;
   mlir::LogicalResult emitKernel(mlir::Value named, llvm::ArrayRef<int64_t> shape, unsigned laneDim,
                                  Splits splits, Compute compute,
