@@ -56,7 +56,11 @@ EpiloguePlan planEpilogue(const Kernel &kernel, const std::function<int64_t(AluO
     for (unsigned a : nodes[n].args) {
       plan.onAccumulator[n] = plan.onAccumulator[n] || plan.onAccumulator[a];
       plan.late[n] = plan.late[n] || plan.late[a] || nodes[a].kind == Node::Kind::Reduce;
-      if (isOperation(nodes[a]))
+    }
+    for (unsigned a : nodes[n].args) {
+      const bool before = plan.onAccumulator[n] && !plan.onAccumulator[a] && !plan.late[a] &&
+                          nodes[a].kind != Node::Kind::Reduce;
+      if (isOperation(nodes[a]) && !before) // what comes before the accumulator is in time
         plan.dispatch[n] = std::max(plan.dispatch[n], plan.dispatch[a] + latency(a));
     }
   }

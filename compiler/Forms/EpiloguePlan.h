@@ -23,8 +23,9 @@ struct EpiloguePlan {
 };
 
 /// Operations as early as the accumulator allows; what does not hang on it as late as its users
-/// allow, and once if they all come after the reduction. `chained`: cycles from an operation's
-/// dispatch to that of one chained to it; `lastElement`: from a burst's first element to its last.
+/// allow, before the accumulator arrives if need be, and once if they all come after the reduction.
+/// `chained`: cycles from an operation's dispatch to that of one chained to it; `lastElement`: from
+/// a burst's first element to its last.
 EpiloguePlan planEpilogue(const Kernel &kernel, const std::function<int64_t(AluOp)> &chained,
                           int64_t lastElement);
 

@@ -338,9 +338,10 @@ Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work
   std::deque<Contraction> contractions;
   Status done = Success{};
   for (size_t i = 0; done && i < shares.size(); ++i)
-    done = contractions
-               .emplace_back(c, kernel, kernelIndex, work, shares[i], worker, mxm, counts, provenance)
-               .begin();
+    done =
+        contractions
+            .emplace_back(c, kernel, kernelIndex, work, shares[i], worker, mxm, counts, provenance)
+            .begin();
   for (bool any = true; done && any;) {
     any = false;
     for (Contraction &contraction : contractions)

@@ -233,8 +233,8 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
     unsigned value = build.op(AluOp::MaxF32, {nodes[0], build.constant(lowest)});
     // What is hidden altogether stays below what a mask of the lowest number hides.
     if (ranges.of(cast<linalg::LinalgOp>(op->getParentOp())->getOperand(0)).low == -INFINITY) {
-      const unsigned isFinite = build.op(
-          AluOp::GeF32, {nodes[0], build.constant(std::numeric_limits<float>::lowest())});
+      const unsigned isFinite =
+          build.op(AluOp::GeF32, {nodes[0], build.constant(std::numeric_limits<float>::lowest())});
       value = build.op(AluOp::SelectF32, {isFinite, value, build.constant(-INFINITY)});
     }
     return Scalar{build.op(AluOp::SubF32, {value, nodes[1]}), Kind::F32};

@@ -522,9 +522,10 @@ std::optional<unsigned> Former::extremeByTurns(unsigned tensor, AluOp combine) {
       Access a = here;
       a.tensor = part;
       a.index[from.laneDim] = at(along);
-      build.term(a, {addConstant(graph, "turn", {lanes, lanes}, graph.tensors[part].type, 1, values),
-                     {lane, at(along)},
-                     0},
+      build.term(a,
+                 {addConstant(graph, "turn", {lanes, lanes}, graph.tensors[part].type, 1, values),
+                  {lane, at(along)},
+                  0},
                  0);
     }
     const Scalar there = joined(build, *parts, from.type);

@@ -472,8 +472,8 @@ unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementTy
   return number;
 }
 
-/// Is a product with constants, of few rows, sooner made with its own lanes and then turned than with
-/// `lane` along the lanes, where all the constants' rows are swept?
+/// Is a product with constants, of few rows, sooner made with its own lanes and then turned than
+/// with `lane` along the lanes, where all the constants' rows are swept?
 static bool turnsAfterwards(Value part, Value base, unsigned lane) {
   constexpr int64_t kAtOnce = 160; // lanes that are multiplied, about
   linalg::LinalgOp op = formOf(base);
