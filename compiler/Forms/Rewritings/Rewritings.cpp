@@ -7,6 +7,7 @@
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
+#include "compiler/Forms/Rewritings/ShareSums.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
@@ -89,6 +90,11 @@ static const Rewriting table[] = {
     {"stream-bias", "lets a bias along rows stream with the sum where memory is short",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        streamBias(graph, machine);
+       return Lines();
+     }},
+    {"share-sums", "makes a sum that all lanes of a long result share once",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       shareSums(graph, machine);
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
