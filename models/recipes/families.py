@@ -422,6 +422,12 @@ def decoder_step(seed: int = 0) -> onnx.ModelProto:
 
 
 @family
+def long_step(seed: int = 0) -> onnx.ModelProto:
+    """The same, wide and behind a long past: maxima of many lanes, and values that join the past as lanes of their own."""
+    return decoder_model("long_step", seed, count=1, heads=16, groups=16, length=128, width=512)
+
+
+@family
 def grouped_query(seed: int = 0) -> onnx.ModelProto:
     """Keys and values of two heads, each for three of queries."""
     return decoder_model("grouped_query", seed, count=10, heads=6, groups=2, width=48)
