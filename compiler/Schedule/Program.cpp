@@ -115,7 +115,7 @@ void Program::finish(Image &image) const {
     region.slice = uint16_t(r.slice);
     region.row = r.row;
     const bool used = r.step0 != UINT32_MAX;
-    region.rows = used || r.untilEnd ? r.rows : 0; // what nobody writes or reads holds nothing
+    region.rows = used ? r.rows : 0; // what nobody writes or reads holds nothing
     region.step0 = uint16_t(used ? r.step0 : 0);
     region.from = uint64_t(used ? std::max<Cycle>(0, r.from) : 0);
     region.step1 = uint16_t(r.untilEnd ? lastStep : r.step1);
