@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Simplify.h"
 
 #include <algorithm>
@@ -50,11 +51,18 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
 }
 
 /// Every read of one tensor in a bundle needs a copy of it to itself, with slices for each byte: so
-/// many reads at most, and so many slices of a hemisphere beside the other's, where a cut can help.
-constexpr unsigned kMostReads = 5, kMostBytes = 12;
+/// many reads at most where a cut can help, fewer where weights leave little memory.
+struct MostReads {
+  unsigned reads = 5, bytes = 12;
+  bool usesAllAlus = true; ///< partial sums cost more than what else ALUs could do
+};
+MostReads mostReads(const KernelGraph &graph, const Machine *machine) {
+  return machine && constantShare(graph, *machine) > 0.25 ? MostReads{3, 8, false} : MostReads{};
+}
 
 /// Does a kernel read a tensor that is made at run time more often, up to a node?
-bool readsTooOften(const KernelGraph &graph, const Kernel &kernel, unsigned node) {
+bool readsTooOften(const KernelGraph &graph, const Kernel &kernel, unsigned node,
+                   const MostReads &most) {
   std::map<unsigned, unsigned> reads;
   std::vector<bool> counted(kernel.operands.size(), false);
   for (unsigned n = 0; n <= node; ++n)
@@ -66,7 +74,7 @@ bool readsTooOften(const KernelGraph &graph, const Kernel &kernel, unsigned node
       counted[arg.index] = true;
       if (tensor.role != TensorRole::Constant &&
           ++reads[kernel.operands[arg.index].tensor] >
-              std::min(kMostReads, kMostBytes / byteWidth(tensor.type)))
+              std::max(1u, std::min(most.reads, most.bytes / byteWidth(tensor.type))))
         return true;
     }
   return false;
@@ -94,17 +102,17 @@ Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
 /// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs or streams
 /// than the machine has.
 std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, unsigned most,
-                                const Machine *machine) {
+                                const MostReads &reads, const Machine *machine) {
   const std::vector<bool> needed = neededNodes(kernel);
   unsigned operations = 0;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     operations += needed[n] && isOperation(kernel.nodes[n]);
   std::optional<unsigned> cut;
-  if (machine && isWindow(graph, kernel))
-    most = machine->vxm.alus; // partial sums cost more than what else ALUs could do
-  if (operations > most || readsTooOften(graph, kernel, unsigned(kernel.nodes.size()) - 1))
+  if (machine && reads.usesAllAlus && isWindow(graph, kernel))
+    most = machine->vxm.alus;
+  if (operations > most || readsTooOften(graph, kernel, unsigned(kernel.nodes.size()) - 1, reads))
     cut = cutOf(kernel, needed, false, [&](unsigned n, unsigned before) {
-      return before <= most && !readsTooOften(graph, kernel, n);
+      return before <= most && !readsTooOften(graph, kernel, n, reads);
     });
   if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;
@@ -200,15 +208,16 @@ Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const 
 
 unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
   unsigned split = 0;
+  const MostReads reads = mostReads(graph, machine);
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
     while (!isHost) {
       Kernel kernel = graph.kernels[order.back().second];
-      std::optional<unsigned> cut = findCut(graph, kernel, most, machine);
+      std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);
       if (!cut && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
         kernel = sumsFirst(kernel);
-        cut = findCut(graph, kernel, most, machine);
+        cut = findCut(graph, kernel, most, reads, machine);
       }
       const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
       if (!between)

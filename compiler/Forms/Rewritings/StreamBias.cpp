@@ -11,11 +11,7 @@
 #include <optional>
 
 namespace millrace::forms {
-namespace {
-
-constexpr int64_t kParts = 3; ///< 33 bits of fp16, 24 of bf16
-
-bool isTight(const KernelGraph &graph, const Machine &machine) {
+double constantShare(const KernelGraph &graph, const Machine &machine) {
   int64_t vectors = 0;
   for (const Tensor &t : graph.tensors) {
     const int64_t lanes = t.shape[t.laneDim];
@@ -24,7 +20,15 @@ bool isTight(const KernelGraph &graph, const Machine &machine) {
                  int64_t(byteWidth(t.type));
   }
   const int64_t present = int64_t(factsOf(machine).capacityBytes) * machine.pes() / machine.lanes();
-  return vectors > present / 4 * 3;
+  return double(vectors) / double(present);
+}
+
+namespace {
+
+constexpr int64_t kParts = 3; ///< 33 bits of fp16, 24 of bf16
+
+bool isTight(const KernelGraph &graph, const Machine &machine) {
+  return constantShare(graph, machine) > 0.75;
 }
 
 /// A node that adds the operand to the sum, and nothing else uses either.

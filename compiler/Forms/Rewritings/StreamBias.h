@@ -13,4 +13,7 @@ namespace millrace::forms {
 /// three lanes that add up to it in the format of the sum's operands, times ones. Returns how many.
 unsigned streamBias(KernelGraph &graph, const Machine &machine);
 
+/// The part of all memory that constants take, stored once in whole vectors: 1 is all of it.
+double constantShare(const KernelGraph &graph, const Machine &machine);
+
 } // namespace millrace::forms
