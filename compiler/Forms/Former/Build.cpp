@@ -119,6 +119,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   shiftInputs(function, options.precision == Precision::Bf16);
   foldChannels(function);
   if (options.precision == Precision::Int8) {
+    viewIntegers(function);
     poolIntegers(function);
     if (!options.exactQdq)
       fuseResiduals(function);

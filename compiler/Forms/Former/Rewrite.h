@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace millrace::forms {
 
@@ -18,9 +19,17 @@ void beginNeutral(mlir::func::FuncOp function);
 /// normalisation) into the weights and one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);
 
+/// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
+/// point for the whole tensor (of an axis, a window or another axis would mix the channels).
+bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
+
 /// quantize(maxpool(dequantize(x))) with one scheme becomes maxpool(x) on the integers, which is
 /// exact.
 void poolIntegers(mlir::func::FuncOp function);
+
+/// quantize(view(dequantize(x))) with one scheme becomes view(x), which is exact: quantisers round
+/// behind every Reshape and Transpose.
+void viewIntegers(mlir::func::FuncOp function);
 
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);

@@ -90,8 +90,8 @@ bool isSameConstant(Value x, Value y) {
 
 Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
 
-/// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
-/// point for the whole tensor (of an axis, a window or another axis would mix the channels).
+} // namespace
+
 bool haveOneScheme(linalg::GenericOp dequantize, linalg::GenericOp quantize) {
   linalg::GenericOp x = dequantize, y = quantize;
   if (x.getNumDpsInputs() != y.getNumDpsInputs() ||
@@ -106,6 +106,8 @@ bool haveOneScheme(linalg::GenericOp dequantize, linalg::GenericOp quantize) {
       return false;
   return true;
 }
+
+namespace {
 
 void poolInteger(Pool op) {
   Value result = op->getResult(0);

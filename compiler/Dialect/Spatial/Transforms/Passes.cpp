@@ -26,6 +26,7 @@ struct TensorRewrite {
 constexpr TensorRewrite tensorRewrites[] = {
     {"fold-channels", "folds maps that are affine per channel into constant weights",
      forms::foldChannels},
+    {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
     {"split-max-windows", "cuts maximum windows into one along each dimension",

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Rewrite.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+namespace {
+
+Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
+
+/// The same view of another tensor.
+Value viewOf(Operation *view, Value source) {
+  OpBuilder builder(view);
+  const auto type = RankedTensorType::get(
+      cast<RankedTensorType>(view->getResult(0).getType()).getShape(), elementOf(source));
+  if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
+    Value init =
+        tensor::EmptyOp::create(builder, view->getLoc(), type.getShape(), type.getElementType());
+    return linalg::TransposeOp::create(builder, view->getLoc(), source, init,
+                                       transpose.getPermutation())
+        ->getResult(0);
+  }
+  IRMapping operands;
+  operands.map(view->getOperand(0), source);
+  Operation *made = builder.clone(*view, operands);
+  made->getResult(0).setType(type);
+  return made->getResult(0);
+}
+
+void viewInteger(linalg::GenericOp quantize) {
+  SmallVector<Operation *> views;
+  Value value = quantize->getOperand(0);
+  while (isa_and_nonnull<linalg::TransposeOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                         tensor::ExtractSliceOp>(value.getDefiningOp())) {
+    views.push_back(value.getDefiningOp());
+    value = views.back()->getOperand(0);
+  }
+  auto dequantize = value.getDefiningOp<linalg::GenericOp>();
+  if (!dequantize || quantKind(dequantize) != "dequantize" || !haveOneScheme(dequantize, quantize))
+    return;
+  Value integers = dequantize->getOperand(0);
+  for (Operation *view : llvm::reverse(views))
+    integers = viewOf(view, integers);
+  quantize.getResult(0).replaceAllUsesWith(integers);
+  quantize->erase();
+}
+
+} // namespace
+
+void viewIntegers(func::FuncOp function) {
+  SmallVector<linalg::GenericOp> quantizers;
+  function.walk([&](linalg::GenericOp op) {
+    if (quantKind(op) == "quantize" && op->getNumResults() == 1)
+      quantizers.push_back(op);
+  });
+  for (linalg::GenericOp op : quantizers)
+    viewInteger(op);
+}
+
+} // namespace millrace::forms
