@@ -34,6 +34,10 @@ public:
   bool crowded() const { return program.crowded; }
   /// Did something find no rows? With each weight in one hemisphere it may.
   bool full() const { return c.full; }
+  /// Where weights lie; more pressure changes nothing once that stays.
+  const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
+    return partition.hemispheres;
+  }
 
 private:
   const KernelGraph &graph;
@@ -389,6 +393,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     return s.takeError();
   const CompileReport before = report;
   std::optional<Error> first;
+  std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   unsigned pressure = 0;
   struct Way {
     ColumnPlaces places;
@@ -404,7 +409,9 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       if (image)
         return image;
       report.crowded = compiler.crowded();
-      if (!report.crowded && compiler.full() && pressure < kMostPressure)
+      const bool isNew = pressure < 2 || compiler.hemispheres() != dealt;
+      dealt = compiler.hemispheres();
+      if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
         continue;
       if (!first && !report.crowded)
         return image.takeError();
