@@ -128,7 +128,11 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
 }
 
 void LayoutProblem::findHalos() {
+  constexpr size_t kLongSum = 8; // terms: a factor costs as much as the square of their number
   for (const Kernel &kernel : graph.kernels) {
+    if (kernel.terms.size() > kLongSum)
+      for (const Term &term : kernel.terms)
+        inLongSums.insert(term.a.tensor);
     std::map<unsigned, std::vector<const Access *>> reads;
     for (const Access &operand : kernel.operands)
       if (graph.tensors[operand.tensor].role != TensorRole::Constant)
@@ -146,6 +150,9 @@ void LayoutProblem::findHalos() {
             its[d].before = std::max(its[d].before, -at);
             its[d].after = std::max(its[d].after, at + 1 - step);
           }
+      nearWindows.insert(tensor);
+      for (const forms::Result &r : kernel.results)
+        nearWindows.insert(r.access.tensor);
     }
   }
 }
@@ -288,7 +295,12 @@ void LayoutProblem::addCandidates(Variable &variable) const {
             ranked[std::bit_width(uint64_t(outer * inner))].push_back({rows, std::move(layout)});
           }
     }
-  if (!halos.empty())
+  // Where sums of many terms would have too many choices, only beside the windows themselves.
+  const auto isAny = [&](const std::set<unsigned> &tensors) {
+    return std::any_of(variable.tensors.begin(), variable.tensors.end(),
+                       [&](unsigned t) { return tensors.contains(t); });
+  };
+  if (!halos.empty() && (isAny(nearWindows) || !isAny(inLongSums)))
     addBands(variable, dims.front());
   // Of few slots and of many, those of the fewest rows.
   constexpr size_t kMostCandidates = 56;

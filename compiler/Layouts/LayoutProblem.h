@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 namespace millrace::layouts {
@@ -85,6 +86,9 @@ private:
     auto operator<=>(const Halo &) const = default;
   };
   std::map<unsigned, std::vector<Halo>> halos; ///< per tensor that they read: per dimension
+
+  std::set<unsigned> nearWindows; ///< tensors that such windows read or write
+  std::set<unsigned> inLongSums;  ///< tensors that sums of many terms read
 
   void findHalos();
   void findVariables();
