@@ -163,7 +163,7 @@ bool reducesAfter(const Kernel &kernel, unsigned cut) {
 
 /// Where the value between lies: as the first result does, a dimension per parallel loop of its
 /// access; before a reduction there is a value for every step of the running loops. Nothing where
-/// the result's indices are more than a loop each.
+/// the result's lanes are more than a loop, or a loop moves two dimensions.
 std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut) {
   const Access &like = kernel.results.front().access;
   std::vector<int64_t> shape;
@@ -173,12 +173,26 @@ std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsig
       shape.push_back(kernel.loops[l].extent);
       between.index.push_back(at(l));
     }
-  const unsigned lane = unsigned(shape.size()) + graph.tensors[like.tensor].laneDim;
-  for (const AffineIndex &i : like.index) {
-    if (i.terms.size() > 1 || (i.terms.size() == 1 && i.terms[0].second != 1))
+  unsigned lane = 0;
+  std::vector<unsigned> seen;
+  for (unsigned d = 0; d < like.index.size(); ++d) {
+    const AffineIndex &i = like.index[d];
+    const bool isLane = d == graph.tensors[like.tensor].laneDim;
+    if (isLane && (i.terms.size() > 1 || (i.terms.size() == 1 && i.terms[0].second != 1)))
       return std::nullopt;
-    shape.push_back(i.terms.empty() ? 1 : kernel.loops[i.terms[0].first].extent);
-    between.index.push_back(i.terms.empty() ? fixed(0) : at(i.terms[0].first));
+    if (isLane)
+      lane = unsigned(shape.size());
+    if (i.terms.empty()) {
+      shape.push_back(1);
+      between.index.push_back(fixed(0));
+    }
+    for (const auto &[loop, step] : i.terms) { // rows that a reshape merged have one each
+      if (std::find(seen.begin(), seen.end(), loop) != seen.end())
+        return std::nullopt;
+      seen.push_back(loop);
+      shape.push_back(kernel.loops[loop].extent);
+      between.index.push_back(at(loop));
+    }
   }
   between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
   return between;

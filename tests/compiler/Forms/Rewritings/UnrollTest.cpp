@@ -3,6 +3,7 @@
 // Do windows over single channels become maps of their taps, and operations on constants
 // constants, with the same values?
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
@@ -86,6 +87,26 @@ TEST(FoldOperands, ComputesDequantisedWeightsOnce) {
   EXPECT_EQ(weights.shape, (std::vector<int64_t>{3, 3, 24}));
   EXPECT_EQ(count(kernel, Node::Kind::Op), 3u); // widened, multiplied, clamped
   EXPECT_EQ(outputOf(graph), before);           // the same bits
+}
+
+TEST(SplitEpilogues, CutsWhatWritesRowsThatAReshapeMerged) {
+  KernelGraph graph = depthwise(9, 3, 1, 1);
+  const std::vector<float> before = outputOf(graph);
+  Access &to = graph.kernels[0].results[0].access;
+  graph.tensors[to.tensor].shape = {1, 24, 81};
+  graph.tensors[to.tensor].hostShape.clear();
+  AffineIndex row = to.index[2];
+  row.terms = {{row.terms[0].first, 9}, {to.index[3].terms[0].first, 1}};
+  to.index = {to.index[0], to.index[1], row};
+  foldOperands(graph);
+  EXPECT_EQ(unrollRunning(graph, tsp()), 1u);
+  EXPECT_GT(splitEpilogues(graph, 12, tsp()), 0u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_TRUE(epilogueNeeds(kernel, graph, tsp()).fit(tsp())) << kernel.name;
+  const std::vector<float> after = outputOf(graph);
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t n = 0; n < after.size(); ++n)
+    EXPECT_NEAR(after[n], before[n], 1e-4f * (1 + std::fabs(before[n])));
 }
 
 TEST(FoldOperands, LeavesWhatDiffersFromRowToRow) {
