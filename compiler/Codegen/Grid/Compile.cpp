@@ -34,6 +34,15 @@ public:
   bool crowded() const { return program.crowded; }
   /// Did something find no rows? With each weight in one hemisphere it may.
   bool full() const { return c.full; }
+  /// Do weights and values at their peak leave less than an eighth of a hemisphere?
+  bool isTight() const {
+    const uint64_t width = machine.mxm.columnsPerInstall,
+                   all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
+    return !partition.weightRows.empty() &&
+           *std::max_element(partition.weightRows.begin(), partition.weightRows.end()) +
+                   storage.mostValueRows() / width >
+               all - all / 8;
+  }
   /// Where weights lie; more pressure changes nothing once that stays.
   const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
     return partition.hemispheres;
@@ -44,8 +53,8 @@ private:
   const Machine &machine;
   const CompileOptions &options;
   CompileReport &report;
-  /// How often there was too little room: values get an eighth of the memory more each time, and
-  /// what needs long runs of rows comes before weights.
+  /// How often there was too little room: values get what they are estimated to need, then an
+  /// eighth of the memory more each time, and what needs long runs of rows comes before weights.
   const unsigned pressure;
   schedule::Program program;
   Context c;
@@ -140,13 +149,18 @@ Status GridCompiler::planOrder() {
   return schedule::verify(problem, order);
 }
 
-/// What values leave free, with room for gaps between them; less where that was not enough.
+/// What values leave free at their peak; then with room for gaps between them, and less where that
+/// was not enough. Of several PEs each keeps an eighth for what travels.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
   const uint64_t values = storage.mostValueRows() / width;
-  const uint64_t taken = values + values / 4 + all / 32 + all / 8 * pressure;
-  return std::min(all - all / 8, all - std::min(taken, all));
+  uint64_t taken = values;
+  if (pressure)
+    taken += values / 4 + all / 32 + all / 8 * (pressure - 1);
+  if (pressure || machine.pes() > 1)
+    taken = std::max(taken, all / 8);
+  return all - std::min(taken, all);
 }
 
 /// Solvers are checked, so that a new one need not be believed.
@@ -412,6 +426,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       const bool isNew = pressure < 2 || compiler.hemispheres() != dealt;
       dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
+        continue;
+      if (report.crowded && pressure == 0 && compiler.isTight())
         continue;
       if (!first && !report.crowded)
         return image.takeError();

@@ -75,22 +75,24 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
   if (!weights)
     return weights.takeError();
   std::optional<Partition> best;
-  for (const PartitionSolver &solver : partitionSolvers()) {
-    if (name != "auto" && name != solver.name)
-      continue;
-    if (best && m.pes() == 1) // all solvers deal one PE alike
-      break;
-    Partition p;
-    p.solver = solver.name;
-    p.shares = solver.solve(problem);
-    p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
-    weights->spare(p, room);
-    p.weightRows = weights->stored(p);
-    if (!best || most(p) < most(*best))
-      best = p;
-    if (most(*best) <= room)
-      break;
-  }
+  // Rather another solver than half of the hemispheres idle.
+  for (bool spares : {false, true})
+    for (const PartitionSolver &solver : partitionSolvers()) {
+      if (name != "auto" && name != solver.name)
+        continue;
+      if ((best && m.pes() == 1 && best->solver != solver.name) || // all solvers deal one PE alike
+          (best && most(*best) <= room))
+        continue;
+      Partition p;
+      p.solver = solver.name;
+      p.shares = solver.solve(problem);
+      p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
+      if (spares)
+        weights->spare(p, room);
+      p.weightRows = weights->stored(p);
+      if (!best || most(p) < most(*best))
+        best = p;
+    }
   if (!best) {
     std::string known = "auto";
     for (const PartitionSolver &solver : partitionSolvers())

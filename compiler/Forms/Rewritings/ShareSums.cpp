@@ -29,6 +29,7 @@ std::optional<unsigned> laneLoopOf(const KernelGraph &graph, const Kernel &kerne
 }
 
 /// Do all lanes of the result receive one sum of real numbers, without a running reduction?
+/// Products of the model stay, even with weights that are all alike: they are counted.
 bool sumsAlike(const KernelGraph &graph, const Kernel &kernel, unsigned lane) {
   return !kernel.terms.empty() &&
          std::none_of(kernel.loops.begin(), kernel.loops.end(),
@@ -36,7 +37,7 @@ bool sumsAlike(const KernelGraph &graph, const Kernel &kernel, unsigned lane) {
          std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &t) {
            const Tensor &w = graph.tensors[t.w.tensor];
            return w.role == TensorRole::Constant && w.splat && w.type != ElementType::Int8 &&
-                  !usesLoop(t.a, lane);
+                  t.macs == 0 && !usesLoop(t.a, lane);
          });
 }
 
