@@ -2,6 +2,7 @@
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 
 #include <algorithm>
 #include <optional>
@@ -388,12 +389,7 @@ template <class F> void forEachIndex(Kernel &kernel, F f) {
       for (AffineIndex &index : access.lookup->index)
         f(index);
   };
-  for (Term &term : kernel.terms)
-    visit(term.a), visit(term.w);
-  for (Access &operand : kernel.operands)
-    visit(operand);
-  for (Result &result : kernel.results)
-    visit(result.access);
+  forEachAccess(kernel, visit);
 }
 
 /// Loop `inner` takes in `outer` where every index moves with both as with one loop: a tile of few

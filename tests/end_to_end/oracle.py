@@ -80,6 +80,17 @@ def run_millrace(binary: str | Path, model: str | Path, machine: str, precision:
     return MillraceRun(report, outputs, done.stdout)
 
 
+def cycles_on_grid(binary: str | Path, model: onnx.ModelProto, inputs: dict[str, np.ndarray], folder: str | Path,
+                   most: float) -> int:
+    """Cycles of a model with one output `y` on tsp-v1 in fp16, all of it on the grid, its cycles as predicted and its value
+    within `most` (relative L2) of ONNX Runtime's; AssertionError says what is not so."""
+    got = run_millrace(binary, save_model(model, folder), "tsp-v1", "fp16", inputs, folder)
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert got.report["host_ops"] == []
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < most
+    return got.report["measured_cycles"]
+
+
 def find_file(file: str, folder: Path) -> Path:
     """The output file of a report: as written, or relative to the output folder."""
     return Path(file) if Path(file).is_file() else folder / "outputs" / Path(file).name

@@ -53,8 +53,9 @@ private:
   const Machine &machine;
   const CompileOptions &options;
   CompileReport &report;
-  /// How often there was too little room: values get what they are estimated to need, then an
-  /// eighth of the memory more each time, and what needs long runs of rows comes before weights.
+  /// How often there was too little room: values get what they need at their peak, then room for
+  /// gaps too, then an eighth of the memory more each time; and what needs long runs of rows comes
+  /// before weights.
   const unsigned pressure;
   schedule::Program program;
   Context c;

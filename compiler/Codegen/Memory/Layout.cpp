@@ -341,13 +341,10 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
       byRow |= d != t.laneDim && !o.index[d].terms.empty();
     if (t.role == forms::TensorRole::Constant && !byRow)
       continue; // one vector for all rows is made as its user needs it
-    // What is read may end within a tile: the lanes behind it go nowhere.
-    std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(o), &roles);
-    if (roles.group)
-      ranges = joined(std::move(ranges));
-    for (LaneRange &range : ranges)
-      range.count = 0;
-    breakAt(breaks[o.tensor], ranges, extentOf(o));
+    const std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(o), &roles);
+    for (const LaneRange &r : roles.group ? joined(ranges) : ranges)
+      if (r.start > 0) // it may end within a tile: the lanes behind it go nowhere
+        breaks[o.tensor].insert(r.start);
     meet(first, o);
   }
   for (const forms::Term &t : kernel.terms) {

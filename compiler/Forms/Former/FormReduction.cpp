@@ -515,18 +515,15 @@ std::optional<unsigned> Former::extremeByTurns(unsigned tensor, AluOp combine) {
       here.index.push_back(at(build.loop(extent)));
     const AffineIndex lane = here.index[from.laneDim];
     const unsigned along = build.loop(lanes, LoopKind::Contracted);
+    SmallVector<int64_t> turn;
+    for (int64_t n = 0; n < lanes; ++n)
+      turn.push_back((n + turned) % lanes);
     for (auto [part, factor] : parts->terms) {
-      std::vector<float> values(size_t(lanes * lanes), 0);
-      for (int64_t n = 0; n < lanes; ++n)
-        values[size_t(n * lanes + (n + turned) % lanes)] = factor;
       Access a = here;
       a.tensor = part;
       a.index[from.laneDim] = at(along);
-      build.term(a,
-                 {addConstant(graph, "turn", {lanes, lanes}, graph.tensors[part].type, 1, values),
-                  {lane, at(along)},
-                  0},
-                 0);
+      build.term(
+          a, {selection(turn, lanes, graph.tensors[part].type, factor), {lane, at(along)}, 0}, 0);
     }
     const Scalar there = joined(build, *parts, from.type);
     build.store(build.op(combine, {there.node, build.load(here)}), {next, here.index, 0});
