@@ -65,11 +65,12 @@ private:
   std::map<unsigned, unsigned> running;
 
   /// The element of lane `l` of a row: the slots of its dimensions and the values of the loops
-  /// along the lanes. Nothing in a gap.
+  /// along the lanes. In a gap the one of lane 0 again: readers multiply gaps by 0, which is 0 only
+  /// for what is finite, and no operation makes more of a copy than of the element itself.
   struct Element {
     Point slots, point;
   };
-  std::optional<Element> elementAt(int64_t l) const;
+  Element elementAt(int64_t l) const;
   void addLoops();
   Access placed(const Access &access) const;
   AffineIndex rowIndex(const Access &access, unsigned dim, int64_t row) const;
@@ -78,13 +79,11 @@ private:
   void maskOutside(size_t resultIndex);
 };
 
-std::optional<PhaseBuilder::Element> PhaseBuilder::elementAt(int64_t l) const {
+PhaseBuilder::Element PhaseBuilder::elementAt(int64_t l) const {
   if (!isSplit)
     return Element{Point(result.dims.size(), 0), channels[size_t(l)]};
-  std::optional<Point> slots = result.slotsAt(l);
-  if (!slots)
-    return std::nullopt;
-  return Element{*slots, channels[size_t((*slots)[result.laneDim])]};
+  const Point slots = result.slotsAt(l).value_or(Point(result.dims.size(), 0));
+  return Element{slots, channels[size_t(slots[result.laneDim])]};
 }
 
 /// Rows, lanes, and what runs. Terms bring a loop each.
@@ -179,26 +178,24 @@ void PhaseBuilder::addTerm(size_t index, const std::vector<TermRow> &rows, int64
   std::map<Point, std::vector<Product>> bySlots;
   const AffineIndex &laneIndex = term.a.index[its.laneDim];
   for (int64_t l = 0; l < lanes; ++l) {
-    const std::optional<Element> element = elementAt(l);
-    if (!element)
-      continue;
-    Point key = element->slots;
+    const Element element = elementAt(l);
+    Point key = element.slots;
     key[result.laneDim] = 0;
     for (unsigned own : layout.laneLoops()) // groups have lanes of their own
       if (coefficient(laneIndex, own))
-        key.push_back(element->point[own]);
+        key.push_back(element.point[own]);
     auto [found, fresh] = bySlots.try_emplace(key);
     if (fresh)
       forEachPoint(old, contracted, [&](const Point &point) {
         Point all = point;
         for (unsigned own : layout.laneLoops())
-          all[own] = element->point[own];
+          all[own] = element.point[own];
         Point where(its.dims.size(), 0);
-        int64_t from = layout.indexAt(laneIndex, phase, element->slots, all);
+        int64_t from = layout.indexAt(laneIndex, phase, element.slots, all);
         for (unsigned d = 0; d < its.dims.size(); ++d)
           if (d != its.laneDim) {
             const Place &place =
-                placeIn(places[d], layout.indexAt(term.a.index[d], phase, element->slots, all));
+                placeIn(places[d], layout.indexAt(term.a.index[d], phase, element.slots, all));
             where[d] = place.row;
             from += place.slot * its.dims[d].pitch;
           }
@@ -207,7 +204,7 @@ void PhaseBuilder::addTerm(size_t index, const std::vector<TermRow> &rows, int64
             found->second.push_back({r, from - rows[r].from, elementOf(point)});
         return true;
       });
-    const int64_t column = base + elementOf(element->point);
+    const int64_t column = base + elementOf(element.point);
     for (const Product &p : found->second) {
       const int64_t from = weights.splat ? 0 : column + p.element;
       std::copy_n(&weights.data[size_t(from) * bytes], bytes,
@@ -259,20 +256,19 @@ Access PhaseBuilder::constant(const Access &access) {
   std::vector<uint8_t> data;
   forEachPoint(kernel, loops, [&](const Point &step) {
     for (int64_t l = 0; l < lanes; ++l) {
+      const Element element = elementAt(l);
+      Point point = element.point;
+      for (unsigned j = 0; j < layout.rowLoops().size(); ++j) {
+        const RowLoop &row = layout.rowLoops()[j];
+        point[row.loop] = row.split.indexAt(row.period * step[j] + phase[j],
+                                            row.dim >= 0 ? element.slots[size_t(row.dim)] : 0);
+      }
+      for (auto [from, to] : running)
+        point[from] = step[to];
       uint32_t bits = access.pad;
-      if (const std::optional<Element> element = elementAt(l)) {
-        Point point = element->point;
-        for (unsigned j = 0; j < layout.rowLoops().size(); ++j) {
-          const RowLoop &row = layout.rowLoops()[j];
-          point[row.loop] = row.split.indexAt(row.period * step[j] + phase[j],
-                                              row.dim >= 0 ? element->slots[size_t(row.dim)] : 0);
-        }
-        for (auto [from, to] : running)
-          point[from] = step[to];
-        if (const int64_t from = linearOffset(source, access, point); from >= 0) {
-          bits = 0;
-          std::memcpy(&bits, &source.data[source.splat ? 0 : size_t(from) * bytes], bytes);
-        }
+      if (const int64_t from = linearOffset(source, access, point); from >= 0) {
+        bits = 0;
+        std::memcpy(&bits, &source.data[source.splat ? 0 : size_t(from) * bytes], bytes);
       }
       for (unsigned b = 0; b < bytes; ++b)
         data.push_back(uint8_t(bits >> 8 * b));
@@ -301,12 +297,11 @@ void PhaseBuilder::maskOutside(size_t index) {
     std::vector<uint8_t> inside(size_t(rows * lanes), 1);
     bool any = false;
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t l = 0; l < lanes; ++l)
-        if (const std::optional<Element> element = elementAt(l)) {
-          const int64_t i = its.dims[d].indexAt(row->period * r + phase[j], element->slots[d]);
-          if (i < 0 || i >= logical[d])
-            inside[size_t(r * lanes + l)] = 0, any = true;
-        }
+      for (int64_t l = 0; l < lanes; ++l) {
+        const int64_t i = its.dims[d].indexAt(row->period * r + phase[j], elementAt(l).slots[d]);
+        if (i < 0 || i >= logical[d])
+          inside[size_t(r * lanes + l)] = 0, any = true;
+      }
     if (!any)
       continue;
     const unsigned mask =

@@ -202,6 +202,42 @@ TEST_P(AnyLayout, KeepsTheValues) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AnyLayout, testing::Range(0u, 60u));
 
+/// Two convolutions, and between them a division of each channel by a constant of its own.
+KernelGraph normalised(int64_t channels) {
+  KernelGraph graph;
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {1, 20, 12, 12}, type, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, 20, 12, 12}, type, 1, TensorRole::Output);
+  const unsigned a = addTensor(graph, "a", {1, channels, 12, 12}, type, 1),
+                 b = addTensor(graph, "b", {1, channels, 12, 12}, type, 1);
+  std::vector<float> deviations = randomValues(size_t(channels), 9);
+  for (float &d : deviations)
+    d = 1 + d / 2;
+  const unsigned c = addConstant(graph, "c", {channels}, ElementType::Fp32, 0, deviations);
+  convolve(graph, type, x, a, 1, 1, 1);
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(channels), oy = build.loop(12), ox = build.loop(12);
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(oy), at(ox)};
+  build.store(build.op(AluOp::MulF32, {build.load({a, point}),
+                                       build.op(AluOp::RcpF32, {build.operand({c, {at(f)}})})}),
+              {b, point});
+  build.finish("divide");
+  convolve(graph, type, b, y, 3, 1, 2);
+  return graph;
+}
+
+/// Slots that do not touch leave gaps, which readers multiply by 0.
+TEST(Gaps, HoldNothingInfinite) {
+  for (const int64_t channels : {24, 48, 56, 72})
+    for (unsigned seed = 1; seed < 40; ++seed) {
+      const KernelGraph plain = normalised(channels);
+      KernelGraph other = plain;
+      const auto lines = assignLayouts(other, test::testMachine(20), "random", seed);
+      ASSERT_TRUE(lines) << lines.error();
+      EXPECT_LE(distance(plain, other), 2e-3) << channels << " channels, seed " << seed;
+    }
+}
+
 /// y = a window over each channel of x: sums of taps with weights, or their maximum.
 unsigned slide(KernelGraph &graph, unsigned x, unsigned y, int64_t taps, int64_t stride,
                int64_t dilation, bool sums, unsigned seed) {
