@@ -348,6 +348,32 @@ LogicalResult ReduceOp::verify() {
   return success();
 }
 
+/// Each term runs through its own contracted loops, beside those that no term has for its own.
+static bool pointsFit(KernelOp kernel) {
+  const auto isContracted = [&](unsigned loop) {
+    return cast<LoopKindAttr>(kernel.getKinds()[loop]).getValue() == LoopKind::Contracted;
+  };
+  std::vector<std::vector<int64_t>> terms;
+  std::vector<bool> isOwn(kernel.getExtents().size(), false);
+  kernel.getBody().walk([&](TermOp term) {
+    terms.emplace_back();
+    for (BlockArgument loop : kernel.getBody().getArguments())
+      if (isContracted(loop.getArgNumber()) && llvm::is_contained(term->getOperands(), loop)) {
+        terms.back().push_back(kernel.getExtents()[loop.getArgNumber()]);
+        isOwn[loop.getArgNumber()] = true;
+      }
+  });
+  std::vector<int64_t> common;
+  for (auto [loop, extent] : llvm::enumerate(kernel.getExtents()))
+    if (!isOwn[loop])
+      common.push_back(extent);
+  terms.emplace_back();
+  return llvm::all_of(terms, [&](std::vector<int64_t> &own) {
+    own.insert(own.end(), common.begin(), common.end());
+    return productFits(own, kMostPoints);
+  });
+}
+
 LogicalResult KernelOp::verify() {
   if (getBody().getNumArguments() != getExtents().size() ||
       getKinds().size() != getExtents().size())
@@ -356,7 +382,7 @@ LogicalResult KernelOp::verify() {
   for (BlockArgument loop : getBody().getArguments())
     if (!loop.getType().isIndex())
       return emitOpError() << "has a loop of type " << loop.getType() << " instead of index";
-  if (!productFits(getExtents(), kMostPoints))
+  if (!pointsFit(*this))
     return emitOpError("has more points than any machine computes");
   unsigned section = 0;
   for (Operation &op : getBody().front()) {
