@@ -394,6 +394,40 @@ Value Former::inputBehind(Value value) const {
 /// The dimension that lies along the lanes if no consumer says otherwise.
 unsigned Former::preferredLane(Value base) { return chooseLane(base).dim; }
 
+/// Of the dimensions `group` of a shape, one after the other: the one whose neighbours are
+/// neighbours of all of them together.
+static unsigned innermostOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
+  for (int64_t dim : llvm::reverse(group))
+    if (shape[size_t(dim)] > 1)
+      return unsigned(dim);
+  return unsigned(group.back());
+}
+
+/// Where the lanes that are chosen for the value's base lie in the value, which may be a reshape or
+/// a padding of it; nothing if they are no dimension of it.
+std::optional<Former::LaneChoice> Former::shownLane(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isView(op))
+    return chooseLane(value);
+  if (!isa<tensor::PadOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
+    return std::nullopt;
+  std::optional<LaneChoice> lane = shownLane(sourceOf(op));
+  if (!lane || isa<tensor::PadOp>(op))
+    return lane;
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    const ArrayRef<int64_t> shape = shapeOf(collapse.getSrc());
+    for (auto [to, group] : llvm::enumerate(collapse.getReassociationIndices()))
+      if (llvm::is_contained(group, int64_t(lane->dim)) && innermostOf(shape, group) == lane->dim)
+        return LaneChoice{unsigned(to), lane->hasReason};
+    return std::nullopt;
+  }
+  auto expand = cast<tensor::ExpandShapeOp>(op);
+  const SmallVector<ReassociationIndices> groups = expand.getReassociationIndices();
+  if (lane->dim >= groups.size())
+    return std::nullopt;
+  return LaneChoice{innermostOf(shapeOf(expand.getResult()), groups[lane->dim]), lane->hasReason};
+}
+
 /// A choice with a reason holds for a dimension of extent 1 too: the scores of one token for one
 /// token lie along the tokens, not along the heads that happen to be more than one.
 Former::LaneChoice Former::chooseLane(Value base) {
@@ -438,17 +472,13 @@ Former::LaneChoice Former::chooseLane(Value base) {
       return {last, true};
   }
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
-    Value input = baseOf(operand);
-    if (operand != input || isa_and_nonnull<arith::ConstantOp>(input.getDefiningOp()) ||
-        !isa<RankedTensorType>(operand.getType()))
-      if (!operand.getDefiningOp<tensor::PadOp>())
-        continue;
-    if (operand != input && shapeOf(operand).size() != shapeOf(input).size())
+    if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
       continue;
     AffineMap map = op.getIndexingMapsArray()[i];
-    LaneChoice lane = chooseLane(input);
-    if (lane.dim >= map.getNumResults())
+    const std::optional<LaneChoice> shown = shownLane(operand);
+    if (!shown || shown->dim >= map.getNumResults())
       continue;
+    const LaneChoice lane = *shown;
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
       if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason))
         return {unsigned(dim), lane.hasReason};

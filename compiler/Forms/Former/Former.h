@@ -147,6 +147,7 @@ private:
   };
   unsigned preferredLane(mlir::Value base);
   LaneChoice chooseLane(mlir::Value base);
+  std::optional<LaneChoice> shownLane(mlir::Value value);
   void findSlicePoints();
   void findStoredViews();
 

@@ -254,6 +254,63 @@ func.func @main(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   EXPECT_LT(formed.error, kFp16);
 }
 
+/// Four channels of a group are one result's lanes, sixteen channels those of all that comes after
+/// them: a gate reads them twice.
+TEST(Build, ChannelsOfGroupsLieAlongTheLanesTogether) {
+  Formed formed = form(R"(
+func.func @main(%x: tensor<1x16x6x5xf32>) -> tensor<1x16x6x5xf32> {
+  %w = arith.constant dense<[[[1., 2., -1., 0.5], [0.5, 1., 3., -2.], [-1., 0.25, 2., 1.], [2., 1., -1., 3.]],
+                             [[0.5, 2., 1., 1.], [1., -1., 0.5, 2.], [3., 1., -2., 1.], [1., 2., 0.5, -1.]],
+                             [[2., -1., 1., 0.5], [1., 1., 1., -2.], [0.5, 2., 1., 1.], [-1., 3., 1., 2.]],
+                             [[1., 1., 2., -1.], [2., 0.5, 1., 1.], [-2., 1., 1., 3.], [1., 0.5, 2., 1.]]]> : tensor<4x4x4xf32>
+  %zero = arith.constant 0.0 : f32
+  %part = arith.constant 0.125 : f32
+  %g = tensor.expand_shape %x [[0], [1, 2], [3], [4]] output_shape [1, 4, 4, 6, 5] : tensor<1x16x6x5xf32> into tensor<1x4x4x6x5xf32>
+  %e = tensor.empty() : tensor<1x4x4x6x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x6x5xf32>) -> tensor<1x4x4x6x5xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(n, g, k, y, x, c) -> (n, g, c, y, x)>, affine_map<(n, g, k, y, x, c) -> (g, k, c)>,
+                                        affine_map<(n, g, k, y, x, c) -> (n, g, k, y, x)>],
+                       iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%g, %w : tensor<1x4x4x6x5xf32>, tensor<4x4x4xf32>) outs(%f : tensor<1x4x4x6x5xf32>) {
+  ^bb0(%in: f32, %m: f32, %out: f32):
+    %p = arith.mulf %in, %m : f32
+    %s = arith.addf %out, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<1x4x4x6x5xf32>
+  %j = tensor.collapse_shape %c [[0], [1, 2], [3], [4]] : tensor<1x4x4x6x5xf32> into tensor<1x16x6x5xf32>
+  %e4 = tensor.empty() : tensor<1x16x6x5xf32>
+  %r = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%j : tensor<1x16x6x5xf32>) outs(%e4 : tensor<1x16x6x5xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %m = arith.maximumf %in, %zero : f32
+    linalg.yield %m : f32
+  } -> tensor<1x16x6x5xf32>
+  %e2 = tensor.empty() : tensor<1x16xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x16xf32>) -> tensor<1x16xf32>
+  %a = linalg.generic {indexing_maps = [#id4, affine_map<(n, c, y, x) -> (n, c)>], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%r : tensor<1x16x6x5xf32>) outs(%f2 : tensor<1x16xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %m = arith.addf %in, %out : f32
+    linalg.yield %m : f32
+  } -> tensor<1x16xf32>
+  %y = linalg.generic {indexing_maps = [#id4, affine_map<(n, c, y, x) -> (n, c)>, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%r, %a : tensor<1x16x6x5xf32>, tensor<1x16xf32>) outs(%e4 : tensor<1x16x6x5xf32>) {
+  ^bb0(%in: f32, %gate: f32, %out: f32):
+    %h = arith.mulf %gate, %part : f32
+    %m = arith.mulf %in, %h : f32
+    linalg.yield %m : f32
+  } -> tensor<1x16x6x5xf32>
+  return %y : tensor<1x16x6x5xf32>
+})");
+  EXPECT_TRUE(formed.graph.hostCalls.empty());
+  EXPECT_EQ(formed.graph.kernels.size(), 3u); // groups, their sum, the product of both
+  for (const Tensor &tensor : formed.graph.tensors)
+    if (tensor.role == TensorRole::Intermediate) {
+      EXPECT_EQ(tensor.laneDim, 1u) << tensor.name;
+    }
+  EXPECT_LT(formed.error, kFp16);
+}
+
 TEST(Build, AWideMaximumWindowIsCutByDimension) {
   Formed formed = form(R"(
 func.func @main(%x: tensor<1x8x9x9xf32>) -> tensor<1x8x7x7xf32> {
