@@ -92,23 +92,79 @@ void ContractionPlan::addTiles(size_t index, const std::vector<int64_t> &loops,
   }
 }
 
-/// Equal keys: equal bytes for equal lanes and columns.
-std::string ContractionPlan::keyOf(const Tile &tile) const {
+/// Calls f(column, first lane of the vector, lanes, first element of w, elements from one lane to
+/// the next) for what every column of the tile multiplies, until f returns false.
+template <class F> void ContractionPlan::forEachColumn(const Tile &tile, F f) const {
   const Term &term = kernel.terms[tile.term];
-  const Tensor &a = c.tensor(term.a.tensor), &w = c.tensor(term.w.tensor);
-  const bool ofOneValue =
-      w.splat &&
-      (!work.roles.lane || coefficient(term.a.index[a.laneDim], *work.roles.lane) == 0) &&
-      !work.roles.group;
-  if (!ofOneValue)
-    return "k" + std::to_string(kernelIndex) + ".i" + std::to_string(share.instance) + ".n" +
-           std::to_string(share.tile) + ".t" + std::to_string(tile.term) + tile.tap + ".c" +
-           std::to_string(tile.aTile);
-  std::string key = "all"; // sums over lanes: many kernels share one tile
-  for (unsigned b = 0; b < byteWidth(w.type); ++b)
-    key += "." + std::to_string(w.data[b]);
-  return key + ":" + nameOf(w.type) + ":" + std::to_string(tile.k0) + "-" +
-         std::to_string(tile.k1) + "x" + std::to_string(domain.lanes);
+  const Tensor &w = c.tensor(term.w.tensor);
+  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
+  const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
+  std::vector<int64_t> elementPitch(w.shape.size(), 1);
+  for (size_t d = w.shape.size(); d-- > 1;)
+    elementPitch[d - 1] = elementPitch[d] * w.shape[d];
+  int64_t step = 0;
+  for (size_t d = 0; contracted && d < w.shape.size(); ++d)
+    step += elementPitch[d] * coefficient(term.w.index[d], *contracted);
+  Domain point = domain;
+  point.loops = tile.loops;
+  for (int64_t n = 0; n < domain.lanes; ++n) {
+    const std::vector<int64_t> loops = loopsAtLane(point, n);
+    const int64_t firstLane = evaluate(lanes, loops); // of a, for this column
+    int64_t element = 0;
+    for (size_t d = 0; d < w.shape.size(); ++d)
+      element += elementPitch[d] * evaluate(term.w.index[d], loops);
+    const int64_t extent = contracted ? kernel.loops[*contracted].extent : 1;
+    const int64_t from = std::max<int64_t>(firstLane, tile.firstLane + tile.k0);
+    const int64_t to = std::min<int64_t>(firstLane + extent, tile.firstLane + tile.k1);
+    if (from < to && !f(n, from - tile.firstLane, to - from,
+                        w.splat ? 0 : element + (from - firstLane) * step, w.splat ? 0 : step))
+      return;
+  }
+}
+
+/// Equal keys: equal bytes for equal lanes and columns, whichever kernels take them. Of weights
+/// made at run time each kernel has its own.
+std::string ContractionPlan::keyOf(const Tile &tile) const {
+  const std::string name = "k" + std::to_string(kernelIndex) + ".i" +
+                           std::to_string(share.instance) + ".n" + std::to_string(share.tile) +
+                           ".t" + std::to_string(tile.term) + tile.tap + ".c" +
+                           std::to_string(tile.aTile);
+  return isConstant(tile) ? c.keyOfContent(name, [&] { return contentOf(tile); }) : name;
+}
+
+/// Which elements of which bytes the columns multiply: neighbouring columns that go on in even
+/// steps are one run.
+std::string ContractionPlan::contentOf(const Tile &tile) const {
+  struct Run {
+    int64_t first, columns, lane, lanes, element, step;
+    int64_t laneStep = 0, elementStep = 0; ///< from column to column
+  };
+  std::vector<Run> runs;
+  forEachColumn(tile, [&](int64_t n, int64_t lane, int64_t lanes, int64_t element, int64_t step) {
+    if (!runs.empty()) {
+      Run &run = runs.back();
+      const int64_t laneStep = run.columns == 1 ? lane - run.lane : run.laneStep,
+                    elementStep = run.columns == 1 ? element - run.element : run.elementStep;
+      if (run.first + run.columns == n && run.lanes == lanes && run.step == step &&
+          run.lane + run.columns * laneStep == lane &&
+          run.element + run.columns * elementStep == element) {
+        run.laneStep = laneStep;
+        run.elementStep = elementStep;
+        ++run.columns;
+        return true;
+      }
+    }
+    runs.push_back({n, 1, lane, lanes, element, step});
+    return true;
+  });
+  const unsigned w = kernel.terms[tile.term].w.tensor;
+  std::string content = std::to_string(c.numberOfData(w)) + ":" + nameOf(typeOf(tile)) + ":" +
+                        std::to_string(tile.k1) + "x" + std::to_string(domain.lanes);
+  for (const Run &r : runs)
+    for (int64_t part :
+         {r.first, r.columns, r.lane, r.lanes, r.element, r.step, r.laneStep, r.elementStep})
+      content += "," + std::to_string(part);
+  return content;
 }
 
 void ContractionPlan::planTiles() {
@@ -157,36 +213,6 @@ Status ContractionPlan::planPasses() {
   }
   orderPasses();
   return Success{};
-}
-
-/// Calls f(column, first lane of the vector, lanes, first element of w, elements from one lane to
-/// the next) for what every column of the tile multiplies, until f returns false.
-template <class F> void ContractionPlan::forEachColumn(const Tile &tile, F f) const {
-  const Term &term = kernel.terms[tile.term];
-  const Tensor &w = c.tensor(term.w.tensor);
-  std::optional<unsigned> contracted = laneLoop(c, kernel, term.a);
-  const forms::AffineIndex &lanes = term.a.index[c.tensor(term.a.tensor).laneDim];
-  std::vector<int64_t> elementPitch(w.shape.size(), 1);
-  for (size_t d = w.shape.size(); d-- > 1;)
-    elementPitch[d - 1] = elementPitch[d] * w.shape[d];
-  int64_t step = 0;
-  for (size_t d = 0; contracted && d < w.shape.size(); ++d)
-    step += elementPitch[d] * coefficient(term.w.index[d], *contracted);
-  for (int64_t n = 0; n < domain.lanes; ++n) {
-    Domain point = domain;
-    point.loops = tile.loops;
-    const std::vector<int64_t> loops = loopsAtLane(point, n);
-    const int64_t firstLane = evaluate(lanes, loops); // of a, for this column
-    int64_t element = 0;
-    for (size_t d = 0; d < w.shape.size(); ++d)
-      element += elementPitch[d] * evaluate(term.w.index[d], loops);
-    const int64_t extent = contracted ? kernel.loops[*contracted].extent : 1;
-    const int64_t from = std::max<int64_t>(firstLane, tile.firstLane + tile.k0);
-    const int64_t to = std::min<int64_t>(firstLane + extent, tile.firstLane + tile.k1);
-    if (from < to && !f(n, from - tile.firstLane, to - from,
-                        w.splat ? 0 : element + (from - firstLane) * step, w.splat ? 0 : step))
-      return;
-  }
 }
 
 /// Are all weights of the pass zero? Bands have such corners, and groups of channels.
@@ -297,9 +323,9 @@ void ContractionPlan::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) co
 }
 
 Expected<WeightTile> ContractionPlan::store(const Tile &tile) {
-  return c.weightTile(tile.key, worker.pe, worker.hemisphere, columnGroups(),
-                      m.mxm.format(typeOf(tile))->planes, tile.k1,
-                      [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
+  return c.weightTile(tile.key, c.tensor(kernel.terms[tile.term].w.tensor).name, worker.pe,
+                      worker.hemisphere, columnGroups(), m.mxm.format(typeOf(tile))->planes,
+                      tile.k1, [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
 }
 
 Status ContractionPlan::make(bool trimmed) {

@@ -65,6 +65,7 @@ private:
   void planTiles();
   void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
   std::string keyOf(const Tile &tile) const;
+  std::string contentOf(const Tile &tile) const;
   Status planPasses();
   void orderPasses();
   void trimPasses();

@@ -81,18 +81,22 @@ uint64_t Storage::mostValueRows() const {
   for (unsigned t = 0; t < needs.size(); ++t) {
     if (lives[t].from == SIZE_MAX)
       continue;
-    const TensorLayout &layout = c.layouts[t];
-    uint64_t rows = uint64_t(layout.rows) * std::max(needs[t].rows[0], needs[t].rows[1]);
-    if (needs[t].columns)
-      rows += uint64_t(layout.rows / width + 2) * width;
-    rows *= byteWidth(c.tensor(t).type) * layout.tiles.size();
+    const uint64_t vectors = byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
+    uint64_t rows = std::max(needs[t].rows[0], needs[t].rows[1]) * vectors;
     if (c.tensor(t).role == TensorRole::Constant) {
-      constant += isOfOneKernel(t) ? rows / kHemispheres : rows;
+      constant += isOfOneKernel(t) ? rows * streamedRows(t) / kHemispheres
+                                   : rows * uint64_t(c.layouts[t].rows);
       continue;
     }
+    rows *= uint64_t(c.layouts[t].rows);
+    if (needs[t].columns && !needs[t].padded)
+      rows += columnGroups(t) * width * vectors;
     live[lives[t].from] += rows;
     live[lives[t].to + 1] -= rows;
   }
+  for (const std::vector<unsigned> &turns : paddedPlaces())
+    constant += columnGroups(turns.front()) * width * byteWidth(c.tensor(turns.front()).type) *
+                c.layouts[turns.front()].tiles.size();
   uint64_t most = 0, sum = 0;
   for (uint64_t change : live)
     most = std::max(most, sum += change);
@@ -132,24 +136,53 @@ bool Storage::precedes(unsigned tensor, unsigned next) const {
          byteWidth(c.tensor(tensor).type) == byteWidth(c.tensor(next).type);
 }
 
+/// Column groups of a column copy of the tensor, at most.
+uint64_t Storage::columnGroups(unsigned tensor) const {
+  return uint64_t(c.layouts[tensor].rows / c.machine.mxm.columnsPerInstall + 2);
+}
+
+/// Padded column copies stay to the end; tensors that take one place after the other stand
+/// together.
+std::vector<std::vector<unsigned>> Storage::paddedPlaces() const {
+  std::vector<std::vector<unsigned>> places;
+  for (unsigned t : columnsByLife()) {
+    if (!needs[t].padded)
+      continue;
+    const auto before =
+        std::find_if(places.begin(), places.end(),
+                     [&](const std::vector<unsigned> &p) { return precedes(p.back(), t); });
+    if (before != places.end())
+      before->push_back(t);
+    else
+      places.push_back({t});
+  }
+  return places;
+}
+
+/// Rows of a constant that stream into the MXM for the one kernel that takes it.
+uint64_t Storage::streamedRows(unsigned tensor) const {
+  uint64_t rows = 1;
+  for (const Kernel &kernel : c.graph.kernels)
+    for (const forms::Term &t : kernel.terms)
+      for (unsigned l = 0; t.a.tensor == tensor && l < kernel.loops.size(); ++l)
+        if (rowCoefficient(c.layouts[tensor], t.a, l))
+          rows *= uint64_t(kernel.loops[l].extent);
+  return std::min(rows, uint64_t(c.layouts[tensor].rows));
+}
+
 /// Splits the slices of a hemisphere: whole install sets for weights, the rest for activations.
 void Storage::splitSlices() {
   const unsigned set = c.machine.mxm.columnsPerInstall;
   const std::vector<uint64_t> weights = partition.weightRows;
   uint64_t rows = 64 + *std::max_element(weights.begin(), weights.end()); // some constant rows
-  std::vector<unsigned> last; // of those that take their rows one after the other
-  for (unsigned t : columnsByLife()) {
-    const auto before = std::find_if(last.begin(), last.end(),
-                                     [&](unsigned u) { return needs[t].padded && precedes(u, t); });
-    if (before != last.end()) {
-      *before = t;
-      continue;
-    }
-    if (needs[t].padded)
-      last.push_back(t);
-    rows += uint64_t(c.layouts[t].rows / set + 2) * byteWidth(c.tensor(t).type) *
-            c.layouts[t].tiles.size();
-  }
+  auto addColumns = [&](unsigned t) {
+    rows += columnGroups(t) * byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
+  };
+  for (const std::vector<unsigned> &turns : paddedPlaces())
+    addColumns(turns.front());
+  for (unsigned t : columnsByLife())
+    if (!needs[t].padded)
+      addColumns(t);
   rows += tableRows() / set;
   rows += rows / 16;
   const unsigned slices = c.machine.memory.slices;

@@ -49,6 +49,9 @@ private:
 
   std::vector<unsigned> columnsByLife() const;
   bool precedes(unsigned tensor, unsigned next) const;
+  uint64_t columnGroups(unsigned tensor) const;
+  std::vector<std::vector<unsigned>> paddedPlaces() const;
+  uint64_t streamedRows(unsigned tensor) const;
   bool installsMoreThan(const Work &work) const;
   uint64_t tableRows() const;
   void splitSlices();

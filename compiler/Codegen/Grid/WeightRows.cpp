@@ -18,9 +18,10 @@ int64_t unitsOf(const Work &work, const Share &share) {
 }
 
 /// Whole shares for either hemisphere, alternately: so that both have as much to do as can be. The
-/// odd one goes to the hemisphere that stores less.
+/// odd one goes to the hemisphere that then stores less. `rows`: what a share adds to what either
+/// stores.
 std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &shares,
-                                  const std::vector<uint64_t> &rows,
+                                  const std::vector<WeightRows::PerHemisphere> &rows,
                                   const WeightRows::PerHemisphere &stored) {
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), 0);
@@ -31,11 +32,11 @@ std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &sh
   WeightRows::PerHemisphere sum = stored;
   std::vector<Hemisphere> dealt(shares.size());
   for (size_t i : order) {
-    const size_t h = units[0] != units[1] ? (units[0] < units[1] ? 0 : 1)
-                     : sum[0] <= sum[1]   ? 0
-                                          : 1;
+    const size_t h = units[0] != units[1]                         ? (units[0] < units[1] ? 0 : 1)
+                     : sum[0] + rows[i][0] <= sum[1] + rows[i][1] ? 0
+                                                                  : 1;
     units[h] += unitsOf(work, shares[i]);
-    sum[h] += rows[i];
+    sum[h] += rows[i][h];
     dealt[i] = Hemisphere(h);
   }
   return dealt;
@@ -53,19 +54,12 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
   std::unordered_map<std::string, uint32_t> known;
   uint64_t sum = 0;
   all.tiles.resize(works.size());
-  all.columns.assign(works.size(), 0);
   for (size_t k = 0; k < works.size(); ++k) {
     const Kernel &kernel = c.graph.kernels[k];
     const Work &work = works[k];
     all.tiles[k].resize(work.instances.size() * work.tiles.size());
     if (kernel.terms.empty())
       continue;
-    std::set<unsigned> counted;
-    for (const forms::Term &t : kernel.terms)
-      if (c.tensor(t.w.tensor).role != forms::TensorRole::Constant &&
-          counted.insert(t.w.tensor).second)
-        all.columns[k] += uint64_t(c.layouts[t.w.tensor].rows / m.mxm.columnsPerInstall + 2) *
-                          byteWidth(c.tensor(t.w.tensor).type) * c.layouts[t.w.tensor].tiles.size();
     const Worker worker = workersOf(m, 0, contractedType(c, kernel)).front();
     for (size_t at = 0; at < all.tiles[k].size() && sum <= enough; ++at) {
       std::vector<uint32_t> &list = all.tiles[k][at];
@@ -82,14 +76,21 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
       if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, note); !s)
         return s.takeError();
     }
+    std::set<uint32_t> its;
+    for (const std::vector<uint32_t> &list : all.tiles[k])
+      its.insert(list.begin(), list.end());
+    all.kernels.resize(all.rows.size(), 0);
+    for (uint32_t tile : its)
+      ++all.kernels[tile];
   }
   return all;
 }
 
-uint64_t WeightRows::rowsOf(size_t kernel, const Share &share) const {
-  uint64_t sum = 0;
+/// Of what several kernels take, the kernel's part.
+double WeightRows::rowsOf(size_t kernel, const Share &share) const {
+  double sum = 0;
   for (uint32_t tile : tilesOf(kernel, share))
-    sum += rows[tile];
+    sum += double(rows[tile]) / kernels[tile];
   return sum;
 }
 
@@ -116,111 +117,116 @@ std::vector<std::vector<bool>> WeightRows::placesOf(const Partition &p, size_t k
   return places;
 }
 
-std::vector<uint64_t> WeightRows::stored(const Partition &p) const {
-  const size_t pes = c.machine.pes();
-  std::vector<uint64_t> sums(pes * kHemispheres, 0);
-  std::vector<bool> seen;
-  for (unsigned pe = 0; pe < pes; ++pe)
-    for (unsigned h = 0; h < kHemispheres; ++h) {
-      uint64_t &sum = sums[pe * kHemispheres + h];
-      seen.assign(rows.size(), false);
-      for (size_t k = 0; k < works.size(); ++k) {
-        const auto places = placesOf(p, k, pe);
-        if (!places.empty())
-          sum += columns[k];
-        for (size_t i = 0; i < places.size(); ++i)
-          for (uint32_t tile :
-               places[i][h] ? tilesOf(k, p.shares[k][pe][i]) : std::vector<uint32_t>())
-            if (!seen[tile]) {
-              seen[tile] = true;
-              sum += rows[tile];
-            }
+void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned pe,
+                     int change) const {
+  const auto places = placesOf(p, kernel, pe);
+  for (size_t i = 0; i < places.size(); ++i)
+    for (unsigned h = 0; h < kHemispheres; ++h)
+      for (uint32_t tile :
+           places[i][h] ? tilesOf(kernel, p.shares[kernel][pe][i]) : std::vector<uint32_t>()) {
+        int &users = stored.users[h][tile];
+        if (users == 0)
+          stored.rows[h] += rows[tile];
+        users += change;
+        if (users == 0)
+          stored.rows[h] -= rows[tile];
       }
-    }
+}
+
+WeightRows::Stored WeightRows::storedOn(const Partition &p, unsigned pe) const {
+  Stored stored;
+  for (std::vector<int> &users : stored.users)
+    users.assign(rows.size(), 0);
+  for (size_t k = 0; k < works.size(); ++k)
+    use(stored, p, k, pe, 1);
+  return stored;
+}
+
+std::vector<uint64_t> WeightRows::stored(const Partition &p) const {
+  std::vector<uint64_t> sums;
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+    const PerHemisphere its = storedOn(p, pe).rows;
+    sums.insert(sums.end(), its.begin(), its.end());
+  }
   return sums;
 }
 
+void WeightRows::dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsigned pe) const {
+  const std::vector<Share> &shares = p.shares[kernel][pe];
+  use(stored, p, kernel, pe, -1);
+  std::vector<PerHemisphere> added(shares.size(), PerHemisphere{});
+  for (size_t i = 0; i < shares.size(); ++i)
+    for (unsigned h = 0; h < kHemispheres; ++h)
+      for (uint32_t tile : tilesOf(kernel, shares[i]))
+        added[i][h] += stored.users[h][tile] ? 0 : rows[tile];
+  p.hemispheres[kernel][pe] = dealWhole(works[kernel], shares, added, stored.rows);
+  use(stored, p, kernel, pe, 1);
+}
+
 void WeightRows::spare(Partition &p, uint64_t most) const {
-  std::vector<uint64_t> sums = stored(p);
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
-    PerHemisphere sum{sums[pe * kHemispheres], sums[pe * kHemispheres + 1]};
+    Stored stored = storedOn(p, pe);
+    auto isFull = [&] { return std::max(stored.rows[0], stored.rows[1]) > most; };
     struct Saving {
       size_t kernel;
       double cyclesPerRow;
     };
     std::vector<Saving> savings;
-    std::vector<std::vector<uint64_t>> shareRows(works.size());
     // What is one share on one hemisphere anyway costs nothing on the other.
-    for (size_t k = 0; k < works.size() && std::max(sum[0], sum[1]) > most; ++k) {
+    for (size_t k = 0; k < works.size() && isFull(); ++k) {
       const std::vector<Share> &shares = p.shares[k][pe];
-      if (shares.size() != 1 || unitsOf(works[k], shares.front()) != 1)
-        continue;
-      const std::vector<std::vector<bool>> places = placesOf(p, k, pe);
-      const uint64_t its = rowsOf(k, shares.front());
-      sum[places.front()[0] ? 0 : 1] -= its;
-      p.hemispheres[k][pe] = dealWhole(works[k], shares, {its}, sum);
-      sum[size_t(p.hemispheres[k][pe].front())] += its;
+      if (shares.size() == 1 && unitsOf(works[k], shares.front()) == 1)
+        dealWholeTo(stored, p, k, pe);
     }
     for (size_t k = 0; k < works.size(); ++k) {
       const std::vector<Share> &shares = p.shares[k][pe];
       const auto places = placesOf(p, k, pe);
-      int64_t twice = 0;
-      for (size_t i = 0; i < shares.size(); ++i) {
-        shareRows[k].push_back(rowsOf(k, shares[i]));
-        if (places[i][0] && places[i][1])
-          twice += int64_t(shareRows[k].back());
-      }
+      double twice = 0;
+      for (size_t i = 0; i < shares.size(); ++i)
+        twice += places[i][0] && places[i][1] ? rowsOf(k, shares[i]) : 0;
       if (twice == 0)
         continue;
       int64_t units = 0;
       std::array<int64_t, kHemispheres> side{};
-      const std::vector<Hemisphere> dealt = dealWhole(works[k], shares, shareRows[k], sum);
+      const std::vector<Hemisphere> dealt = dealWhole(
+          works[k], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {});
       for (size_t i = 0; i < shares.size(); ++i) {
         units += unitsOf(works[k], shares[i]);
         side[size_t(dealt[i])] += unitsOf(works[k], shares[i]);
       }
       const double idle = double(std::max(side[0], side[1])) / double(units) - 0.5;
-      savings.push_back(
-          {k, idle * double(vectorsOf(c, c.graph.kernels[k], works[k])) / double(twice)});
+      savings.push_back({k, idle * double(vectorsOf(c, c.graph.kernels[k], works[k])) / twice});
     }
     std::stable_sort(savings.begin(), savings.end(), [](const Saving &x, const Saving &y) {
       return x.cyclesPerRow < y.cyclesPerRow;
     });
-    for (const Saving &s : savings) {
-      if (std::max(sum[0], sum[1]) <= most)
-        break;
-      const std::vector<Share> &shares = p.shares[s.kernel][pe];
-      const auto before = placesOf(p, s.kernel, pe);
-      for (size_t i = 0; i < shares.size(); ++i)
-        for (unsigned h = 0; h < kHemispheres; ++h)
-          sum[h] -= before[i][h] ? shareRows[s.kernel][i] : 0;
-      p.hemispheres[s.kernel][pe] = dealWhole(works[s.kernel], shares, shareRows[s.kernel], sum);
-      for (size_t i = 0; i < shares.size(); ++i)
-        sum[size_t(p.hemispheres[s.kernel][pe][i])] += shareRows[s.kernel][i];
-    }
-    if (std::max(sum[0], sum[1]) > most)
-      even(p, pe, shareRows, sum);
+    for (size_t i = 0; i < savings.size() && isFull(); ++i)
+      dealWholeTo(stored, p, savings[i].kernel, pe);
+    if (isFull())
+      even(p, pe, stored);
   }
 }
 
 /// Turns kernels round whose hemispheres change places for the better.
-void WeightRows::even(Partition &p, unsigned pe,
-                      const std::vector<std::vector<uint64_t>> &shareRows,
-                      PerHemisphere &sum) const {
+void WeightRows::even(Partition &p, unsigned pe, Stored &stored) const {
   for (bool better = true; better;) {
     better = false;
     for (size_t k = 0; k < works.size(); ++k) {
       std::vector<Hemisphere> &dealt = p.hemispheres[k][pe];
-      PerHemisphere its{};
-      for (size_t i = 0; i < dealt.size(); ++i)
-        its[size_t(dealt[i])] += shareRows[k][i];
-      const PerHemisphere turned{sum[0] - its[0] + its[1], sum[1] - its[1] + its[0]};
-      if (std::max(turned[0], turned[1]) >= std::max(sum[0], sum[1]))
+      auto turn = [&] {
+        use(stored, p, k, pe, -1);
+        for (Hemisphere &h : dealt)
+          h = h == Hemisphere::West ? Hemisphere::East : Hemisphere::West;
+        use(stored, p, k, pe, 1);
+        return std::max(stored.rows[0], stored.rows[1]);
+      };
+      const uint64_t before = std::max(stored.rows[0], stored.rows[1]);
+      if (dealt.empty())
         continue;
-      for (Hemisphere &h : dealt)
-        h = h == Hemisphere::West ? Hemisphere::East : Hemisphere::West;
-      sum = turned;
-      better = true;
+      if (turn() < before)
+        better = true;
+      else
+        turn();
     }
   }
 }

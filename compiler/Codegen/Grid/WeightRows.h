@@ -34,14 +34,23 @@ private:
   std::vector<unsigned> rows; ///< per different tile
   /// Different tiles of every lane tile: [kernel][instance * lane tiles + lane tile].
   std::vector<std::vector<std::vector<uint32_t>>> tiles;
-  std::vector<uint64_t> columns; ///< per kernel: of weights made at run time, on either hemisphere
+  std::vector<unsigned> kernels; ///< per different tile: how many take it
 
-  void even(Partition &p, unsigned pe, const std::vector<std::vector<uint64_t>> &shareRows,
-            PerHemisphere &sum) const;
+  /// What one PE stores.
+  struct Stored {
+    std::array<std::vector<int>, kHemispheres> users; ///< per different tile: shares that take it
+    PerHemisphere rows{};
+  };
+  Stored storedOn(const Partition &p, unsigned pe) const;
+  /// Adds a kernel's shares as they are dealt to what is stored, or takes them away.
+  void use(Stored &stored, const Partition &p, size_t kernel, unsigned pe, int change) const;
+  /// Gives each of a kernel's shares to one hemisphere.
+  void dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsigned pe) const;
+  void even(Partition &p, unsigned pe, Stored &stored) const;
   const std::vector<uint32_t> &tilesOf(size_t kernel, const Share &share) const {
     return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];
   }
-  uint64_t rowsOf(size_t kernel, const Share &share) const;
+  double rowsOf(size_t kernel, const Share &share) const;
   /// Which hemispheres store a share's weights.
   std::vector<std::vector<bool>> placesOf(const Partition &p, size_t kernel, unsigned pe) const;
 };

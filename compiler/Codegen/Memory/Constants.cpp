@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Memory/Context.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace millrace::grid {
 
@@ -273,8 +274,35 @@ Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, He
   return row;
 }
 
-Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, Hemisphere h,
-                                         unsigned groups, unsigned planes, unsigned lanes,
+unsigned Context::numberOfData(unsigned id) {
+  const auto [known, fresh] = dataNumbers.emplace(id, id);
+  if (!fresh)
+    return known->second;
+  const Tensor &t = tensor(id);
+  const std::string_view bytes(reinterpret_cast<const char *>(t.data.data()), t.data.size());
+  constexpr size_t kSample = 4096; // enough to tell trained weights apart
+  const uint64_t sample = std::hash<std::string_view>()(bytes.substr(0, kSample)) + bytes.size();
+  for (unsigned other : firstOfData[sample])
+    if (tensor(other).type == t.type && tensor(other).splat == t.splat &&
+        tensor(other).data == t.data)
+      return known->second = other;
+  firstOfData[sample].push_back(id);
+  return id;
+}
+
+const std::string &Context::keyOfContent(const std::string &name,
+                                         const std::function<std::string()> &content) {
+  const auto known = contentKeys.find(name);
+  if (known != contentKeys.end())
+    return known->second;
+  const auto [key, fresh] =
+      keysByContent.emplace(content(), "w" + std::to_string(keysByContent.size()));
+  return contentKeys.emplace(name, key->second).first->second;
+}
+
+Expected<WeightTile> Context::weightTile(const std::string &key, const std::string &tensor,
+                                         unsigned pe, Hemisphere h, unsigned groups,
+                                         unsigned planes, unsigned lanes,
                                          const std::function<void(std::vector<uint8_t> &)> &fill) {
   const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
   if (auto it = weightTiles.find(place); it != weightTiles.end())
@@ -288,7 +316,7 @@ Expected<WeightTile> Context::weightTile(const std::string &key, unsigned pe, He
   }
   const std::vector<Span> spans = takeInstallRows(pe, h, rows, {});
   if (spans.empty())
-    return outOfMemory("weights of " + key, pe, h, uint64_t(rows) * width, 0,
+    return outOfMemory("weights of " + tensor, pe, h, uint64_t(rows) * width, 0,
                        machine.memory.slices);
   WeightTile tile;
   tile.groups = groups;

@@ -75,7 +75,7 @@ struct Context {
   schedule::Program &program;
   const ColumnPlaces columnPlaces;
   mutable bool full = false; ///< something found no rows
-  const bool detours; ///< bursts of one piece that meet in a slice are led around each other
+  const bool detours;        ///< bursts of one piece that meet in a slice are led around each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company;           ///< per tensor
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
@@ -140,10 +140,15 @@ struct Context {
   Expected<ConstantRow> constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
                                     const std::vector<uint8_t> &bytes, unsigned width,
                                     const std::function<bool(unsigned)> &reads);
-  /// Stores a weight tile once per (key, pe, hemisphere); `fill` gives its bytes:
+  /// Constant tensors of one type and of equal bytes have one number.
+  unsigned numberOfData(unsigned constant);
+  /// One key for all weight tiles of equal content; `content` is asked once for each name.
+  const std::string &keyOfContent(const std::string &name,
+                                  const std::function<std::string()> &content);
+  /// Stores a weight tile of the tensor once per (key, pe, hemisphere); `fill` gives its bytes:
   /// [slice][plane][group][lane bytes].
-  Expected<WeightTile> weightTile(const std::string &key, unsigned pe, Hemisphere h,
-                                  unsigned groups, unsigned planes, unsigned lanes,
+  Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor, unsigned pe,
+                                  Hemisphere h, unsigned groups, unsigned planes, unsigned lanes,
                                   const std::function<void(std::vector<uint8_t> &)> &fill);
 
   /// Tables and map vectors for every lookup of the kernel on a PE. Errors name the table or the
@@ -176,6 +181,10 @@ private:
   std::map<std::string, uint32_t> stringIds;
   std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
+  std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
+  std::unordered_map<std::string, std::string> keysByContent;
+  std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor
+  std::unordered_map<uint64_t, std::vector<unsigned>> firstOfData; ///< tensors by size and a sample
   std::unordered_map<std::string, uint64_t>
       tileData; ///< key to offset: hemispheres share the bytes
   std::unordered_map<unsigned, std::vector<std::pair<size_t, memory::Span>>>

@@ -124,6 +124,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     if (!options.exactQdq)
       fuseResiduals(function);
   }
+  mapBeforeViews(function);
   splitMaxWindows(function);
   PointsByNode contractions = contractionsOf(function);
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of

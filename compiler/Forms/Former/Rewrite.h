@@ -31,6 +31,11 @@ void poolIntegers(mlir::func::FuncOp function);
 /// behind every Reshape and Transpose.
 void viewIntegers(mlir::func::FuncOp function);
 
+/// map(view(x)) becomes view(map(x)), where the view joins no dimensions and nothing else takes it or
+/// x: whoever makes x then makes the map, too, and what reads the view reads what lies there
+/// already. Exact.
+void mapBeforeViews(mlir::func::FuncOp function);
+
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);
 

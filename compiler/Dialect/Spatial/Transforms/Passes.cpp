@@ -29,6 +29,7 @@ constexpr TensorRewrite tensorRewrites[] = {
     {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
+    {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
     {"split-max-windows", "cuts maximum windows into one along each dimension",
      forms::splitMaxWindows},
 };

@@ -142,6 +142,22 @@ TEST(Partition, WeightsLieInOneHemisphereAsFarAsTheyMust) {
   }
 }
 
+TEST(Partition, WeightsOfEqualBytesAreStoredOnceWhicheverKernelsTakeThem) {
+  forms::KernelGraph graph = forms::buildPerceptron(30, 96, 4, ElementType::Fp16);
+  const uint64_t all = grid::solve(Dealt(graph, 1).problem(), "spread")->weightRows[0];
+  std::vector<forms::Tensor *> weights;
+  for (forms::Tensor &t : graph.tensors)
+    if (t.role == forms::TensorRole::Constant && t.shape.size() == 2)
+      weights.push_back(&t);
+  ASSERT_EQ(weights.size(), 4u);
+  weights[2]->data = weights[0]->data;
+  EXPECT_EQ(grid::solve(Dealt(graph, 1).problem(), "spread")->weightRows[0], all / 4 * 3);
+  for (forms::Tensor *t : weights)
+    t->data = weights[0]->data;
+  for (uint64_t room : {1000, 0})
+    EXPECT_EQ(grid::solve(Dealt(graph, 1).problem(room), "spread")->weightRows[0], all / 4);
+}
+
 /// y[b, f, x] = x[b, c, ky - 1, x] w[f, c, ky] of one image row: two of the three taps see padding.
 forms::KernelGraph convolutionOfOneRow() {
   using namespace forms;

@@ -119,7 +119,7 @@ TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
   std::vector<unsigned> sets;
   for (const char *key : {"a", "b", "c", "d", "e"}) { // each fills half a bank of the two
     const Expected<grid::WeightTile> tile =
-        one.c->weightTile(key, 0, Hemisphere::West, one.machine.memory.rowsPerBank / 2, 1, 32, fill);
+        one.c->weightTile(key, "w", 0, Hemisphere::West, one.machine.memory.rowsPerBank / 2, 1, 32, fill);
     ASSERT_TRUE(tile) << tile.error();
     for (unsigned slice : tile->slices)
       EXPECT_EQ(slice / 16, tile->slices[0] / 16) << key;

@@ -113,6 +113,24 @@ TEST(Products, OfHeadsThatAReshapeCutsOut) {
   EXPECT_EQ(model.graph.macs(), 2 * 5 * 12 * 12 + 2 * 3 * 5 * 5 * 4);
 }
 
+/// Scores of heads that a Reshape cuts out, with maps of both sides before or behind it.
+Model scoresOfHeads(const std::string &before, const std::string &behind) {
+  return formed("g (float[5,12] x) => (float[3,5,5] y) <float[12,12] q = {" + numbers(144, 13) + "}, float[12,12] k = {" +
+                numbers(144, 11) + "}, int64[3] heads = {5, 3, 4}, float s = {0.5}> { a = MatMul (x, q)\n b = MatMul (x, k)\n" + before +
+                R"(
+    e = Reshape (c, heads)
+    f = Reshape (d, heads)
+    i = Transpose <perm = [1,0,2]> (e)
+    j = Transpose <perm = [1,2,0]> (f))" + behind + " y = MatMul (m, n) }");
+}
+
+TEST(Products, OfHeadsThatAreScaledBehindTheReshapeAreThoseScaledBeforeIt) {
+  const Model before = scoresOfHeads("c = Mul (a, s)\n d = Relu (b)\n", "\n m = Identity (i)\n n = Identity (j)\n");
+  const Model behind = scoresOfHeads("c = Identity (a)\n d = Identity (b)\n", "\n m = Mul (i, s)\n n = Relu (j)\n");
+  EXPECT_LT(behind.error, 4 * kFp16);
+  EXPECT_EQ(behind.graph.kernels.size(), before.graph.kernels.size());
+}
+
 TEST(Convolutions, PaddedStridedGroupedAndDepthwise) {
   const std::string w = "float[6,4,3,3] w = {" + numbers(216, 13) + "}";
   EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,6,7,6] y) <" + w + "> { y = Conv <pads = [1,1,1,1]> (x, w) }"), kFp16);
