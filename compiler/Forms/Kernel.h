@@ -44,6 +44,9 @@ struct Tensor {
   TensorRole role = TensorRole::Intermediate;
   std::vector<uint8_t> data; ///< Constant: row major in `type`; one element if `splat`
   bool splat = false;
+  /// It may hold infinities or NaN, of which a product with 0 would make NaN (tensors of whole rows
+  /// of NaN aside).
+  bool unbounded = false;
   std::string value; ///< the ONNX value whose elements, all of them, it was formed to hold, by name
   std::string hostName, hostType; ///< Input, Output: ONNX value name and element type
   std::vector<int64_t>

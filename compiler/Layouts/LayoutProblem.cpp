@@ -157,6 +157,52 @@ void LayoutProblem::findHalos() {
   }
 }
 
+/// What a row of a result holds beyond its band, its operands hold there, too: those of other
+/// variables get the halo of the result's, unless the kernel is a window of them. `variableOf`: a
+/// number, or -1 for what stays plain.
+void LayoutProblem::spreadHalos(const std::function<int(unsigned)> &variableOf) {
+  std::map<int, std::vector<Halo>> its; // by variable
+  auto widen = [](std::vector<Halo> &all, size_t dim, const Halo &halo) {
+    const Halo before = all[dim];
+    all[dim].before = std::max(before.before, halo.before);
+    all[dim].after = std::max(before.after, halo.after);
+    return all[dim] != before;
+  };
+  for (const auto &[tensor, all] : halos)
+    for (size_t d = 0; variableOf(tensor) >= 0 && d < all.size(); ++d)
+      widen(its.try_emplace(variableOf(tensor), all.size()).first->second, d, all[d]);
+  for (bool changed = !its.empty(); changed;) {
+    changed = false;
+    for (size_t k = graph.kernels.size(); k-- > 0;) {
+      const Kernel &kernel = graph.kernels[k];
+      const Access &result = kernel.results.front().access;
+      const auto found = its.find(variableOf(result.tensor));
+      if (found == its.end())
+        continue;
+      const std::vector<Halo> wanted = found->second;
+      for (const Access &operand : kernel.operands) {
+        const int variable = variableOf(operand.tensor);
+        const auto isSame = [&](const Access &other) { return other.tensor == operand.tensor; };
+        if (variable < 0 || variable == variableOf(result.tensor) || operand.lookup ||
+            std::count_if(kernel.operands.begin(), kernel.operands.end(), isSame) > 1)
+          continue;
+        const size_t dims = graph.tensors[operand.tensor].shape.size();
+        for (unsigned d = 0; d < dims; ++d)
+          for (unsigned e = 0; e < result.index.size(); ++e) {
+            const std::optional<unsigned> loop = onlyLoop(kernel, operand.index[d]);
+            if (!loop || d == graph.tensors[operand.tensor].laneDim ||
+                onlyLoop(kernel, result.index[e]) != loop ||
+                coefficient(operand.index[d], *loop) != 1 ||
+                (wanted[e].before == 0 && wanted[e].after == 0))
+              continue;
+            changed |= widen(its.try_emplace(variable, dims).first->second, d, wanted[e]);
+            widen(halos.try_emplace(operand.tensor, dims).first->second, d, wanted[e]);
+          }
+      }
+    }
+  }
+}
+
 void LayoutProblem::findVariables() {
   const std::vector<bool> free = freeTensors(graph);
   Sets sets(graph.tensors.size());
@@ -177,6 +223,7 @@ void LayoutProblem::findVariables() {
     for (const Access &operand : kernel.operands)
       join(operand);
   }
+  spreadHalos([&](unsigned tensor) { return free[tensor] ? int(sets.find(tensor)) : -1; });
   std::map<unsigned, Variable> byRoot;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (free[t])

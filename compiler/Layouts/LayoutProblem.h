@@ -91,6 +91,7 @@ private:
   std::set<unsigned> inLongSums;  ///< tensors that sums of many terms read
 
   void findHalos();
+  void spreadHalos(const std::function<int(unsigned)> &variableOf);
   void findVariables();
   void addCandidates(Variable &variable) const;
   void addBands(Variable &variable, unsigned dim) const;

@@ -30,7 +30,8 @@ std::optional<unsigned> onlyStep(const Kernel &kernel, const AffineIndex &index,
 class Splitter {
 public:
   Splitter(KernelGraph &graph, int64_t vector) : graph(graph), vector(vector) {}
-  bool split(unsigned tensor);
+  /// `always`: parts of many lanes, too.
+  bool split(unsigned tensor, bool always = false);
 
 private:
   KernelGraph &graph;
@@ -194,7 +195,7 @@ std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
   return pieces;
 }
 
-bool Splitter::split(unsigned tensor) {
+bool Splitter::split(unsigned tensor, bool always) {
   const Tensor whole = graph.tensors[tensor];
   const Uses uses(graph);
   if (whole.role != TensorRole::Intermediate || uses.onHost[tensor] ||
@@ -202,14 +203,15 @@ bool Splitter::split(unsigned tensor) {
     return false;
   std::vector<Part> parts = partsOf(tensor, uses);
   if (parts.size() < 2 || !canCut(tensor, uses) ||
-      std::none_of(parts.begin(), parts.end(),
-                   [&](const Part &p) { return p.count * 2 <= vector; }))
+      (!always && std::none_of(parts.begin(), parts.end(),
+                               [&](const Part &p) { return p.count * 2 <= vector; })))
     return false;
   for (size_t p = 0; p < parts.size(); ++p) {
     std::vector<int64_t> shape = whole.shape;
     shape[whole.laneDim] = parts[p].count;
     parts[p].tensor = addTensor(graph, whole.name + ".part" + std::to_string(p), shape, whole.type,
                                 whole.laneDim);
+    graph.tensors[parts[p].tensor].unbounded = whole.unbounded;
   }
   for (unsigned k : uses.writers[tensor])
     for (forms::Result &r : graph.kernels[k].results)
@@ -243,6 +245,10 @@ bool Splitter::split(unsigned tensor) {
 }
 
 } // namespace
+
+bool splitTensor(KernelGraph &graph, unsigned tensor) {
+  return Splitter(graph, 0).split(tensor, /*always=*/true);
+}
 
 unsigned splitParts(KernelGraph &graph, const Machine &machine) {
   Splitter splitter(graph, std::min<int64_t>(machine.lanes(), machine.mxm.columns));

@@ -12,5 +12,7 @@ namespace millrace::layouts {
 /// own. A sum over the lanes becomes one of several terms; what works lane by lane becomes a kernel
 /// for each part. Exact, but for the order of sums. Returns how many tensors it cut.
 unsigned splitParts(KernelGraph &graph, const Machine &machine);
+/// The same for one tensor, whatever its parts fill. Whether it could be cut.
+bool splitTensor(KernelGraph &graph, unsigned tensor);
 
 } // namespace millrace::layouts

@@ -14,11 +14,11 @@ using namespace mlir;
 /// NaN that fills whole rows of lanes may as well be multiplied by 0: lanes move within a row.
 void Former::noteRange(unsigned tensor, Value value) {
   const Range range = ranges.of(value);
-  const Tensor &added = graph.tensors[tensor];
+  Tensor &added = graph.tensors[tensor];
   const bool isRow =
       shapeOf(value) == ArrayRef<int64_t>(added.shape) && added.laneDim + 1 == added.shape.size();
   if (!range.isFinite() && !(range.fillsRows && isRow))
-    unbounded.insert(tensor);
+    added.unbounded = true;
 }
 
 /// An access to every point of a tensor of this shape.
@@ -42,7 +42,7 @@ std::optional<Former::Parts> Former::partsToSelect(unsigned tensor) {
   }
   if (from.type != ElementType::Int8 && byteWidth(from.type) != 2)
     return std::nullopt;
-  if (!unbounded.contains(tensor))
+  if (!from.unbounded)
     return Parts{{{tensor, 1.0f}}, false};
   auto [entry, isNew] = bytes.try_emplace(tensor);
   if (!isNew)
@@ -64,7 +64,7 @@ std::optional<Former::Parts> Former::partsToSelect(unsigned tensor) {
 SmallVector<unsigned, 3> Former::partsToSum(unsigned tensor) {
   const ElementType type = graph.tensors[tensor].type;
   if (type == ElementType::Fp32)
-    return unbounded.contains(tensor) ? SmallVector<unsigned, 3>() : threeParts(tensor);
+    return graph.tensors[tensor].unbounded ? SmallVector<unsigned, 3>() : threeParts(tensor);
   if (type == ElementType::Int8 || byteWidth(type) == 2)
     return {tensor};
   return {};

@@ -41,9 +41,8 @@ static SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
 bool Former::reducesLanes(linalg::LinalgOp op) {
   Value input = reducedInput(op), base = baseOf(input);
   ArrayRef<int64_t> shape = shapeOf(input);
-  unsigned lane = base == input || shapeOf(base).size() == shape.size()
-                      ? preferredLane(base)
-                      : unsigned(shape.size()) - 1;
+  const std::optional<LaneChoice> known = shownLane(input);
+  unsigned lane = known ? known->dim : unsigned(shape.size()) - 1;
   if (Value shown = inputBehind(base);
       shown && !stored.count(shown)) { // an input lies as its first reader wants it
     AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
@@ -464,9 +463,9 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
       return bodyValue(inner, combinedValue(op), known);
     };
     SmallVector<unsigned> reduced = reducedDims(op);
-    unsigned lane = preferredLane(baseOf(input));
-    if (!llvm::is_contained(reduced, lane) || lane >= shapeOf(input).size())
-      lane = reduced.back();
+    const std::optional<LaneChoice> known = shownLane(input);
+    const unsigned lane =
+        known && llvm::is_contained(reduced, known->dim) ? known->dim : reduced.back();
     auto terms = storeTwoTerms(op->getResult(0), shapeOf(input), lane, each);
     if (failed(terms))
       return failure();
@@ -528,8 +527,7 @@ std::optional<unsigned> Former::extremeByTurns(unsigned tensor, AluOp combine) {
     const Scalar there = joined(build, *parts, from.type);
     build.store(build.op(combine, {there.node, build.load(here)}), {next, here.index, 0});
     build.finish(from.name);
-    if (unbounded.contains(now))
-      unbounded.insert(next);
+    graph.tensors[next].unbounded = graph.tensors[now].unbounded;
     now = next;
     covered += turned;
   }

@@ -101,8 +101,7 @@ unsigned Former::emitSelection(const LoopSpace &space, unsigned tensor, const Li
     storeJoined(build, parts, to);
   }
   build.finish(from.name + ".lanes");
-  if (unbounded.contains(tensor))
-    unbounded.insert(result);
+  graph.tensors[result].unbounded = graph.tensors[tensor].unbounded;
   return result;
 }
 
@@ -185,8 +184,7 @@ unsigned Former::selectInput(const LoopSpace &space, unsigned tensor, int64_t st
   copy.laneDim = unsigned(copy.shape.size() - 1);
   graph.tensors.push_back(std::move(copy));
   const auto result = unsigned(graph.tensors.size() - 1);
-  if (unbounded.contains(tensor))
-    unbounded.insert(result);
+  graph.tensors[result].unbounded = graph.tensors[tensor].unbounded;
   return result;
 }
 

@@ -508,14 +508,31 @@ bool Former::storeTurned(Value value, unsigned lane) {
   return true;
 }
 
-/// Parts write one tensor; what has other consumers, or no kernel, is copied into it.
+/// Whether a kernel that computes the value, and what is for it alone, sums or reduces something.
+bool Former::computesSum(Value base, int depth) {
+  constexpr int kLongestChain = 8; // of maps
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !isMap(op))
+    return bool(op);
+  return depth < kLongestChain && llvm::any_of(op.getDpsInputs(), [&](Value input) {
+           const Value source = baseOf(input);
+           return demand(source) == 1 && computesSum(source, depth + 1);
+         });
+}
+
+/// Parts write one tensor; sums that have other consumers, and what has no kernel, are copied into
+/// it.
 FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
   unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
   SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
   int64_t split = 0; // parts keep whole lanes
   for (Value part : op.getInputs()) {
-    const bool isStored = turnsAfterwards(part, baseOf(part), lane) && storeTurned(part, lane);
-    if (failed(emit(part, tensor, offsets, lane, split, isStored))) {
+    const bool isShared = demand(baseOf(part)) > 1 && computesSum(baseOf(part));
+    const bool isStored = turnsAfterwards(part, baseOf(part), lane) ? storeTurned(part, lane)
+                          : isShared ? succeeded(store(baseOf(part), lane))
+                                     : false;
+    if (failed(emit(part, tensor, offsets, lane, split, isStored)) &&
+        (!isStored || failed(emit(part, tensor, offsets, lane, split)))) {
       Value base = baseOf(part);
       if (stored.count(base) || failed(store(base, std::nullopt)) ||
           failed(emit(part, tensor, offsets, lane, split)))

@@ -291,6 +291,11 @@ static bool isNeutral(linalg::LinalgOp op, Value value) {
   return false;
 }
 
+bool isNeutralPadding(linalg::LinalgOp op, unsigned operand) {
+  auto pad = op->getOperand(operand).getDefiningOp<tensor::PadOp>();
+  return pad && isNeutral(op, pad.getConstantPaddingValue());
+}
+
 std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, linalg::LinalgOp op, unsigned operand,
                                           const Point &dims, unsigned loop) {
   std::pair<int64_t, int64_t> all = {0, op.getStaticLoopRanges()[loop]};
@@ -403,29 +408,56 @@ static unsigned innermostOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
   return unsigned(group.back());
 }
 
-/// Where the lanes that are chosen for the value's base lie in the value, which may be a reshape or
-/// a padding of it; nothing if they are no dimension of it.
+/// The dimension of a view's result that shows dimension `dim` of its source, or its neighbours.
+static std::optional<unsigned> dimOfView(Operation *view, unsigned dim) {
+  if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
+    const ArrayRef<int64_t> from = transpose.getPermutation();
+    return unsigned(llvm::find(from, int64_t(dim)) - from.begin());
+  }
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(view)) {
+    for (auto [to, group] : llvm::enumerate(collapse.getReassociationIndices()))
+      if (llvm::is_contained(group, int64_t(dim)) &&
+          innermostOf(shapeOf(collapse.getSrc()), group) == dim)
+        return unsigned(to);
+    return std::nullopt;
+  }
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {
+    const SmallVector<ReassociationIndices> groups = expand.getReassociationIndices();
+    return dim < groups.size()
+               ? std::optional(innermostOf(shapeOf(expand.getResult()), groups[dim]))
+               : std::nullopt;
+  }
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(view)) {
+    const llvm::SmallBitVector dropped = slice.getDroppedDims();
+    unsigned to = 0;
+    for (unsigned d = 0; d < dim; ++d)
+      to += !dropped[d];
+    return !dropped[dim] && shapeOf(slice)[to] == shapeOf(slice.getSource())[dim]
+               ? std::optional(to)
+               : std::nullopt;
+  }
+  if (isa<tensor::PadOp>(view))
+    return dim;
+  auto renaming = cast<linalg::GenericOp>(view);
+  const auto from = renaming.getIndexingMapsArray()[*renamedInput(view)];
+  const auto to = renaming.getIndexingMapsArray().back();
+  for (auto [d, expr] : llvm::enumerate(to.getResults()))
+    if (isa<AffineDimExpr>(expr) && from.getResult(dim) == expr)
+      return unsigned(d);
+  return std::nullopt;
+}
+
+/// Where the lanes that are chosen for the value's base lie in the value, which may be a view of
+/// it; nothing if they are no dimension of it.
 std::optional<Former::LaneChoice> Former::shownLane(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || !isView(op))
     return chooseLane(value);
-  if (!isa<tensor::PadOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
-    return std::nullopt;
   std::optional<LaneChoice> lane = shownLane(sourceOf(op));
-  if (!lane || isa<tensor::PadOp>(op))
-    return lane;
-  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
-    const ArrayRef<int64_t> shape = shapeOf(collapse.getSrc());
-    for (auto [to, group] : llvm::enumerate(collapse.getReassociationIndices()))
-      if (llvm::is_contained(group, int64_t(lane->dim)) && innermostOf(shape, group) == lane->dim)
-        return LaneChoice{unsigned(to), lane->hasReason};
-    return std::nullopt;
-  }
-  auto expand = cast<tensor::ExpandShapeOp>(op);
-  const SmallVector<ReassociationIndices> groups = expand.getReassociationIndices();
-  if (lane->dim >= groups.size())
-    return std::nullopt;
-  return LaneChoice{innermostOf(shapeOf(expand.getResult()), groups[lane->dim]), lane->hasReason};
+  if (!lane || lane->dim >= shapeOf(sourceOf(op)).size())
+    return std::nullopt; // of a scalar
+  const std::optional<unsigned> dim = dimOfView(op, lane->dim);
+  return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
 }
 
 /// A choice with a reason holds for a dimension of extent 1 too: the scores of one token for one

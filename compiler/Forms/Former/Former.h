@@ -109,6 +109,7 @@ private:
   unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
+  bool computesSum(mlir::Value base, int depth = 0);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
@@ -289,7 +290,6 @@ private:
   PrecisionOptions options;
   Ranges ranges;
   KernelGraph &graph;
-  llvm::DenseSet<unsigned> unbounded; ///< tensors that may hold infinities or NaN
   std::map<unsigned, Parts> bytes;    ///< of such tensors of 16 bits
   std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums; ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
@@ -343,6 +343,8 @@ bool isContraction(mlir::linalg::LinalgOp op);
 /// one operand meet all of the other's, so that each lane sums its own products in the VXM.
 bool isDepthwise(mlir::linalg::LinalgOp op);
 bool isConstantValue(mlir::Value value);
+/// The operand is padded with what does not change the reduction.
+bool isNeutralPadding(mlir::linalg::LinalgOp op, unsigned operand);
 /// First value and count of those of a reduced loop that meet the operand and not only its padding:
 /// where a sum is padded with zeros, a maximum with the lowest, and the window does not move, the
 /// loop is cut down to them. `dims`: the loops of `op`.

@@ -194,6 +194,42 @@ bool Ranges::fillsRows(linalg::LinalgOp op) const {
   return true;
 }
 
+/// The source of an operand's padding, if every window of the reduction meets some of it: where
+/// the padding is neutral, the result is one of the source's values.
+static Value sourceOfPadding(linalg::LinalgOp op, unsigned operand) {
+  auto pad = op->getOperand(operand).getDefiningOp<tensor::PadOp>();
+  if (!pad)
+    return {};
+  const SmallVector<int64_t, 4> extents = op.getStaticLoopRanges();
+  AffineMap map = op.getIndexingMapsArray()[operand];
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    const int64_t low = pad.getStaticLow()[dim],
+                  high = low + cast<RankedTensorType>(pad.getSource().getType()).getDimSize(dim);
+    SmallVector<unsigned> outer, taps;
+    for (unsigned loop = 0; loop < extents.size(); ++loop)
+      if (expr.isFunctionOfDim(loop))
+        (op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction ? taps : outer)
+            .push_back(loop);
+    if (outer.size() > 1 || taps.size() > 1)
+      return {};
+    SmallVector<int64_t> point(extents.size(), 0);
+    for (int64_t o = 0; o < (outer.empty() ? 1 : extents[outer[0]]); ++o) {
+      bool meets = false;
+      for (int64_t t = 0; t < (taps.empty() ? 1 : extents[taps[0]]) && !meets; ++t) {
+        if (!outer.empty())
+          point[outer[0]] = o;
+        if (!taps.empty())
+          point[taps[0]] = t;
+        const int64_t at = AffineMap::get(unsigned(point.size()), 0, expr).compose(point)[0];
+        meets = at >= low && at < high;
+      }
+      if (!meets)
+        return {};
+    }
+  }
+  return pad.getSource();
+}
+
 /// A map by its body; a sum by the number of its terms.
 Range Ranges::ofGeneric(linalg::LinalgOp op) const {
   Known known;
@@ -202,6 +238,11 @@ Range Ranges::ofGeneric(linalg::LinalgOp op) const {
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
     Range range = inMemory(operand);
     const Type element = getElementTypeOrSelf(operand.getType());
+    if (const Combiner combiner = combinerOf(op);
+        op.getNumReductionLoops() > 0 && (combiner == Combiner::Max || combiner == Combiner::Min))
+      if (Value source =
+              isNeutralPadding(op, unsigned(i)) ? sourceOfPadding(op, unsigned(i)) : Value())
+        range = inMemory(source);
     // The factors of a contraction lie in memory, as 16 bits.
     if (isProduct && isa<FloatType>(element) && range.isFinite())
       range = clamped(range, largestOf(stored));

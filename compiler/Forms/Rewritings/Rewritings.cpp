@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
+#include "compiler/Forms/Rewritings/ForwardCopies.h"
 #include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
@@ -16,6 +17,7 @@
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
+#include "compiler/Layouts/AppendParts.h"
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/SplitParts.h"
 
@@ -47,9 +49,19 @@ static const Rewriting table[] = {
        unrollRunning(graph, machine);
        return Lines();
      }},
+    {"append-parts", "collects what many concatenations share in vectors of lanes",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       layouts::appendParts(graph, machine);
+       return Lines();
+     }},
     {"split-parts", "cuts concatenations of few lanes into a tensor for each part",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        layouts::splitParts(graph, machine);
+       return Lines();
+     }},
+    {"forward-copies", "lets the readers of a copy read what was copied",
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
+       forwardCopies(graph);
        return Lines();
      }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",

@@ -105,7 +105,8 @@ Value Exporter::tensor(const forms::Tensor &t) {
   auto type = RankedTensorType::get(t.shape, elementType(builder, t.type));
   return TensorOp::create(builder, loc, builder.getType<TensorType>(), Role(unsigned(t.role)),
                           t.name, type, t.laneDim, hostOf(t), t.splat, dataOf(t, type),
-                          t.value.empty() ? StringAttr() : builder.getStringAttr(t.value));
+                          t.value.empty() ? StringAttr() : builder.getStringAttr(t.value),
+                          t.unbounded);
 }
 
 std::pair<AffineMap, SmallVector<Value>> Exporter::indices(const forms::Access &access,

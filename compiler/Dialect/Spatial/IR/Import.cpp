@@ -71,6 +71,7 @@ void Importer::tensor(TensorOp op) {
   t.role = forms::TensorRole(unsigned(op.getRole()));
   t.splat = op.getSplat();
   t.value = op.getOnnxValue().value_or("").str();
+  t.unbounded = op.getUnbounded();
   if (op.getData()) {
     const ConstantView view = *viewConstant(*op.getData());
     // Equal elements may be held once although the graph holds all of them.

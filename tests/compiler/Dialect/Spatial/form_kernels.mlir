@@ -9,8 +9,8 @@
 
 // CHECK: module attributes {millrace.facts = {inputs = ["x"], machine = "tsp-v1 {{[0-9a-f]+}}", precision = "fp16"}}
 // CHECK: spatial.graph
-// CHECK-DAG: %[[X:.*]] = spatial.tensor input "x" lanes 1 host <"x" : "float" [4, 8]> : tensor<4x8xf16>
-// CHECK-DAG: %[[Y:.*]] = spatial.tensor output "y" lanes 1 host <"y" : "float" [4, 6]> : tensor<4x6xf16>
+// CHECK-DAG: %[[X:.*]] = spatial.tensor input "x" lanes 1 host <"x" : "float" [4, 8]> unbounded : tensor<4x8xf16>
+// CHECK-DAG: %[[Y:.*]] = spatial.tensor output "y" lanes 1 host <"y" : "float" [4, 6]> unbounded : tensor<4x6xf16>
 // CHECK-DAG: %[[W:.*]] = spatial.tensor constant "value" lanes 0 splat : tensor<8x6xf16> = dense<5.000000e-01>
 // CHECK: spatial.kernel "Relu_1" from "Relu_1 Gemm_0" (%p0 = parallel 4, %p1 = parallel 6, %c2 = contracted 8)
 // CHECK-NEXT: spatial.term %[[X]][%p0, %c2] * %[[W]][%c2, %p1] macs 192
@@ -20,7 +20,7 @@
 // CHECK-NOT: func.func
 
 // BF16: machine = "lp30 {{[0-9a-f]+}}", precision = "bf16"
-// BF16: spatial.tensor input "x" lanes 1 host <"x" : "float" [4, 8]> : tensor<4x8xbf16>
+// BF16: spatial.tensor input "x" lanes 1 host <"x" : "float" [4, 8]> unbounded : tensor<4x8xbf16>
 
 // FLOAT: millrace: error: {{.*}}form_kernels.mlir:{{[0-9]+}}:1: int8 needs a quantised model
 // MACHINE: unknown machine 'lp31'; did you mean 'lp30'?
