@@ -127,6 +127,15 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   }
 }
 
+/// Of both, the farther in each dimension.
+void LayoutProblem::widen(std::map<unsigned, std::vector<Halo>> &all, unsigned tensor,
+                          const std::vector<Halo> &halo) {
+  std::vector<Halo> &its = all.try_emplace(tensor, halo.size()).first->second;
+  for (unsigned d = 0; d < halo.size(); ++d)
+    its[d] = {std::max(its[d].before, halo[d].before), std::max(its[d].after, halo[d].after),
+              std::max(its[d].step, halo[d].step)};
+}
+
 void LayoutProblem::findHalos() {
   constexpr size_t kLongSum = 8; // terms: a factor costs as much as the square of their number
   for (const Kernel &kernel : graph.kernels) {
@@ -140,16 +149,20 @@ void LayoutProblem::findHalos() {
     for (const auto &[tensor, taps] : reads) {
       if (taps.size() < 2)
         continue;
-      std::vector<Halo> &its =
-          halos.try_emplace(tensor, graph.tensors[tensor].shape.size()).first->second;
+      const forms::Result &first = kernel.results.front();
+      Window window{tensor, first.access.tensor,
+                    std::vector<Halo>(graph.tensors[tensor].shape.size())};
       for (const Access *tap : taps)
-        for (unsigned d = 0; d < its.size(); ++d)
+        for (unsigned d = 0; d < window.halo.size(); ++d)
           if (const std::optional<unsigned> loop = onlyLoop(kernel, tap->index[d])) {
             const int64_t step = coefficient(tap->index[d], *loop), at = tap->index[d].offset;
-            its[d].step = std::max(its[d].step, step);
-            its[d].before = std::max(its[d].before, -at);
-            its[d].after = std::max(its[d].after, at + 1 - step);
+            Halo &its = window.halo[d];
+            its.step = std::max(its.step, step);
+            its.before = std::max(its.before, -at);
+            its.after = std::max(its.after, at + 1 - step);
           }
+      widen(halos, tensor, window.halo);
+      windows.push_back(std::move(window));
       nearWindows.insert(tensor);
       for (const forms::Result &r : kernel.results)
         nearWindows.insert(r.access.tensor);
@@ -203,6 +216,36 @@ void LayoutProblem::spreadHalos(const std::function<int(unsigned)> &variableOf) 
   }
 }
 
+/// From the last window to the first: a window over a result that is read beside itself reaches
+/// further. Tensors of one layout reach as far as each other.
+void LayoutProblem::findReaches(const std::map<unsigned, Variable> &byRoot) {
+  reaches = halos;
+  std::vector<unsigned> rootOf(graph.tensors.size(), ~0u);
+  for (const auto &[root, variable] : byRoot)
+    for (unsigned t : variable.tensors)
+      rootOf[t] = root;
+  const auto share = [&](unsigned tensor, const std::vector<Halo> &halo) {
+    if (rootOf[tensor] != ~0u)
+      for (unsigned t : byRoot.at(rootOf[tensor]).tensors)
+        widen(reaches, t, halo);
+  };
+  for (const auto &[tensor, halo] : halos)
+    share(tensor, halo);
+  for (auto window = windows.rbegin(); window != windows.rend(); ++window) {
+    const auto behind = reaches.find(window->result);
+    if (behind == reaches.end() || behind->second.size() != window->halo.size())
+      continue;
+    std::vector<Halo> sum = window->halo;
+    for (unsigned d = 0; d < sum.size(); ++d) {
+      if (!sum[d].before && !sum[d].after) // it moves along another dimension
+        continue;
+      sum[d].before += sum[d].step * behind->second[d].before;
+      sum[d].after += sum[d].step * behind->second[d].after;
+    }
+    share(window->tensor, sum);
+  }
+}
+
 void LayoutProblem::findVariables() {
   const std::vector<bool> free = freeTensors(graph);
   Sets sets(graph.tensors.size());
@@ -228,6 +271,7 @@ void LayoutProblem::findVariables() {
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (free[t])
       byRoot[sets.find(t)].tensors.push_back(t);
+  findReaches(byRoot);
   variableOf.assign(graph.tensors.size(), -1);
   for (auto &[root, variable] : byRoot) {
     // The one with the most rows leads.
@@ -382,17 +426,22 @@ void LayoutProblem::addBands(Variable &variable, unsigned dim) const {
   const Tensor &tensor = graph.tensors[variable.tensors.front()];
   const int64_t channels = tensor.shape[tensor.laneDim], extent = tensor.shape[dim],
                 most = std::min<int64_t>(machine.lanes(), machine.mxm.columns) / channels;
-  Halo halo;
-  for (unsigned t : variable.tensors)
-    if (auto found = halos.find(t); found != halos.end()) {
-      halo.before = std::max(halo.before, found->second[dim].before);
-      halo.after = std::max(halo.after, found->second[dim].after);
-      halo.step = std::max(halo.step, found->second[dim].step);
-    }
+  const auto farthest = [&](const std::map<unsigned, std::vector<Halo>> &all) {
+    Halo halo;
+    for (unsigned t : variable.tensors)
+      if (auto found = all.find(t); found != all.end()) {
+        halo.before = std::max(halo.before, found->second[dim].before);
+        halo.after = std::max(halo.after, found->second[dim].after);
+        halo.step = std::max(halo.step, found->second[dim].step);
+      }
+    return halo;
+  };
+  const Halo halo = farthest(halos), reach = farthest(reaches);
   const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
                                     [&](unsigned t) { return padOf(graph, t).has_value(); });
   for (int64_t band : bandsOf(extent, most, halo.step))
-    for (const Halo &h : std::set<Halo>{Halo{}, Halo{halo.before, halo.after, 1}}) {
+    for (const Halo &h :
+         std::set<Halo>{Halo{}, {halo.before, halo.after, 1}, {reach.before, reach.after, 1}}) {
       Layout layout = variable.candidates.front();
       const int64_t slots = (extent + band - 1) / band;
       layout.dims[dim] = {band + h.before + h.after, 1, slots, band, h.before, channels};
@@ -521,9 +570,10 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   }
   // Bands of results: a row holds as many windows of one column each.
   std::set<Halo> beside{Halo{}};
-  for (const auto &[tensor, its] : halos)
-    for (const Halo &h : its)
-      beside.insert({h.before, h.after, 1});
+  for (const auto *all : {&halos, &reaches})
+    for (const auto &[tensor, its] : *all)
+      for (const Halo &h : its)
+        beside.insert({h.before, h.after, 1});
   for (int64_t band : dims.size() == 2 && !halos.empty()
                           ? bandsOf(outer->count, vector / channels, 1)
                           : std::set<int64_t>())

@@ -86,12 +86,22 @@ private:
     auto operator<=>(const Halo &) const = default;
   };
   std::map<unsigned, std::vector<Halo>> halos; ///< per tensor that they read: per dimension
+  struct Window {
+    unsigned tensor = 0, result = 0;
+    std::vector<Halo> halo;
+  };
+  std::vector<Window> windows; ///< in the order of kernels
+  /// The same with what windows over their results read beside those.
+  std::map<unsigned, std::vector<Halo>> reaches;
 
   std::set<unsigned> nearWindows; ///< tensors that such windows read or write
   std::set<unsigned> inLongSums;  ///< tensors that sums of many terms read
 
+  static void widen(std::map<unsigned, std::vector<Halo>> &all, unsigned tensor,
+                    const std::vector<Halo> &halo);
   void findHalos();
   void spreadHalos(const std::function<int(unsigned)> &variableOf);
+  void findReaches(const std::map<unsigned, Variable> &variables);
   void findVariables();
   void addCandidates(Variable &variable) const;
   void addBands(Variable &variable, unsigned dim) const;

@@ -5,7 +5,7 @@
 #include "compiler/Forms/Uses.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <set>
 
 namespace millrace::layouts {
@@ -32,13 +32,18 @@ public:
   Splitter(KernelGraph &graph, int64_t vector) : graph(graph), vector(vector) {}
   /// `always`: parts of many lanes, too.
   bool split(unsigned tensor, bool always = false);
+  bool cutBeside(unsigned tensor);
 
 private:
   KernelGraph &graph;
   const int64_t vector;
+  std::set<unsigned> pieces; ///< kernels that work on some lanes of what was one kernel's
 
   std::vector<Part> partsOf(unsigned tensor, const Uses &uses) const;
   bool canCut(unsigned tensor, const Uses &uses) const;
+  bool isNarrow(const std::vector<Part> &parts) const;
+  std::vector<Part> partsBeside(unsigned tensor, const Uses &uses) const;
+  void replace(unsigned kernel, std::vector<Kernel> by);
   void cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part> &parts);
   std::vector<Kernel> cutLanes(const Kernel &kernel, unsigned tensor,
                                const std::vector<Part> &parts);
@@ -106,6 +111,11 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
   return true;
 }
 
+bool Splitter::isNarrow(const std::vector<Part> &parts) const {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const Part &p) { return p.count * 2 <= vector; });
+}
+
 /// Sums over lanes of the tensor, one term for each part.
 void Splitter::cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part> &parts) {
   const unsigned laneDim = graph.tensors[tensor].laneDim;
@@ -148,6 +158,32 @@ void Splitter::cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part>
   kernel.terms = std::move(terms);
 }
 
+/// The kernel for each run of a parallel loop's values between `edges`, which may lie outside it:
+/// where the run begins, and the run.
+std::vector<std::pair<int64_t, Kernel>> runsOf(const Kernel &kernel, unsigned loop,
+                                               std::set<int64_t> edges) {
+  const int64_t extent = kernel.loops[loop].extent;
+  edges.insert({0, extent});
+  std::vector<std::pair<int64_t, Kernel>> runs;
+  for (auto edge = edges.find(0); *edge < extent; ++edge) {
+    const int64_t from = *edge, count = *std::next(edge) - from;
+    Kernel run = kernel;
+    run.loops[loop].extent = count;
+    forms::forEachAccess(run, [&](Access &access) {
+      for (AffineIndex &index : access.index)
+        for (auto [l, c] : index.terms)
+          if (l == loop)
+            index.offset += c * from;
+    });
+    for (Term &term : run.terms)
+      term.macs = term.macs * (from + count) / extent - term.macs * from / extent;
+    if (count < extent)
+      run.name += ".part" + std::to_string(runs.size());
+    runs.push_back({from, std::move(run)});
+  }
+  return runs;
+}
+
 /// The kernel for runs of lanes of which each operand's lie in one part.
 std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
                                        const std::vector<Part> &parts) {
@@ -162,20 +198,8 @@ std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
     }
   if (!lane)
     return {kernel};
-  const int64_t extent = kernel.loops[*lane].extent;
-  edges.insert(0);
-  edges.insert(extent);
-  std::vector<Kernel> pieces;
-  for (auto edge = edges.find(0); *edge < extent; ++edge) {
-    const int64_t from = *edge, count = *std::next(edge) - from;
-    Kernel piece = kernel;
-    piece.loops[*lane].extent = count;
-    forms::forEachAccess(piece, [&](Access &access) {
-      for (AffineIndex &index : access.index)
-        for (auto [l, c] : index.terms)
-          if (l == *lane)
-            index.offset += c * from;
-    });
+  std::vector<Kernel> list;
+  for (auto [from, piece] : runsOf(kernel, *lane, std::move(edges))) {
     for (Access &operand : piece.operands)
       if (operand.tensor == tensor) {
         AffineIndex &index = operand.index[laneDim];
@@ -186,13 +210,9 @@ std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
             break;
           }
       }
-    for (Term &term : piece.terms)
-      term.macs = term.macs * (from + count) / extent - term.macs * from / extent;
-    if (count < extent)
-      piece.name += ".part" + std::to_string(pieces.size());
-    pieces.push_back(std::move(piece));
+    list.push_back(std::move(piece));
   }
-  return pieces;
+  return list;
 }
 
 bool Splitter::split(unsigned tensor, bool always) {
@@ -202,9 +222,7 @@ bool Splitter::split(unsigned tensor, bool always) {
       uses.writers[tensor].size() < 2)
     return false;
   std::vector<Part> parts = partsOf(tensor, uses);
-  if (parts.size() < 2 || !canCut(tensor, uses) ||
-      (!always && std::none_of(parts.begin(), parts.end(),
-                               [&](const Part &p) { return p.count * 2 <= vector; })))
+  if (parts.size() < 2 || !canCut(tensor, uses) || (!always && !isNarrow(parts)))
     return false;
   for (size_t p = 0; p < parts.size(); ++p) {
     std::vector<int64_t> shape = whole.shape;
@@ -223,25 +241,141 @@ bool Splitter::split(unsigned tensor, bool always) {
             r.access.tensor = part.tensor;
         index.offset -= low;
       }
-  std::map<unsigned, std::vector<unsigned>> more; ///< kernels beside the first piece
   for (unsigned k : uses.readers[tensor]) {
     cutTerms(graph.kernels[k], tensor, parts);
-    std::vector<Kernel> pieces = cutLanes(graph.kernels[k], tensor, parts);
-    graph.kernels[k] = std::move(pieces.front());
-    for (size_t p = 1; p < pieces.size(); ++p) {
-      more[k].push_back(unsigned(graph.kernels.size()));
-      graph.kernels.push_back(std::move(pieces[p]));
+    replace(k, cutLanes(graph.kernels[k], tensor, parts));
+  }
+  return true;
+}
+
+/// Puts pieces of a kernel where it was.
+void Splitter::replace(unsigned kernel, std::vector<Kernel> by) {
+  if (by.size() > 1)
+    pieces.insert(kernel);
+  auto place = std::find(graph.order.begin(), graph.order.end(), std::pair(false, kernel));
+  graph.kernels[kernel] = std::move(by.front());
+  for (size_t p = 1; p < by.size(); ++p) {
+    const auto number = unsigned(graph.kernels.size());
+    graph.kernels.push_back(std::move(by[p]));
+    pieces.insert(number);
+    place = graph.order.insert(std::next(place), {false, number});
+  }
+}
+
+/// Runs of the tensor's lanes of which kernels that were cut take some without the others; nothing
+/// where it is one.
+std::vector<Part> Splitter::partsBeside(unsigned tensor, const Uses &uses) const {
+  const Tensor &t = graph.tensors[tensor];
+  const int64_t lanes = t.shape[t.laneDim];
+  std::set<int64_t> edges{0, lanes};
+  for (unsigned k : uses.readers[tensor])
+    for (const Access &operand : graph.kernels[k].operands)
+      if (operand.tensor == tensor && pieces.contains(k)) {
+        const auto [low, high] = rangeOf(graph.kernels[k], operand.index[t.laneDim]);
+        edges.insert({low, high + 1});
+      }
+  if (edges.size() < 3 || *edges.begin() < 0 || *edges.rbegin() > lanes)
+    return {};
+  std::vector<Part> parts;
+  for (auto edge = edges.begin(); *edge < lanes; ++edge)
+    parts.push_back({*edge, *std::next(edge) - *edge});
+  return parts;
+}
+
+/// What kernels that were cut read beside the parts is cut as they are, where its writer can be:
+/// lanes that begin elsewhere than the result's would keep both from being packed.
+bool Splitter::cutBeside(unsigned tensor) {
+  const Uses uses(graph);
+  if (uses.writers[tensor].size() != 1)
+    return false;
+  const std::vector<Part> parts = partsBeside(tensor, uses);
+  if (parts.empty() || !isNarrow(parts))
+    return false;
+  const unsigned writer = uses.writers[tensor].front();
+  const Kernel &kernel = graph.kernels[writer];
+  std::set<unsigned> results;
+  std::optional<unsigned> lane;
+  for (const forms::Result &r : kernel.results) {
+    const Tensor &t = graph.tensors[r.access.tensor];
+    const std::optional<unsigned> own =
+        onlyStep(kernel, r.access.index[t.laneDim], LoopKind::Parallel);
+    if (t.role != TensorRole::Intermediate || uses.onHost[r.access.tensor] || !own ||
+        (lane && lane != own) || !results.insert(r.access.tensor).second ||
+        partsOf(r.access.tensor, uses).size() != 1 || !canCut(r.access.tensor, uses))
+      return false;
+    lane = own;
+  }
+  std::set<int64_t> edges;
+  for (const Part &part : parts)
+    edges.insert(part.from);
+  std::vector<Kernel> runs;
+  for (auto &[from, run] : runsOf(kernel, *lane, std::move(edges)))
+    runs.push_back(std::move(run));
+  replace(writer, std::move(runs));
+  return true; // what it made is a concatenation now
+}
+
+/// Kernels that make the same are one: what was a part of a tensor, and a tensor of its own beside
+/// it.
+void shareEqual(KernelGraph &graph) {
+  const Uses uses(graph);
+  const auto isAlone = [&](const forms::Result &r) {
+    return graph.tensors[r.access.tensor].role == TensorRole::Intermediate &&
+           !uses.onHost[r.access.tensor] && uses.writers[r.access.tensor].size() == 1;
+  };
+  std::vector<unsigned> same(graph.tensors.size());
+  std::iota(same.begin(), same.end(), 0u);
+  std::vector<std::pair<bool, unsigned>> kept;
+  for (auto [host, index] : graph.order) {
+    if (host) {
+      kept.push_back({host, index});
+      continue;
+    }
+    Kernel &kernel = graph.kernels[index];
+    const auto follow = [&](Access &access) {
+      access.tensor = same[access.tensor];
+      if (access.lookup)
+        access.lookup->tensor = same[access.lookup->tensor];
+    };
+    forms::forEachAccess(kernel, follow);
+    const auto isSame = [&](const std::pair<bool, unsigned> &place) {
+      const Kernel &other = graph.kernels[place.second];
+      const auto isOne = [&](const forms::Result &x, const forms::Result &y) {
+        const Tensor &a = graph.tensors[x.access.tensor], &b = graph.tensors[y.access.tensor];
+        return x.node == y.node && x.access.index == y.access.index && isAlone(x) && isAlone(y) &&
+               a.shape == b.shape && a.type == b.type && a.laneDim == b.laneDim;
+      };
+      return !place.first && other.loops == kernel.loops && other.operands == kernel.operands &&
+             other.nodes == kernel.nodes &&
+             std::equal(other.terms.begin(), other.terms.end(), kernel.terms.begin(),
+                        kernel.terms.end(),
+                        [](const Term &x, const Term &y) { return x.a == y.a && x.w == y.w; }) &&
+             std::equal(other.results.begin(), other.results.end(), kernel.results.begin(),
+                        kernel.results.end(), isOne);
+    };
+    const auto found = std::find_if(kept.begin(), kept.end(), isSame);
+    if (found == kept.end()) {
+      kept.push_back({host, index});
+      continue;
+    }
+    Kernel &other = graph.kernels[found->second];
+    for (size_t t = 0; t < kernel.terms.size(); ++t) // of a copy they do not count
+      other.terms[t].macs = std::max(other.terms[t].macs, kernel.terms[t].macs);
+    for (size_t r = 0; r < kernel.results.size(); ++r) {
+      const unsigned mine = kernel.results[r].access.tensor, its = other.results[r].access.tensor;
+      same[mine] = its;
+      if (graph.tensors[its].value.empty())
+        graph.tensors[its].value = graph.tensors[mine].value;
     }
   }
-  std::vector<std::pair<bool, unsigned>> order;
-  for (auto [host, index] : graph.order) {
-    order.push_back({host, index});
-    if (!host)
-      for (unsigned k : more[index])
-        order.push_back({false, k});
-  }
-  graph.order = std::move(order);
-  return true;
+  std::vector<Kernel> kernels;
+  for (auto &[host, index] : kept)
+    if (!host) {
+      kernels.push_back(std::move(graph.kernels[index]));
+      index = unsigned(kernels.size() - 1);
+    }
+  graph.kernels = std::move(kernels);
+  graph.order = std::move(kept);
 }
 
 } // namespace
@@ -253,17 +387,24 @@ bool splitTensor(KernelGraph &graph, unsigned tensor) {
 unsigned splitParts(KernelGraph &graph, const Machine &machine) {
   Splitter splitter(graph, std::min<int64_t>(machine.lanes(), machine.mxm.columns));
   unsigned cut = 0;
-  // What reads a tensor that is cut may write several parts, too: in the order of kernels.
-  for (size_t at = 0; at < graph.order.size(); ++at) {
-    const auto [host, index] = graph.order[at];
-    if (host)
-      continue;
-    std::set<unsigned> results;
-    for (const forms::Result &r : graph.kernels[index].results)
-      results.insert(r.access.tensor);
-    for (unsigned t : results)
-      cut += splitter.split(t);
+  for (bool goesOn = true; goesOn;) {
+    // What reads a tensor that is cut may write several parts, too: in the order of kernels.
+    for (size_t at = 0; at < graph.order.size(); ++at) {
+      const auto [host, index] = graph.order[at];
+      if (host)
+        continue;
+      std::set<unsigned> results;
+      for (const forms::Result &r : graph.kernels[index].results)
+        results.insert(r.access.tensor);
+      for (unsigned t : results)
+        cut += splitter.split(t);
+    }
+    goesOn = false;
+    for (unsigned t = 0; t < graph.tensors.size(); ++t)
+      goesOn |= splitter.cutBeside(t);
   }
+  if (cut > 0)
+    shareEqual(graph);
   return cut;
 }
 

@@ -565,6 +565,78 @@ TEST(SplitParts, CutsAConcatenationAndWhatReadsIt) {
   }
 }
 
+/// Half of the channels by a product, half by windows over those, a sum of both with what the
+/// product took, windows over that.
+KernelGraph ghost() {
+  KernelGraph graph;
+  graph.name = "ghost";
+  const ElementType type = ElementType::Fp16;
+  const int64_t half = 8, all = 2 * half, size = 28;
+  const unsigned x = addTensor(graph, "x", {1, 12, size, size}, type, 1, TensorRole::Input);
+  const unsigned before = addTensor(graph, "before", {1, all, size, size}, type, 1);
+  const unsigned both = addTensor(graph, "both", {1, all, size, size}, type, 1);
+  const unsigned primary = addTensor(graph, "primary", {1, half, size, size}, type, 1);
+  const unsigned sum = addTensor(graph, "sum", {1, all, size, size}, type, 1);
+  const unsigned fewer = addTensor(graph, "fewer", {1, all, size / 2, size / 2}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, 160, size / 2, size / 2}, type, 1,
+                               TensorRole::Output);
+  convolve(graph, type, x, before, 3, 1, 1);
+  convolve(graph, type, before, primary, 1, 1, 2);
+  Kernel again = graph.kernels.back(); // as the former writes a part that others read, too
+  again.results[0].access.tensor = both;
+  again.terms[0].macs = 0;
+  graph.order.push_back({false, unsigned(graph.kernels.size())});
+  graph.kernels.push_back(std::move(again));
+  graph.tensors[both].shape[1] = half;
+  slide(graph, primary, both, 3, 1, 1, true, 3);
+  graph.tensors[both].shape[1] = all;
+  graph.kernels.back().results[0].access.index[1].offset = half;
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(all), r = build.loop(size), s = build.loop(size);
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(r), at(s)};
+  build.store(build.op(AluOp::AddF32, {build.load({both, point}), build.load({before, point})}),
+              {sum, point});
+  build.finish("sum");
+  slide(graph, sum, fewer, 3, 2, 1, true, 4);
+  convolve(graph, type, fewer, y, 1, 1, 5);
+  return graph;
+}
+
+TEST(SplitParts, CutsWhatIsReadBesideParts) {
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = ghost();
+  KernelGraph split = plain;
+  splitParts(split, machine);
+  EXPECT_EQ(split.verify(), "");
+  // Two for what was before, the product once, its windows, two sums, two windows, the last one.
+  EXPECT_EQ(split.kernels.size(), 9u);
+  for (const Kernel &kernel : split.kernels)
+    for (const Access &operand : kernel.operands)
+      if (const Tensor &tensor = split.tensors[operand.tensor];
+          tensor.role == TensorRole::Intermediate) {
+        EXPECT_EQ(operand.index[1].offset, 0) << kernel.name;
+        EXPECT_EQ(tensor.shape[1], 8) << kernel.name;
+      }
+  expectClose(plain, split, "ghost");
+}
+
+TEST(Assign, WindowsOverWindowsReachFurther) {
+  // Windows of the second half's windows begin two rows before a band of the first half.
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = ghost();
+  KernelGraph graph = plain;
+  splitParts(graph, machine);
+  const auto lines = assignLayouts(graph, machine, "exact");
+  ASSERT_TRUE(lines) << lines.error();
+  for (const Kernel &kernel : graph.kernels)
+    for (const forms::Result &r : kernel.results)
+      if (const Tensor &tensor = graph.tensors[r.access.tensor];
+          tensor.role == TensorRole::Intermediate) {
+        EXPECT_GE(tensor.shape[tensor.laneDim], 56) << tensor.name;
+      }
+  expectClose(plain, graph, "reach");
+}
+
 TEST(SplitParts, LeavesPartsThatFillVectors) {
   KernelGraph graph = concatenation(200, 170);
   EXPECT_EQ(splitParts(graph, test::testMachine(20)), 0u);
