@@ -39,7 +39,7 @@ def test_each_partition_and_order_of_a_chain_gives_the_values_of_onnx_runtime(
 
 
 def test_a_chain_of_24_layers_fits_the_mesh_as_a_pipeline(millrace, tmp_path):
-    model = transformer(Shape(layers=24, hidden=64, heads=4, inner=256, sequence=16,
+    model = transformer(Shape(layers=24, hidden=64, heads=4, inner=640, sequence=16,
                               embeddings=False))
     inputs = probe.seeded_inputs(model)
     got = run_millrace(millrace, save_model(model, tmp_path), "mesh-4x4", "fp16", inputs, tmp_path)
