@@ -150,13 +150,14 @@ Status GridCompiler::planOrder() {
   return schedule::verify(problem, order);
 }
 
-/// What values leave free at their peak; then with room for gaps between them, and less where that
-/// was not enough. Of several PEs each keeps an eighth for what travels.
+/// What values leave free at their peak, and column copies, which take long runs of rows of many
+/// slices, if none took the rows of another; then with room for gaps between them, and less where
+/// that was not enough. Of several PEs each keeps an eighth for what travels.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
   const uint64_t values = storage.mostValueRows() / width;
-  uint64_t taken = values;
+  uint64_t taken = values + storage.columnRows();
   if (pressure)
     taken += values / 4 + all / 32 + all / 8 * (pressure - 1);
   if (pressure || machine.pes() > 1)

@@ -141,6 +141,13 @@ uint64_t Storage::columnGroups(unsigned tensor) const {
   return uint64_t(c.layouts[tensor].rows / c.machine.mxm.columnsPerInstall + 2);
 }
 
+uint64_t Storage::columnRows() const {
+  uint64_t rows = 0;
+  for (unsigned t : columnsByLife())
+    rows += columnGroups(t) * byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
+  return rows;
+}
+
 /// Padded column copies stay to the end; tensors that take one place after the other stand
 /// together.
 std::vector<std::vector<unsigned>> Storage::paddedPlaces() const {
@@ -174,7 +181,7 @@ uint64_t Storage::streamedRows(unsigned tensor) const {
 void Storage::splitSlices() {
   const unsigned set = c.machine.mxm.columnsPerInstall;
   const std::vector<uint64_t> weights = partition.weightRows;
-  uint64_t rows = 64 + *std::max_element(weights.begin(), weights.end()); // some constant rows
+  uint64_t rows = 64 + *std::max_element(weights.begin(), weights.end()) + columnRows();
   auto addColumns = [&](unsigned t) {
     rows += columnGroups(t) * byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
   };

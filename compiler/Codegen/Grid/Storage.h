@@ -18,6 +18,9 @@ public:
   void planCopies(const std::vector<size_t> &order);
   /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly.
   uint64_t mostValueRows() const;
+  /// Rows of as many slices as an install reads at once that all column copies take together, in a
+  /// hemisphere.
+  uint64_t columnRows() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
   /// `weightsLast`, padded column copies and constants, which need longer runs of rows, come before
   /// them, and kernels find no constants of their own to store. Errors say how much memory is

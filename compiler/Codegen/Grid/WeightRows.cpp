@@ -42,6 +42,12 @@ std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &sh
   return dealt;
 }
 
+bool streamsConstants(const Context &c, const Kernel &kernel) {
+  return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const forms::Term &t) {
+    return c.tensor(t.a.tensor).role == forms::TensorRole::Constant;
+  });
+}
+
 } // namespace
 
 Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) {
@@ -184,7 +190,8 @@ void WeightRows::spare(Partition &p, uint64_t most) const {
       double twice = 0;
       for (size_t i = 0; i < shares.size(); ++i)
         twice += places[i][0] && places[i][1] ? rowsOf(k, shares[i]) : 0;
-      if (twice == 0)
+      // What streams lies in parts on either side, once as it is.
+      if (twice == 0 || streamsConstants(c, c.graph.kernels[k]))
         continue;
       int64_t units = 0;
       std::array<int64_t, kHemispheres> side{};
