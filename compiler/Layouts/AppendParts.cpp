@@ -174,10 +174,10 @@ std::optional<Kernel> Appender::mapOfResult(unsigned number, unsigned index) con
       i = its;
     }
     // A single lane has a loop, too, to become one of several.
-    if (AffineIndex &lane = access.index[whole.laneDim];
-        loops[whole.laneDim].extent == 1 &&
-        graph.tensors[access.tensor].role != TensorRole::Constant)
-      lane = at(whole.laneDim, 1, lane.offset);
+    const Tensor &its = graph.tensors[access.tensor];
+    if (loops[whole.laneDim].extent == 1 && its.role != TensorRole::Constant &&
+        its.shape.size() == whole.shape.size() && its.laneDim == whole.laneDim)
+      access.index[its.laneDim] = at(its.laneDim, 1, access.index[its.laneDim].offset);
   });
   map.loops = std::move(loops);
   return map;

@@ -176,6 +176,30 @@ TEST(AppendParts, ThatMayBeInfiniteAreLeft) {
   EXPECT_EQ(appendParts(graph, test::testMachine(20)), 0u);
 }
 
+TEST(AppendParts, OfFewerDimensionsAreLeft) {
+  // Two single lanes that come from a tensor without a lane dimension of its own.
+  KernelGraph graph;
+  graph.name = "halves";
+  const unsigned x = addTensor(graph, "x", {6}, ElementType::Fp16, 0, TensorRole::Input),
+                 a = addTensor(graph, "a", {6}, ElementType::Fp16, 0),
+                 y = addTensor(graph, "y", {6, 2}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder first(graph);
+  unsigned row = first.loop(6);
+  first.store(first.op(AluOp::MaxF32, {first.load({x, {at(row)}}), first.constant(0)}),
+              {a, {at(row)}});
+  first.finish("a");
+  for (int64_t half : {0, 1}) {
+    KernelBuilder build(graph);
+    row = build.loop(6);
+    const unsigned lane = build.loop(1);
+    build.store(build.load({a, {at(row)}}), {y, {at(row), at(lane, 1, half)}});
+    build.finish("half");
+  }
+  const KernelGraph before = graph;
+  EXPECT_EQ(appendParts(graph, test::testMachine(20)), 0u);
+  EXPECT_EQ(graph, before);
+}
+
 TEST(ForwardCopies, LeavesWhatTheHostReadsAndLanesThatMove) {
   KernelGraph graph = denseBlock({.layers = 3});
   EXPECT_EQ(forwardCopies(graph), 0u); // each copy is a part of a tensor
