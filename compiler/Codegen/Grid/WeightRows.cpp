@@ -18,11 +18,12 @@ int64_t unitsOf(const Work &work, const Share &share) {
 }
 
 /// Whole shares for either hemisphere, alternately: so that both have as much to do as can be. The
-/// odd one goes to the hemisphere that then stores less. `rows`: what a share adds to what either
-/// stores.
+/// odd one goes to the hemisphere that has less to do in all, `busy`, or else then stores less.
+/// `rows`: what a share adds to what either stores.
 std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &shares,
                                   const std::vector<WeightRows::PerHemisphere> &rows,
-                                  const WeightRows::PerHemisphere &stored) {
+                                  const WeightRows::PerHemisphere &stored,
+                                  const WeightRows::PerHemisphere &busy) {
   std::vector<size_t> order(shares.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
@@ -33,6 +34,7 @@ std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &sh
   std::vector<Hemisphere> dealt(shares.size());
   for (size_t i : order) {
     const size_t h = units[0] != units[1]                         ? (units[0] < units[1] ? 0 : 1)
+                     : busy[0] != busy[1]                         ? (busy[0] < busy[1] ? 0 : 1)
                      : sum[0] + rows[i][0] <= sum[1] + rows[i][1] ? 0
                                                                   : 1;
     units[h] += unitsOf(work, shares[i]);
@@ -165,7 +167,16 @@ void WeightRows::dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsign
     for (unsigned h = 0; h < kHemispheres; ++h)
       for (uint32_t tile : tilesOf(kernel, shares[i]))
         added[i][h] += stored.users[h][tile] ? 0 : rows[tile];
-  p.hemispheres[kernel][pe] = dealWhole(works[kernel], shares, added, stored.rows);
+  const std::vector<Hemisphere> dealt =
+      dealWhole(works[kernel], shares, added, stored.rows, stored.busy);
+  p.hemispheres[kernel][pe] = dealt;
+  int64_t units = 0;
+  for (const Share &share : shares)
+    units += unitsOf(works[kernel], share);
+  const int64_t vectors = vectorsOf(c, c.graph.kernels[kernel], works[kernel]);
+  for (size_t i = 0; i < shares.size(); ++i)
+    stored.busy[size_t(dealt[i])] +=
+        uint64_t(vectors * unitsOf(works[kernel], shares[i]) / std::max<int64_t>(1, units));
   use(stored, p, kernel, pe, 1);
 }
 
@@ -196,7 +207,7 @@ void WeightRows::spare(Partition &p, uint64_t most) const {
       int64_t units = 0;
       std::array<int64_t, kHemispheres> side{};
       const std::vector<Hemisphere> dealt = dealWhole(
-          works[k], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {});
+          works[k], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
       for (size_t i = 0; i < shares.size(); ++i) {
         units += unitsOf(works[k], shares[i]);
         side[size_t(dealt[i])] += unitsOf(works[k], shares[i]);

@@ -40,6 +40,7 @@ private:
   struct Stored {
     std::array<std::vector<int>, kHemispheres> users; ///< per different tile: shares that take it
     PerHemisphere rows{};
+    PerHemisphere busy{}; ///< vectors of the kernels that were given whole shares
   };
   Stored storedOn(const Partition &p, unsigned pe) const;
   /// Adds a kernel's shares as they are dealt to what is stored, or takes them away.
