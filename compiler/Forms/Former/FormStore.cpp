@@ -527,9 +527,9 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
   SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
   int64_t split = 0; // parts keep whole lanes
   for (Value part : op.getInputs()) {
-    const bool isShared = demand(baseOf(part)) > 1 && computesSum(baseOf(part));
+    const bool isShared = baseOf(part) == part && demand(part) > 1 && computesSum(part);
     const bool isStored = turnsAfterwards(part, baseOf(part), lane) ? storeTurned(part, lane)
-                          : isShared ? succeeded(store(baseOf(part), lane))
+                          : isShared ? succeeded(store(part, lane))
                                      : false;
     if (failed(emit(part, tensor, offsets, lane, split, isStored)) &&
         (!isStored || failed(emit(part, tensor, offsets, lane, split)))) {

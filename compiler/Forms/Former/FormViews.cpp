@@ -507,7 +507,11 @@ Former::LaneChoice Former::chooseLane(Value base) {
     if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
       continue;
     AffineMap map = op.getIndexingMapsArray()[i];
-    const std::optional<LaneChoice> shown = shownLane(operand);
+    std::optional<LaneChoice> shown = shownLane(operand);
+    // A shuffle leaves its lanes no dimension of their own: windows beside them keep theirs.
+    if (const Value base = baseOf(operand); !shown && operand.getDefiningOp<tensor::PadOp>() &&
+                                            shapeOf(base).size() == shapeOf(operand).size())
+      shown = chooseLane(base);
     if (!shown || shown->dim >= map.getNumResults())
       continue;
     const LaneChoice lane = *shown;
