@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The layouts that a tensor may have: blocks of neighbours, bands, and what the host can write.
+#include "compiler/Layouts/LayoutProblem.h"
+
+#include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Layouts/Materialize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+namespace millrace::layouts {
+
+namespace {
+
+/// Blocks of up to two dimensions with the lanes within: outer slots `pitch0` apart, inner ones
+/// `pitch1`.
+struct Block {
+  int64_t outer = 1, inner = 1, pitch0 = 0, pitch1 = 0;
+};
+
+/// Ways to put outer x inner slots of `channels` lanes into a vector: side by side, and so that no
+/// slot lies in two parts of a vector that activations take one at a time.
+std::vector<Block> blocks(int64_t outer, int64_t inner, int64_t channels, int64_t vector,
+                          int64_t part) {
+  std::vector<Block> list;
+  auto add = [&](int64_t pitch0, int64_t pitch1) {
+    if ((outer - 1) * pitch0 + (inner - 1) * pitch1 + channels <= vector && pitch1 >= channels)
+      list.push_back({outer, inner, outer > 1 ? pitch0 : 0, inner > 1 ? pitch1 : 0});
+  };
+  add(inner * channels, channels);
+  const int64_t parts = vector / part;
+  if (parts < 2 || outer * inner < 2 || part % channels == 0)
+    return list;
+  if (outer > 1 && outer % parts == 0) {
+    if (const int64_t each = vector / outer; each >= inner * channels && each != inner * channels)
+      add(each, channels);
+  } else if (outer == 1 && inner % parts == 0 && vector / inner != channels) {
+    add(0, vector / inner);
+  }
+  return list;
+}
+
+} // namespace
+
+void LayoutProblem::addCandidates(Variable &variable) const {
+  const Tensor &tensor = graph.tensors[variable.tensors.front()];
+  const unsigned laneDim = tensor.laneDim;
+  const int64_t channels = tensor.shape[laneDim];
+  const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  variable.candidates.push_back(plain[variable.tensors.front()]);
+  // Dimensions of rows, the innermost last; at most two.
+  std::vector<unsigned> dims;
+  for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
+    if (d != laneDim && tensor.shape[d] > 1)
+      dims.insert(dims.begin(), d);
+  for (unsigned t : variable.tensors)
+    for (unsigned d = 0; d < tensor.shape.size(); ++d)
+      if (graph.tensors[t].shape[d] != tensor.shape[d] && graph.tensors[t].shape[d] != 1)
+        return;
+  if (dims.empty() || channels * 2 > vector)
+    return;
+  const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+  const int64_t part = format ? format->lanesPerPass : vector, most = vector / channels;
+  const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
+                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+  const int64_t outerExtent = dims.size() == 2 ? tensor.shape[dims[0]] : 1,
+                innerExtent = tensor.shape[dims.back()];
+  struct Ranked {
+    int64_t rows;
+    Layout layout;
+  };
+  std::map<int64_t, std::vector<Ranked>> ranked; // by the power of two below the slots
+  auto starts = [](int64_t block) {
+    std::set<int64_t> all{0, std::min<int64_t>(1, block - 1), block - 1};
+    return std::vector<int64_t>(all.begin(), all.end());
+  };
+  for (int64_t outer = 1; outer <= std::min(most, outerExtent); ++outer)
+    for (int64_t inner = 1; outer * inner <= most && inner <= innerExtent; ++inner) {
+      if (outer * inner == 1)
+        continue;
+      for (const Block &b : blocks(outer, inner, channels, vector, part))
+        for (int64_t s0 : starts(outer))
+          for (int64_t s1 : starts(inner)) {
+            Layout layout = variable.candidates.front();
+            if (dims.size() == 2)
+              layout.dims[dims[0]] = blocksOf(outerExtent, outer, s0, b.pitch0);
+            layout.dims[dims.back()] = blocksOf(innerExtent, inner, s1, b.pitch1);
+            layout.lanes = (outer - 1) * b.pitch0 + (inner - 1) * b.pitch1 + channels;
+            if (layout.hasOutside(tensor) && !mayLeave)
+              continue;
+            int64_t rows = 1;
+            for (unsigned d = 0; d < layout.dims.size(); ++d)
+              rows *= d == laneDim ? 1 : layout.dims[d].rows;
+            ranked[std::bit_width(uint64_t(outer * inner))].push_back({rows, std::move(layout)});
+          }
+    }
+  // Where sums of many terms would have too many choices, only beside the windows themselves.
+  const auto isAny = [&](const std::set<unsigned> &tensors) {
+    return std::any_of(variable.tensors.begin(), variable.tensors.end(),
+                       [&](unsigned t) { return tensors.contains(t); });
+  };
+  if (!halos.empty() && (isAny(nearWindows) || !isAny(inLongSums)))
+    addBands(variable, dims.front());
+  // Of few slots and of many, those of the fewest rows.
+  constexpr size_t kMostCandidates = 56;
+  for (auto &[slots, list] : ranked) {
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Ranked &x, const Ranked &y) { return x.rows < y.rows; });
+    for (size_t i = 0; i < list.size() && i * ranked.size() < kMostCandidates; ++i)
+      variable.candidates.push_back(std::move(list[i].layout));
+  }
+}
+
+namespace {
+
+/// Rows that a band of one slot holds: each for as many slots as there can be, and rounded so that
+/// windows of a step find whole bands.
+std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step) {
+  std::set<int64_t> bands;
+  for (int64_t slots = 2; slots <= std::min(mostSlots, extent); ++slots)
+    for (int64_t multiple : {step, 2 * step}) {
+      const int64_t band = (((extent + slots - 1) / slots + multiple - 1) / multiple) * multiple;
+      if (band < extent)
+        bands.insert(band);
+    }
+  return bands;
+}
+
+} // namespace
+
+/// A dimension cut into bands, one in each slot, so that neighbours lie in neighbouring rows:
+/// alone, and with what windows read beyond a band.
+void LayoutProblem::addBands(Variable &variable, unsigned dim) const {
+  const Tensor &tensor = graph.tensors[variable.tensors.front()];
+  const int64_t channels = tensor.shape[tensor.laneDim], extent = tensor.shape[dim],
+                most = std::min<int64_t>(machine.lanes(), machine.mxm.columns) / channels;
+  const auto farthest = [&](const std::map<unsigned, std::vector<Halo>> &all) {
+    Halo halo;
+    for (unsigned t : variable.tensors)
+      if (auto found = all.find(t); found != all.end()) {
+        halo.before = std::max(halo.before, found->second[dim].before);
+        halo.after = std::max(halo.after, found->second[dim].after);
+        halo.step = std::max(halo.step, found->second[dim].step);
+      }
+    return halo;
+  };
+  const Halo halo = farthest(halos), reach = farthest(reaches);
+  const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
+                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+  for (int64_t band : bandsOf(extent, most, halo.step))
+    for (const Halo &h :
+         std::set<Halo>{Halo{}, {halo.before, halo.after, 1}, {reach.before, reach.after, 1}}) {
+      Layout layout = variable.candidates.front();
+      const int64_t slots = (extent + band - 1) / band;
+      layout.dims[dim] = {band + h.before + h.after, 1, slots, band, h.before, channels};
+      layout.lanes = slots * channels;
+      if (mayLeave || !layout.hasOutside(tensor))
+        variable.candidates.push_back(std::move(layout));
+    }
+}
+
+namespace {
+
+/// How all kernels that sum over windows of an input step through a dimension of it: from `low` to
+/// `high` for the first of `count` results, `step` further for each.
+struct WindowSteps {
+  int64_t step = 0, low = 0, high = 0, count = 0;
+  int64_t extent = 1; ///< of the dimension
+};
+
+std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor, unsigned dim) {
+  std::optional<WindowSteps> all;
+  for (const Kernel &kernel : graph.kernels) {
+    for (const Access &operand : kernel.operands)
+      if (operand.tensor == tensor)
+        return std::nullopt;
+    for (const Term &term : kernel.terms) {
+      if (term.a.tensor != tensor)
+        continue;
+      WindowSteps own{0, term.a.index[dim].offset, term.a.index[dim].offset, 1,
+                      graph.tensors[tensor].shape[dim]};
+      for (auto [l, c] : term.a.index[dim].terms) {
+        if (kernel.loops[l].extent == 1)
+          continue;
+        if (kernel.loops[l].kind == LoopKind::Contracted) {
+          own.low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
+          own.high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
+        } else if (kernel.loops[l].kind == LoopKind::Parallel && c > 0 && !own.step) {
+          own.step = c;
+          own.count = kernel.loops[l].extent;
+        } else {
+          return std::nullopt;
+        }
+      }
+      if (all && own.step != all->step)
+        return std::nullopt;
+      all = all ? WindowSteps{own.step, std::min(own.low, all->low), std::max(own.high, all->high),
+                              std::max(own.count, all->count), own.extent}
+                : own;
+    }
+  }
+  return all && all->step ? all : std::nullopt;
+}
+
+} // namespace
+
+/// Windows of an image of few channels: the host writes rows that hold what a block of results
+/// needs, three times as much as there is at most.
+void LayoutProblem::addInputCandidates(Variable &variable) const {
+  constexpr double kMostRepetition = 3; // docs/spec, R15
+  constexpr size_t kMostInputs = 96;
+  const unsigned t = variable.tensors.front();
+  const Tensor &tensor = graph.tensors[t];
+  variable.candidates.push_back(plain[t]);
+  std::vector<unsigned> dims;
+  for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
+    if (d != tensor.laneDim && tensor.shape[d] > 1)
+      dims.insert(dims.begin(), d);
+  const int64_t channels = tensor.shape[tensor.laneDim],
+                vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+  if (dims.empty() || !format || channels * 2 > vector || !padOf(graph, t))
+    return;
+  const std::optional<WindowSteps> inner = windowSteps(graph, t, dims.back()),
+                                   outer = dims.size() == 2 ? windowSteps(graph, t, dims.front())
+                                                            : WindowSteps{1, 0, 0, 1, 1};
+  if (!inner || !outer)
+    return;
+  struct Ranked {
+    double sweeps;                     ///< per result, about
+    std::pair<int64_t, int64_t> block; ///< results beside and below each other
+    Layout layout;
+  };
+  std::vector<Ranked> ranked;
+  const int64_t part = format->lanesPerPass, window = outer->high - outer->low + 1;
+  for (int64_t wide = 1; wide <= inner->count; ++wide) {
+    DimLayout x{(inner->count + wide - 1) / wide,
+                inner->step * wide,
+                inner->step * (wide - 1) + inner->high - inner->low + 1,
+                1,
+                -inner->low,
+                channels};
+    if (x.slots * channels > vector)
+      break;
+    // A row begins every `step` image rows and holds `rows` of them.
+    const int64_t most = dims.size() == 2 ? 4 * outer->step : 1;
+    for (int64_t step = 1; step <= most; ++step) {
+      if (step < outer->step ? outer->step % step : step % outer->step)
+        continue; // results would differ in where their rows begin
+      const int64_t high = std::max<int64_t>(1, step / outer->step);
+      for (int64_t rows = std::min(step, window);
+           rows <= outer->step * (high - 1) + window && rows <= outer->extent; ++rows) {
+        const int64_t lanes = rows * x.slots * channels;
+        const double repetition = double(rows) / double(step) * double(x.slots) / double(x.rowStep);
+        if (lanes > vector || repetition > kMostRepetition)
+          break;
+        Layout layout = plain[t];
+        layout.dims[dims.back()] = x;
+        layout.lanes = lanes;
+        if (dims.size() == 2) {
+          const int64_t last = outer->step * (outer->count - 1) + window - 1;
+          layout.dims[dims.front()] = {std::max<int64_t>(1, (last - rows + step) / step + 1),
+                                       step,
+                                       rows,
+                                       1,
+                                       -outer->low,
+                                       rows > 1 ? x.slots * channels : 0};
+        }
+        const int64_t apart = rows / step * step; // from one sweep to the next
+        const double sweeps =
+            double((lanes + part - 1) / part) *
+            (1 + std::ceil(double(std::max<int64_t>(0, outer->step * (high - 1) + window - rows)) /
+                           double(apart))) /
+            double(wide * high);
+        ranked.push_back({sweeps, {wide, high}, std::move(layout)});
+      }
+    }
+  }
+  // Bands of results: a row holds as many windows of one column each.
+  std::set<Halo> beside{Halo{}};
+  for (const auto *all : {&halos, &reaches})
+    for (const auto &[tensor, its] : *all)
+      for (const Halo &h : its)
+        beside.insert({h.before, h.after, 1});
+  for (int64_t band : dims.size() == 2 && !halos.empty()
+                          ? bandsOf(outer->count, vector / channels, 1)
+                          : std::set<int64_t>())
+    for (const Halo &h : beside) {
+      const int64_t slots = (outer->count + band - 1) / band;
+      const DimLayout x{inner->count, inner->step, inner->high - inner->low + 1, 1,
+                        -inner->low,  channels};
+      const DimLayout y{outer->step * (band + h.before + h.after - 1) + window,
+                        1,
+                        slots,
+                        outer->step * band,
+                        outer->step * h.before - outer->low,
+                        x.slots * channels};
+      const int64_t lanes = slots * x.slots * channels;
+      const double repetition =
+          double(y.rows * slots) / double(outer->extent) * double(x.slots) / double(x.rowStep);
+      if (lanes > vector || repetition > kMostRepetition)
+        continue;
+      Layout layout = plain[t];
+      layout.dims[dims.back()] = x;
+      layout.dims[dims.front()] = y;
+      layout.lanes = lanes;
+      ranked.push_back({double((lanes + part - 1) / part * window) / double(slots),
+                        {-slots, h.before + h.after},
+                        std::move(layout)});
+    }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
+  std::map<std::pair<int64_t, int64_t>, unsigned> ofBlock; // several for each
+  for (Ranked &r : ranked)
+    if (ofBlock[r.block]++ < 4 && variable.candidates.size() < kMostInputs)
+      variable.candidates.push_back(std::move(r.layout));
+}
+
+} // namespace millrace::layouts
