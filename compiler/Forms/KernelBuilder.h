@@ -33,6 +33,10 @@ std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index,
 /// Per node: do the results need it? With node `given` known, what only that needs does not count.
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given = std::nullopt);
 
+/// Applies `op` to node `at`: whoever uses that uses the result, node `at` + 1, instead. Nodes behind
+/// it move by one.
+void applyTo(Kernel &kernel, unsigned at, AluOp op);
+
 /// Some operand's index is data.
 bool looksUp(const Kernel &kernel);
 

@@ -435,6 +435,15 @@ std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index,
   return longest;
 }
 
+void applyTo(Kernel &kernel, unsigned at, AluOp op) {
+  for (Node &node : kernel.nodes)
+    for (unsigned &arg : node.args)
+      arg += arg >= at;
+  for (Result &result : kernel.results)
+    result.node += result.node >= at;
+  kernel.nodes.insert(kernel.nodes.begin() + at + 1, {Node::Kind::Op, 0, 0, op, {at}});
+}
+
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given) {
   std::vector<bool> needed(kernel.nodes.size(), false);
   for (const Result &result : kernel.results)

@@ -392,8 +392,8 @@ template <class F> void forEachIndex(Kernel &kernel, F f) {
   forEachAccess(kernel, visit);
 }
 
-/// Loop `inner` takes in `outer` where every index moves with both as with one loop: a tile of few
-/// lanes for each step of the outer one becomes a tile of all.
+} // namespace
+
 bool joinLoops(Kernel &kernel, unsigned outer, unsigned inner) {
   Loop &a = kernel.loops[outer], &b = kernel.loops[inner];
   bool isOne = a.kind == LoopKind::Parallel && b.kind == LoopKind::Parallel && a.extent > 1;
@@ -409,6 +409,8 @@ bool joinLoops(Kernel &kernel, unsigned outer, unsigned inner) {
   a.extent = 1;
   return true;
 }
+
+namespace {
 
 /// Joins loops along the lanes of a kernel's results.
 void joinLaneLoops(KernelGraph &graph) {

@@ -12,4 +12,8 @@ void simplify(KernelGraph &graph, unsigned chain);
 /// Drops nodes that no result needs, and operands that no node reads.
 void dropDeadNodes(Kernel &kernel);
 
+/// Loop `inner` takes in `outer` where every index moves with both as with one loop: a tile of few
+/// lanes for each step of the outer one becomes a tile of all. Whether it did.
+bool joinLoops(Kernel &kernel, unsigned outer, unsigned inner);
+
 } // namespace millrace::forms

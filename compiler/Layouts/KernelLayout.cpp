@@ -139,7 +139,7 @@ bool KernelLayout::fits(const Term &term) {
         rows += d != layout.laneDim;
       }
     }
-    if (rows > 1)
+    if (rows > 1 && !isTrivial(layout.dims[d]))
       return false;
   }
   return widenPeriods(term.a);
@@ -451,18 +451,20 @@ std::optional<DimPlaces> KernelLayout::placesOf(const Term &term, unsigned dim,
   for (auto [l, c] : index.terms)
     if (kernel.loops[l].kind == LoopKind::Contracted)
       taps.push_back(l);
-  const std::optional<size_t> j = rowLoopOf(index);
-  const int split = j ? rowLoops_[*j].dim : -1;
+  std::vector<std::vector<int64_t>> slots{std::vector<int64_t>(result.dims.size(), 0)};
+  for (const RowLoop &row : rowLoops_)
+    if (row.dim >= 0 && coefficient(index, row.loop)) // several only where rows are plain
+      for (size_t i = slots.size(); i-- > 0;)
+        for (int64_t s = 1; s < row.split.slots; ++s) {
+          slots.push_back(slots[i]);
+          slots.back()[size_t(row.dim)] = s;
+        }
   std::vector<int64_t> indices;
-  std::vector<int64_t> slots(result.dims.size(), 0);
-  for (int64_t s = 0; s < (split >= 0 ? result.dims[size_t(split)].slots : 1); ++s) {
-    if (split >= 0)
-      slots[size_t(split)] = s;
+  for (const std::vector<int64_t> &own : slots)
     forEachPoint(kernel, taps, [&](const std::vector<int64_t> &point) {
-      indices.push_back(indexAt(index, phase, slots, point));
+      indices.push_back(indexAt(index, phase, own, point));
       return true;
     });
-  }
   std::sort(indices.begin(), indices.end());
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   DimPlaces places;

@@ -2,6 +2,7 @@
 #include "compiler/MemoryPlan/Allocator.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace millrace::memory {
 
@@ -154,6 +155,26 @@ std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, 
     spans.push_back({{c.slice}, c.address, rows, c.notBefore});
   }
   return spans;
+}
+
+std::vector<Span> HemisphereAllocator::takeLongest(unsigned width, unsigned rows, unsigned first,
+                                                   unsigned last,
+                                                   const std::vector<unsigned> &avoid, bool fresh) {
+  std::vector<unsigned> longest; // of each slice
+  for (unsigned s = first; s < last; ++s) {
+    longest.push_back(0);
+    for (unsigned bank = 0; bank < spec.banks; ++bank)
+      if (avoid.empty() || avoid[s * spec.banks + bank] < kForbidden)
+        for (const Run &r : runs(s, bank))
+          if (!fresh || r.fresh)
+            longest.back() = std::max(longest.back(), r.rows);
+  }
+  if (longest.size() < width)
+    return {};
+  std::nth_element(longest.begin(), longest.begin() + (width - 1), longest.end(),
+                   std::greater<unsigned>());
+  const unsigned most = std::min(rows, longest[width - 1]);
+  return most ? takeApart(width, most, first, last, avoid, fresh) : std::vector<Span>();
 }
 
 std::vector<Span> HemisphereAllocator::takeAcross(unsigned width, unsigned rows, unsigned first,

@@ -33,7 +33,10 @@ public:
   /// Empty, and nothing taken, if fewer slices have room.
   std::vector<Span> takeApart(unsigned width, unsigned rows, unsigned first, unsigned last,
                               const std::vector<unsigned> &avoid = {}, bool fresh = true);
-  /// The same for more rows than a bank has: slices of which all banks are free, from row 0 on. The
+  /// The same with as many rows, up to `rows`, as `width` slices have in a run; as few as one.
+  std::vector<Span> takeLongest(unsigned width, unsigned rows, unsigned first, unsigned last,
+                                const std::vector<unsigned> &avoid, bool fresh);
+  /// As takeApart for more rows than a bank has: slices of which all banks are free, from row 0 on. The
   /// spans of a slice stand together, one per bank.
   std::vector<Span> takeAcross(unsigned width, unsigned rows, unsigned first, unsigned last,
                                const std::vector<unsigned> &avoid = {});

@@ -100,7 +100,7 @@ std::vector<Placement> placementsOf(const Tensor &t, const TensorLayout &layout,
   int64_t row = 0;
   for (size_t d = 0; d < t.shape.size(); ++d)
     row += layout.pitch[d] * box.start[d];
-  p.row = uint32_t(segment.address + row - segment.firstRow);
+  p.row = uint32_t(segment.addresses.front() + row - segment.firstRow);
   if (t.hostLoops.empty()) {
     p.start = box.start;
     p.start[t.laneDim] = tile.start;
@@ -187,7 +187,7 @@ std::vector<std::pair<int64_t, int64_t>> readRuns(const std::vector<RowRange> &r
   }
   if (all.from >= all.to)
     return {};
-  const int64_t shift = segment.firstRow - int64_t(segment.address);
+  const int64_t shift = segment.firstRow - int64_t(segment.addresses.front());
   return {{all.from + shift, all.to + shift}};
 }
 
@@ -204,8 +204,8 @@ void addColumns(const Context &c, const Tensor &t, const TensorLayout &layout, c
         Segment s;
         s.firstRow = n;
         const int64_t column = layout.columnOf(n);
-        const unsigned place = unsigned(column + int64_t(width / 2) * b) % width;
-        s.address = columns.addresses[place] + b * columns.groups + unsigned(column / width);
+        const unsigned place = b * width + unsigned(column + int64_t(width / 2) * b) % width;
+        s.addresses = {columns.addresses[place] + unsigned(column / width)};
         s.slices = {columns.slices[place]};
         for (Placement &p : placementsOf(t, layout, layout.tiles[k], copy, s, boxes.front())) {
           p.firstByte = uint8_t(b);

@@ -70,8 +70,8 @@ std::vector<Cut> cutAtSegments(Piece &piece, const Copy &copy, unsigned tile,
 Flow part(const Flow &flow, const Cut &cut) { return {cut.n0, cut.n1, flow.c0, flow.c1}; }
 Cycle offset(const Flow &flow, const Cut &cut) { return cut.from1 * flow.c1 + cut.from0 * flow.c0; }
 
-void setRows(Instruction &i, const Cut &cut, const RowPattern &rows) {
-  i.address = unsigned(cut.segment->address + rows.row + cut.from1 * rows.step1 +
+void setRows(Instruction &i, const Cut &cut, unsigned byte, const RowPattern &rows) {
+  i.address = unsigned(cut.segment->addresses[byte] + rows.row + cut.from1 * rows.step1 +
                        cut.from0 * rows.step0 - cut.segment->firstRow);
   i.s0 = int32_t(rows.step0);
   i.s1 = int32_t(rows.step1);
@@ -91,28 +91,34 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
   std::vector<ColumnRun> runs;
   // The last run of each slice. Runs of two bytes never interleave: a port serves one burst.
   std::vector<size_t> open(width, SIZE_MAX);
+  auto add = [&](int64_t n, Cycle at) {
+    for (unsigned b = 0; b < bytes; ++b) {
+      if (only && *only != b)
+        continue;
+      const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
+      const int64_t address = columns.addresses[b * width + place] + n / width;
+      size_t &last = open[place];
+      if (last != SIZE_MAX && runs[last].byte == b) {
+        ColumnRun &run = runs[last];
+        const Cycle step = at - run.at - run.step * (run.count - 1);
+        if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
+          run.step = step;
+          ++run.count;
+          continue;
+        }
+      }
+      last = runs.size();
+      runs.push_back({place, b, address, at, 0, 1});
+    }
+  };
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
     for (unsigned i0 = 0; i0 < flow.n0; ++i0) {
       const int64_t n = layout.columnOf(rows.row + i1 * rows.step1 + i0 * rows.step0);
       const Cycle at = i1 * flow.c1 + i0 * flow.c0;
-      for (unsigned b = 0; b < bytes; ++b) {
-        if (only && *only != b)
-          continue;
-        const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
-        const int64_t address = columns.addresses[place] + b * columns.groups + n / width;
-        size_t &last = open[place];
-        if (last != SIZE_MAX && runs[last].byte == b) {
-          ColumnRun &run = runs[last];
-          const Cycle step = at - run.at - run.step * (run.count - 1);
-          if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
-            run.step = step;
-            ++run.count;
-            continue;
-          }
-        }
-        last = runs.size();
-        runs.push_back({place, b, address, at, 0, 1});
-      }
+      add(n, at);
+      // An odd distance behind: other slices take it in the same cycle.
+      if (const int64_t behind = columns.rows - 1 - n; columns.repeats && behind < width - 1)
+        add(columns.rows + behind, at);
     }
   return runs;
 }
@@ -122,14 +128,14 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
                   Piece::StreamVar stream, Cycle leave, uint32_t provenance,
                   std::optional<unsigned> only) {
   const unsigned width = c.machine.mxm.columnsPerInstall;
-  // A region holds every byte plane of its slice's groups.
-  const unsigned bytes = c.program.regions[columns.regions[0]].rows / columns.groups;
+  const unsigned bytes = unsigned(columns.slices.size()) / width;
   for (const ColumnRun &run : columnRuns(layout, columns, rows, flow, bytes, width, only)) {
-    const unsigned slice = columns.slices[run.place], position = c.machine.position(slice);
+    const unsigned at = run.byte * width + run.place, slice = columns.slices[at],
+                   position = c.machine.position(slice);
     Instruction i = instruction(Opcode::Write, Flow{run.count, 1, std::max<Cycle>(run.step, 1), 1});
     i.address = unsigned(run.address);
     i.s0 = 1;
-    i.tensor = columns.regions[run.place];
+    i.tensor = columns.regions[at];
     i.provenance = provenance;
     Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
                                      leave + c.program.timing.hops(0, position) + run.at);
@@ -148,7 +154,7 @@ void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const R
         continue;
       const unsigned slice = cut.segment->slices[b];
       Instruction i = instruction(Opcode::Read, part(flow, cut));
-      setRows(i, cut, rows);
+      setRows(i, cut, b, rows);
       i.tensor = cut.segment->regions[b];
       i.provenance = provenance;
       Piece::BurstId burst =
@@ -188,7 +194,7 @@ void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy 
         continue;
       const unsigned slice = cut.segment->slices[b], position = c.machine.position(slice);
       Instruction i = instruction(Opcode::Write, part(flow, cut));
-      setRows(i, cut, rows);
+      setRows(i, cut, b, rows);
       i.tensor = cut.segment->regions[b];
       i.provenance = provenance;
       Piece::BurstId burst =

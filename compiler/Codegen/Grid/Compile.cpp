@@ -53,9 +53,9 @@ private:
   const Machine &machine;
   const CompileOptions &options;
   CompileReport &report;
-  /// How often there was too little room: values get what they need at their peak, then room for
-  /// gaps too, then an eighth of the memory more each time; and what needs long runs of rows comes
-  /// before weights.
+  /// How often there was too little room: values get what they need at their peak, then column
+  /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
+  /// third time on what needs long runs of rows comes before weights.
   const unsigned pressure;
   schedule::Program program;
   Context c;
@@ -150,17 +150,19 @@ Status GridCompiler::planOrder() {
   return schedule::verify(problem, order);
 }
 
-/// What values leave free at their peak, and column copies, which take long runs of rows of many
-/// slices, if none took the rows of another; then with room for gaps between them, and less where
-/// that was not enough. Of several PEs each keeps an eighth for what travels.
+/// What values leave free at their peak; then also what column copies, which take long runs of rows
+/// of many slices, would if none took the rows of another; then with room for gaps between them, and
+/// less where that was not enough. Of several PEs each keeps an eighth for what travels.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
   const uint64_t values = storage.mostValueRows() / width;
-  uint64_t taken = values + storage.columnRows();
-  if (pressure)
-    taken += values / 4 + all / 32 + all / 8 * (pressure - 1);
-  if (pressure || machine.pes() > 1)
+  uint64_t taken = values;
+  if (pressure > 0)
+    taken += storage.columnRows();
+  if (pressure > 1)
+    taken += values / 4 + all / 32 + all / 8 * (pressure - 2);
+  if (pressure > 1 || machine.pes() > 1)
     taken = std::max(taken, all / 8);
   return all - std::min(taken, all);
 }
@@ -376,7 +378,7 @@ Expected<Image> GridCompiler::run() {
     return s.takeError();
   if (Status s = planPartition(); !s)
     return s.takeError();
-  if (Status s = storage.plan(pressure > 0); !s)
+  if (Status s = storage.plan(pressure > 1); !s)
     return s.takeError();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)
@@ -399,7 +401,7 @@ Expected<Image> GridCompiler::run() {
 }
 
 /// Half of the memory for values beyond estimates.
-constexpr unsigned kMostPressure = 4;
+constexpr unsigned kMostPressure = 5;
 
 } // namespace
 
@@ -410,33 +412,40 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   const CompileReport before = report;
   std::optional<Error> first;
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
-  unsigned pressure = 0;
+  bool full = false;
+  unsigned start = 0; // pressure at which the way before was crowded first
   struct Way {
     ColumnPlaces places;
     bool detours;
   };
   for (const auto &[places, detours] :
        {Way{ColumnPlaces::Sets, false}, Way{ColumnPlaces::Apart, false},
-        Way{ColumnPlaces::Sets, true}, Way{ColumnPlaces::Shared, true}})
-    for (;; ++pressure) {
+        Way{ColumnPlaces::Sets, true}, Way{ColumnPlaces::Shared, true}}) {
+    std::optional<unsigned> crowdedAt;
+    for (unsigned pressure = start;; ++pressure) {
       report = before;
       GridCompiler compiler(graph, machine, options, report, places, detours, pressure);
       Expected<Image> image = compiler.run();
       if (image)
         return image;
       report.crowded = compiler.crowded();
-      const bool isNew = pressure < 2 || compiler.hemispheres() != dealt;
+      full = report.full = full || compiler.full();
+      if (report.crowded && !crowdedAt)
+        crowdedAt = pressure;
+      const bool isNew = pressure < 3 || compiler.hemispheres() != dealt;
       dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
         continue;
-      if (report.crowded && pressure == 0 && compiler.isTight())
+      if (report.crowded && pressure < 2 && compiler.isTight())
         continue;
-      if (!first && !report.crowded)
+      if (!first && !crowdedAt)
         return image.takeError();
       if (!first || (detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
         first = image.takeError();
       break;
     }
+    start = crowdedAt.value_or(start);
+  }
   report.crowded = true;
   return *first;
 }

@@ -40,6 +40,7 @@ struct CompileReport {
   uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
   bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
+  bool full = false;    ///< refused, and in some attempt as something found no rows
 };
 
 /// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor

@@ -129,10 +129,10 @@ Expected<Contraction::Installs> Contraction::installRows(const Tile &tile, unsig
   Piece::StreamVar stream = piece.stream(worker.pe, worker.hemisphere, Direction::Outward, width);
   for (unsigned p = 0; p < planes; ++p)
     for (unsigned s = 0; s < width; ++s) {
-      const unsigned place = unsigned(base + s + int64_t(width / 2) * p) % width;
+      const unsigned place = p * width + unsigned(base + s + int64_t(width / 2) * p) % width;
       const unsigned slice = columns.slices[place];
       Instruction i = instruction(Opcode::Read, dense(columnGroups(), 1));
-      i.address = columns.addresses[place] + p * columns.groups + unsigned((base + s) / width);
+      i.address = columns.addresses[place] + unsigned((base + s) / width);
       i.s0 = 1;
       i.tensor = columns.regions[place];
       i.provenance = domain.provenance;

@@ -19,6 +19,15 @@ bool Storage::installsMoreThan(const Work &work) const {
                                          [&](const auto &tile) { return tile.count % group != 0; });
 }
 
+/// Whoever writes the last columns writes those behind them, too; rows that come from elsewhere, or
+/// are fewer, have zeros behind them.
+ColumnPadding Storage::paddingOf(unsigned tensor) const {
+  return c.machine.pes() == 1 && !c.ofHost[tensor] &&
+                 c.layouts[tensor].rows >= c.machine.mxm.columnsPerInstall
+             ? ColumnPadding::Repeats
+             : ColumnPadding::Zeros;
+}
+
 void Storage::planCopies(const std::vector<size_t> &order) {
   needs.resize(c.graph.tensors.size());
   lives.resize(needs.size());
@@ -41,7 +50,8 @@ void Storage::planCopies(const std::vector<size_t> &order) {
         rows = std::max(rows, std::max(1u, c.machine.mxm.planes / planes));
       if (c.tensor(t.w.tensor).role != TensorRole::Constant) {
         needs[t.w.tensor].columns = true;
-        needs[t.w.tensor].padded |= installsMoreThan(works[k]);
+        if (installsMoreThan(works[k]))
+          needs[t.w.tensor].padding = paddingOf(t.w.tensor);
       }
     }
     std::map<unsigned, unsigned> reads; // of one tensor in one piece
@@ -89,7 +99,7 @@ uint64_t Storage::mostValueRows() const {
       continue;
     }
     rows *= uint64_t(c.layouts[t].rows);
-    if (needs[t].columns && !needs[t].padded)
+    if (needs[t].columns && !needs[t].isPadded())
       rows += columnGroups(t) * width * vectors;
     live[lives[t].from] += rows;
     live[lives[t].to + 1] -= rows;
@@ -153,7 +163,7 @@ uint64_t Storage::columnRows() const {
 std::vector<std::vector<unsigned>> Storage::paddedPlaces() const {
   std::vector<std::vector<unsigned>> places;
   for (unsigned t : columnsByLife()) {
-    if (!needs[t].padded)
+    if (!needs[t].isPadded())
       continue;
     const auto before =
         std::find_if(places.begin(), places.end(),
@@ -188,7 +198,7 @@ void Storage::splitSlices() {
   for (const std::vector<unsigned> &turns : paddedPlaces())
     addColumns(turns.front());
   for (unsigned t : columnsByLife())
-    if (!needs[t].padded)
+    if (!needs[t].isPadded())
       addColumns(t);
   rows += tableRows() / set;
   rows += rows / 16;
@@ -247,7 +257,7 @@ Status Storage::storeColumns() {
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
     std::vector<unsigned> last; ///< who is last in its places
     for (unsigned t : columnsByLife()) {
-      if (!needs[t].padded || !isOn(t, pe))
+      if (!needs[t].isPadded() || !isOn(t, pe))
         continue;
       const auto at = std::find_if(last.begin(), last.end(), [&](unsigned before) {
         return precedes(before, t) && !c.wouldMeet(t, before, pe);
@@ -268,7 +278,7 @@ Status Storage::storeColumns() {
 Status Storage::addColumns(unsigned tensor, unsigned pe) {
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
     if (!c.columnCopy(tensor, pe, h))
-      if (Status s = c.addColumnCopy(tensor, pe, h, needs[tensor].padded); !s)
+      if (Status s = c.addColumnCopy(tensor, pe, h, needs[tensor].padding); !s)
         return s;
   return Success{};
 }
@@ -312,7 +322,7 @@ Status Storage::plan(bool weightsLast) {
 }
 
 Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
-  if (needs[tensor].columns && !needs[tensor].padded)
+  if (needs[tensor].columns && !needs[tensor].isPadded())
     if (Status s = addColumns(tensor, pe); !s)
       return s;
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East})

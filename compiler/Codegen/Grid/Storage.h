@@ -36,7 +36,8 @@ private:
   struct CopyNeed {
     unsigned rows[kHemispheres] = {0, 0};
     bool columns = false;
-    bool padded = false; ///< by columns of zeros, which installs take behind those of a kernel
+    ColumnPadding padding = ColumnPadding::None; ///< installs take columns behind those of a kernel
+    bool isPadded() const { return padding == ColumnPadding::Zeros; }
   };
 
   /// Places of the order at which a tensor is touched first and last.
@@ -56,6 +57,7 @@ private:
   std::vector<std::vector<unsigned>> paddedPlaces() const;
   uint64_t streamedRows(unsigned tensor) const;
   bool installsMoreThan(const Work &work) const;
+  ColumnPadding paddingOf(unsigned tensor) const;
   uint64_t tableRows() const;
   void splitSlices();
   Status storeWeights();

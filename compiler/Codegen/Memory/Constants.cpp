@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Memory/Context.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 namespace millrace::grid {
@@ -48,11 +49,45 @@ std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned r
   // Few slices: beside copies of the same tensor, whose rows are other ones.
   std::vector<unsigned> allowed = avoid;
   for (unsigned &cost : allowed)
-    cost = std::min(cost, memory::HemisphereAllocator::kForbidden - 1);
+    if (cost < 2 * HemisphereAllocator::kForbidden)
+      cost = std::min(cost, HemisphereAllocator::kForbidden - 1);
   return allocator(pe, h).takeApart(width, rows, 0, machine.memory.slices, allowed, fresh);
 }
 
-Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padded) {
+std::vector<Span> Context::takeColumnRows(unsigned pe, Hemisphere h, unsigned groups,
+                                          unsigned bytes, const std::vector<unsigned> &avoid,
+                                          bool fresh) {
+  std::vector<Span> all = takeInstallRows(pe, h, groups * bytes, avoid, fresh);
+  if (!all.empty() || bytes < 2 || fresh)
+    return all;
+  // Each byte in runs of its own: of the same slices, or of none of those of the bytes before, so
+  // that no slice takes two of a column at a time.
+  std::vector<unsigned> same(avoid.size(), HemisphereAllocator::kForbidden), others = avoid;
+  for (unsigned b = 0; b < bytes; ++b) {
+    std::vector<Span> its;
+    if (b)
+      its = allocator(pe, h).takeApart(machine.mxm.columnsPerInstall, groups, 0,
+                                       machine.memory.slices, same, false);
+    if (its.empty())
+      its = takeInstallRows(pe, h, groups, others, false);
+    for (const Span &span : its)
+      for (unsigned bank = 0; bank < machine.memory.banks; ++bank) {
+        const size_t at = span.slices.front() * machine.memory.banks + bank;
+        same[at] = b ? same[at] : 0;
+        others[at] = 2 * HemisphereAllocator::kForbidden;
+      }
+    all.insert(all.end(), its.begin(), its.end());
+    if (!its.empty())
+      continue;
+    for (const Span &span : all)
+      allocator(pe, h).give(span);
+    return {};
+  }
+  return all;
+}
+
+Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadding padding) {
+  const bool padded = padding == ColumnPadding::Zeros;
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const unsigned width = machine.mxm.columnsPerInstall, bytes = byteWidth(t.type);
@@ -61,24 +96,33 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padde
   copy.hemisphere = h;
   copy.columns = true;
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
-    const unsigned groups = unsigned((layout.rows + width - 1) / width) + padded;
+    const unsigned groups = unsigned((layout.rows + width - 1) / width) +
+                            (padding != ColumnPadding::None);
     // All in the last bank while it has room: what is read beside them finds the others free.
     std::vector<unsigned> avoid = costs(id, unsigned(tile), pe, h);
     for (size_t at = 0; at < avoid.size(); ++at)
       avoid[at] += at % machine.memory.banks + 1 < machine.memory.banks;
-    const std::vector<Span> taken = takeInstallRows(pe, h, groups * bytes, avoid, padded);
+    const std::vector<Span> taken = takeColumnRows(pe, h, groups, bytes, avoid, padded);
     if (taken.empty())
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, machine.memory.slices);
     Columns columns;
     columns.rows = layout.rows;
-    columns.groups = groups;
-    for (const Span &span : taken) {
-      columns.slices.push_back(span.slices.front());
-      columns.addresses.push_back(span.address);
-      columns.regions.push_back(
-          region(t.name, pe, h, span.slices.front(), span.address, span.rows, span.notBefore));
+    columns.repeats = padding == ColumnPadding::Repeats;
+    columns.slices.resize(bytes * width);
+    columns.addresses.resize(bytes * width);
+    columns.regions.resize(bytes * width);
+    for (unsigned i = 0; i < taken.size(); ++i) { // a span for each place, of some bytes
+      const Span &span = taken[i];
+      const uint32_t of =
+          region(t.name, pe, h, span.slices.front(), span.address, span.rows, span.notBefore);
+      for (unsigned b = 0; b < span.rows / groups; ++b) {
+        const unsigned at = i + b * width;
+        columns.slices[at] = span.slices.front();
+        columns.addresses[at] = span.address + b * groups;
+        columns.regions[at] = of;
+      }
       if (padded) // zero rows stay as loaded: only other padded copies come after this one
-        program.noteAccessFromStart(columns.regions.back());
+        program.noteAccessFromStart(of);
       else
         spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
     }
@@ -87,9 +131,9 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, bool padde
       data.push_back(0);
     for (int64_t n = layout.rows; padded && n < int64_t(groups) * width; ++n)
       for (unsigned b = 0; b < bytes; ++b) {
-        const unsigned s = unsigned(n + int64_t(width / 2) * b) % width;
-        addBlock(pe, h, columns.slices[s], columns.addresses[s] + b * groups + unsigned(n / width),
-                 1, 1, columns.regions[s], zero);
+        const unsigned at = b * width + unsigned(n + int64_t(width / 2) * b) % width;
+        addBlock(pe, h, columns.slices[at], columns.addresses[at] + unsigned(n / width), 1, 1,
+                 columns.regions[at], zero);
       }
     copy.columnTiles.push_back(std::move(columns));
   }
@@ -102,15 +146,18 @@ void Context::inheritColumnCopies(unsigned id, unsigned before, unsigned pe) {
   for (Copy copy : layouts[before].copies) {
     if (copy.pe != pe || !copy.columns)
       continue;
-    for (Columns &columns : copy.columnTiles)
-      for (size_t place = 0; place < columns.slices.size(); ++place) {
-        uint32_t &of = columns.regions[place];
-        const uint32_t next =
-            region(tensor(id).name, pe, copy.hemisphere, columns.slices[place],
-                   columns.addresses[place], program.regions[of].rows, schedule::kNever);
-        heirs[of] = next;
-        of = next;
+    for (Columns &columns : copy.columnTiles) {
+      std::map<uint32_t, uint32_t> next; // a region may hold several bytes of a place
+      for (size_t at = 0; at < columns.slices.size(); ++at) {
+        uint32_t &of = columns.regions[at];
+        const auto [its, isNew] = next.try_emplace(of, 0);
+        if (isNew)
+          heirs[of] = its->second =
+              region(tensor(id).name, pe, copy.hemisphere, columns.slices[at],
+                     columns.addresses[at], program.regions[of].rows, schedule::kNever);
+        of = its->second;
       }
+    }
     copies.push_back(std::move(copy));
   }
   std::move(copies.begin(), copies.end(), std::back_inserter(layouts[id].copies));
@@ -152,7 +199,7 @@ void Context::loadConstant(unsigned id, const Copy &copy) {
             int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
             data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
           }
-        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows),
+        addBlock(copy.pe, copy.hemisphere, s.slices[b], s.addresses[b], unsigned(s.rows),
                  unsigned(count), s.regions[b], offset);
         program.noteAccessFromStart(s.regions[b]);
         program.regions[s.regions[b]].untilEnd = true;
@@ -174,8 +221,8 @@ static bool liesWhere(const TensorLayout &layout, unsigned pe, Hemisphere h,
       continue;
     for (const auto &tile : copy.tiles)
       for (const Segment &segment : tile)
-        for (unsigned slice : segment.slices)
-          if (meets(slice, segment.address))
+        for (size_t b = 0; b < segment.slices.size(); ++b)
+          if (meets(segment.slices[b], segment.addresses[b]))
             return true;
     for (const Columns &columns : copy.columnTiles)
       for (size_t place = 0; place < columns.slices.size(); ++place)

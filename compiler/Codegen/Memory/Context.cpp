@@ -3,6 +3,8 @@
 // Storage: where tensors go, and the image blocks that fill them.
 #include "compiler/Codegen/Memory/Context.h"
 
+#include "compiler/Forms/Uses.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -20,6 +22,10 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());
+  ofHost = forms::Uses(graph).onHost;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    ofHost[t] = ofHost[t] || tensor(t).role == forms::TensorRole::Input ||
+                tensor(t).role == forms::TensorRole::Output;
   for (const Kernel &kernel : graph.kernels) {
     struct Touched {
       unsigned tensor;
@@ -160,8 +166,8 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
         continue;
       for (size_t k = 0; k < copy.tiles.size(); ++k)
         for (const Segment &s : copy.tiles[k])
-          for (unsigned slice : s.slices)
-            mark(slice, s.address, other.samePort, amountOf(k));
+          for (size_t b = 0; b < s.slices.size(); ++b)
+            mark(s.slices[b], s.addresses[b], other.samePort, amountOf(k));
       for (size_t k = 0; k < copy.columnTiles.size(); ++k)
         for (size_t place = 0; place < copy.columnTiles[k].slices.size(); ++place)
           mark(copy.columnTiles[k].slices[place], copy.columnTiles[k].addresses[place],
@@ -225,20 +231,27 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
             span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,
                                          own == constant ? weightSlices : spec.slices, cost, most,
                                          constant);
-      if (span.slices.empty())
+      std::vector<Span> taken{span};
+      if (span.slices.empty()) // no address is free in several slices
+        taken = ofHost[id] ? std::vector<Span>()
+                           : allocator(pe, h).takeLongest(width, want, 0, spec.slices, cost, constant);
+      if (taken.empty())
         return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, 0, spec.slices);
       Segment s;
       s.firstRow = row;
-      s.rows = span.rows;
-      s.address = span.address;
-      s.slices = span.slices;
-      for (unsigned slice : span.slices) {
-        s.regions.push_back(region(t.name, pe, h, slice, span.address, span.rows, span.notBefore));
-        owned[slice] = owner;
+      s.rows = taken.front().rows;
+      for (const Span &part : taken) {
+        for (unsigned slice : part.slices) {
+          s.slices.push_back(slice);
+          s.addresses.push_back(part.address);
+          s.regions.push_back(
+              region(t.name, pe, h, slice, part.address, part.rows, part.notBefore));
+          owned[slice] = owner;
+        }
+        spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), part});
       }
-      row += span.rows;
-      copy.tiles[tile].push_back(s);
-      spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
+      row += s.rows;
+      copy.tiles[tile].push_back(std::move(s));
     }
     return Success{};
   };
@@ -302,7 +315,7 @@ void Context::release(unsigned id) {
     for (const auto &tile : copy.tiles)
       for (const Segment &s : tile)
         for (size_t b = 0; b < s.slices.size(); ++b)
-          note(copy, s.slices[b], s.address, s.regions[b]);
+          note(copy, s.slices[b], s.addresses[b], s.regions[b]);
     for (const Columns &columns : copy.columnTiles)
       for (size_t place = 0; place < columns.slices.size(); ++place)
         note(copy, columns.slices[place], columns.addresses[place], columns.regions[place]);
@@ -350,22 +363,17 @@ void Context::loadFromHost(unsigned id) {
     for (const auto &tile : copy.tiles)
       for (const Segment &s : tile)
         for (size_t b = 0; b < s.slices.size(); ++b)
-          addBlock(copy.pe, copy.hemisphere, s.slices[b], s.address, unsigned(s.rows), 0,
+          addBlock(copy.pe, copy.hemisphere, s.slices[b], s.addresses[b], unsigned(s.rows), 0,
                    s.regions[b], 0);
     for (const Columns &columns : copy.columnTiles)
-      for (size_t s = 0; s < columns.slices.size(); ++s) {
-        const unsigned rows = program.regions[columns.regions[s]].rows,
-                       bytes = rows / columns.groups;
+      for (unsigned at = 0; at < columns.slices.size(); ++at) {
         // The zero rows after the last column keep the block that they have.
-        for (unsigned b = 0; b < bytes; ++b) {
-          const unsigned width = unsigned(columns.slices.size());
-          const unsigned column = unsigned(s + width - (width / 2) * b % width) % width;
-          const int64_t used = (columns.rows - int64_t(column) + width - 1) / width;
-          if (used > 0)
-            addBlock(copy.pe, copy.hemisphere, columns.slices[s],
-                     columns.addresses[s] + b * columns.groups, unsigned(used), 0,
-                     columns.regions[s], 0);
-        }
+        const unsigned width = machine.mxm.columnsPerInstall, b = at / width,
+                       column = (at + width - (width / 2) * b % width) % width;
+        const int64_t used = (columns.rows - int64_t(column) + width - 1) / width;
+        if (used > 0)
+          addBlock(copy.pe, copy.hemisphere, columns.slices[at], columns.addresses[at],
+                   unsigned(used), 0, columns.regions[at], 0);
       }
   }
 }

@@ -54,6 +54,10 @@ struct RowRun {
 };
 /// Which rows of each lane tile a copy holds.
 using RowRuns = std::vector<std::vector<RowRun>>;
+/// What an install finds behind the columns of a tensor: its lanes are not used, and no operation
+/// makes more of a copy of an element than of the element. Zero rows are loaded with the program, so
+/// that the copy keeps its rows to the end.
+enum class ColumnPadding { None, Zeros, Repeats };
 RowRuns allRows(const TensorLayout &layout);
 
 /// Where column copies go if every set of slices holds something that one piece touches together
@@ -78,6 +82,7 @@ struct Context {
   const bool detours;        ///< bursts of one piece that meet in a slice are led around each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company;           ///< per tensor
+  std::vector<bool> ofHost; ///< per tensor: the host reads or writes its rows
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
   unsigned weightSlices =
       0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
@@ -97,10 +102,9 @@ struct Context {
   /// hemisphere are not used again, what a piece touches together with the tensor (see `company`)
   /// is kept apart, and so are rows of different owners: they are written at the same time.
   Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs);
-  /// Adds a copy for Install: of every row, and with `padded` of zero rows up to a whole group and
-  /// one group more, since a run of columns may begin within a group. Zero rows are loaded with the
-  /// program, so that a padded copy keeps its rows to the end.
-  Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, bool padded);
+  /// Adds a copy for Install of every row, with what lies behind them up to a whole group and one
+  /// group more, since a run of columns may begin within a group.
+  Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, ColumnPadding padding);
   /// The same in the places of another tensor's padded column copies on the PE, of as many rows,
   /// bytes and lane tiles, which is over before: zero rows stay as they are.
   void inheritColumnCopies(unsigned tensor, unsigned before, unsigned pe);
@@ -194,6 +198,11 @@ private:
 
   std::vector<unsigned> costs(unsigned tensor, unsigned tile, unsigned pe, Hemisphere h) const;
   /// `rows` rows of as many slices as an install reads at once; with `fresh`, that nothing used.
+  /// Rows for `groups` columns of each place and byte: a run for each place, or for each place of
+  /// each byte, byte by byte.
+  std::vector<memory::Span> takeColumnRows(unsigned pe, Hemisphere h, unsigned groups,
+                                           unsigned bytes, const std::vector<unsigned> &avoid,
+                                           bool fresh);
   std::vector<memory::Span> takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
                                             const std::vector<unsigned> &avoid, bool fresh = true);
   std::vector<memory::Span> takeTable(const Kernel &kernel, unsigned pe, Hemisphere h,

@@ -24,22 +24,23 @@ struct LaneTile {
   int64_t start = 0, count = 0;
 };
 
-/// Rows [firstRow, firstRow + rows) of one lane tile: byte b at row `address` of slices[b].
+/// Rows [firstRow, firstRow + rows) of one lane tile: byte b from row addresses[b] of slices[b] on.
+/// What the host reads or writes lies at one address in all of them.
 struct Segment {
   int64_t firstRow = 0, rows = 0;
-  unsigned address = 0;
-  std::vector<unsigned> slices;
+  std::vector<unsigned> slices, addresses;
   std::vector<uint32_t> regions; ///< per byte
 };
 
 /// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b
-/// lies in place s = (n + 8 b) mod 16, that is slices[s], at addresses[s] + b * groups + n / 16
-/// (for 16 columns an install cycle).
+/// lies in place s = (n + 8 b) mod 16, that is row addresses[16 b + s] + n / 16 of slices[16 b + s]
+/// (for 16 columns an install cycle). All bytes of a place are in one slice, of one region where they
+/// follow each other, or no two bytes of any places are.
 struct Columns {
   int64_t rows = 0;
-  unsigned groups = 0;
-  std::vector<unsigned> slices, addresses; ///< per place
-  std::vector<uint32_t> regions;           ///< per place
+  bool repeats = false; ///< behind the last column lie those before it again, the last one first
+  std::vector<unsigned> slices, addresses; ///< per byte and place
+  std::vector<uint32_t> regions;           ///< per byte and place
 };
 
 /// One copy of (a row range of) a tensor on one hemisphere.

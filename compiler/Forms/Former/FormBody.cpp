@@ -57,7 +57,8 @@ std::optional<Translation> floatOp(Operation *op) {
       .Cases({"arith.extsi", "arith.extui", "arith.uitofp", "arith.trunci", "arith.extf",
               "arith.truncf"},
              Translation{AluOp::Pass, Kind::I32})
-      .Cases({"arith.cmpf", "arith.cmpi", "arith.select", "arith.constant"},
+      .Cases({"arith.cmpf", "arith.cmpi", "arith.select", "arith.constant", "arith.andi",
+              "arith.ori", "arith.xori"},
              Translation{AluOp::Pass, Kind::F32})
       .Cases({"math.log1p", "math.expm1", "math.fma"}, Translation{AluOp::Pass, Kind::F32})
       .Default(std::nullopt);
@@ -109,6 +110,44 @@ std::optional<AluOp> compareOp(arith::CmpIPredicate predicate) {
   }
 }
 
+bool asksForNan(arith::CmpFOp compare) {
+  return compare.getPredicate() == arith::CmpFPredicate::UNO ||
+         compare.getPredicate() == arith::CmpFPredicate::ORD;
+}
+
+/// Is one of the two no number (`uno`), or is neither (`ord`)? What is none differs from itself.
+unsigned compareForNan(KernelBuilder &build, arith::CmpFOp compare, unsigned x, unsigned y) {
+  const bool isUno = compare.getPredicate() == arith::CmpFPredicate::UNO;
+  auto test = [&](unsigned value) {
+    return build.op(isUno ? AluOp::NeF32 : AluOp::EqF32, {value, value});
+  };
+  return x == y ? test(x) : build.op(isUno ? AluOp::MaxF32 : AluOp::MinF32, {test(x), test(y)});
+}
+
+/// `and`, `or`, `xor` of integers, or of flags, which are 0 or 1 as fp32 or as integers: where both
+/// are fp32, the least, the greatest, or whether they differ.
+Scalar bitwise(KernelBuilder &build, Operation *op, Scalar x, Scalar y) {
+  const bool isAnd = isa<arith::AndIOp>(op), isOr = isa<arith::OrIOp>(op);
+  auto asFloat = [&](Scalar &flag, const Scalar &other) {
+    const Node node = build.kernel().nodes[flag.node];
+    if (flag.kind == Kind::FlagI32 && other.kind == Kind::FlagF32 &&
+        node.kind == Node::Kind::Immediate)
+      flag = {build.constant(float(node.bits)), Kind::FlagF32};
+  };
+  asFloat(x, y);
+  asFloat(y, x);
+  if (x.kind == Kind::FlagF32 && y.kind == Kind::FlagF32)
+    return {build.op(isAnd  ? AluOp::MinF32
+                     : isOr ? AluOp::MaxF32
+                            : AluOp::NeF32,
+                     {x.node, y.node}),
+            Kind::FlagF32};
+  for (Scalar *flag : {&x, &y})
+    if (flag->kind == Kind::FlagF32)
+      *flag = {build.op(AluOp::CvtF32I32, {flag->node}), Kind::FlagI32};
+  return {build.op(isAnd ? AluOp::And : isOr ? AluOp::Or : AluOp::Xor, {x.node, y.node}), x.kind};
+}
+
 bool isNarrow(Type type) {
   return type.isF32() || type.isF16() || type.isBF16() || type.isInteger(1) || type.isInteger(8) ||
          type.isInteger(32);
@@ -127,7 +166,8 @@ bool Former::isFormableBody(Block &body) {
     for (Type type : op.getResultTypes())
       if (!isNarrow(type))
         return false;
-    if (auto compare = dyn_cast<arith::CmpFOp>(op); compare && !compareOp(compare.getPredicate()))
+    if (auto compare = dyn_cast<arith::CmpFOp>(op);
+        compare && !asksForNan(compare) && !compareOp(compare.getPredicate()))
       return false;
     if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && !compareOp(compare.getPredicate()))
       return false;
@@ -216,10 +256,14 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
       arg = {build.op(AluOp::CvtI8I32, {arg.node}), Kind::I32};
     nodes.push_back(arg.node);
   }
+  if (auto compare = dyn_cast<arith::CmpFOp>(op); compare && asksForNan(compare))
+    return Scalar{compareForNan(build, compare, nodes[0], nodes[1]), Kind::FlagF32};
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
     return Scalar{build.op(*compareOp(compare.getPredicate()), nodes), Kind::FlagF32};
   if (auto compare = dyn_cast<arith::CmpIOp>(op))
     return Scalar{build.op(*compareOp(compare.getPredicate()), nodes), Kind::FlagI32};
+  if (isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp>(op))
+    return bitwise(build, op, args[0], args[1]);
   if (isa<arith::SelectOp>(op)) {
     AluOp select = args[0].kind == Kind::FlagF32 ? AluOp::SelectF32 : AluOp::SelectI32;
     return Scalar{build.op(select, nodes), args[1].kind};

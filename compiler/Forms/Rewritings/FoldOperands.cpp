@@ -31,8 +31,14 @@ public:
     unsigned folded = 0;
     for (unsigned n = 0, nodes = unsigned(kernel.nodes.size()); n < nodes; ++n)
       // An immediate beside another goes through an ALU on purpose.
-      if (outermost[n] && kernel.nodes[n].op != AluOp::Pass)
-        folded += replace(n);
+      if (outermost[n] && kernel.nodes[n].op != AluOp::Pass && replace(n)) {
+        ++folded;
+        if (kernel.nodes.size() > nodes) { // widened behind it
+          outermost.insert(outermost.begin() + n + 1, false);
+          constants.insert(constants.begin() + n + 1, true);
+          ++nodes;
+        }
+      }
     if (folded)
       dropDeadNodes(kernel);
     return folded;
@@ -58,14 +64,21 @@ private:
     }
   }
 
-  void addLoops(unsigned n, std::set<unsigned> &loops) const {
+  /// Loops that move what the node is computed of; the bytes of the largest of it, and by how many
+  /// operations it is computed.
+  void addLoops(unsigned n, std::set<unsigned> &loops, int64_t &bytes, unsigned &operations) const {
     const Node &node = kernel.nodes[n];
-    if (node.kind == Node::Kind::Operand)
+    if (node.kind == Node::Kind::Operand) {
+      const Access &access = kernel.operands[node.index];
+      const Tensor &tensor = graph.tensors[access.tensor];
+      bytes = std::max(bytes, elementCount(tensor) * byteWidth(tensor.type));
       for (unsigned l = 0; l < kernel.loops.size(); ++l)
-        if (kernel.loops[l].extent > 1 && usesLoop(kernel.operands[node.index], l))
+        if (kernel.loops[l].extent > 1 && usesLoop(access, l))
           loops.insert(l);
+    }
+    operations += node.kind == Node::Kind::Op;
     for (unsigned a : node.args)
-      addLoops(a, loops);
+      addLoops(a, loops, bytes, operations);
   }
 
   uint32_t valueAt(unsigned n, const Point &point) const {
@@ -91,7 +104,9 @@ private:
 
   bool replace(unsigned n) {
     std::set<unsigned> moving;
-    addLoops(n, moving);
+    int64_t bytes = 0;
+    unsigned operations = 0;
+    addLoops(n, moving, bytes, operations);
     if (moving.empty()) {
       if (meetsImmediate(n))
         return false;
@@ -102,13 +117,17 @@ private:
     const Access &result = kernel.results.front().access;
     const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
     std::vector<unsigned> loops, laneLoops;
-    for (unsigned l : moving)
-      if (coefficient(lanes, l) == 1)
+    bool hasRows = false; // that differ from row to row of the results
+    int64_t points = 1;
+    for (unsigned l : moving) {
+      points *= kernel.loops[l].extent;
+      if (coefficient(lanes, l) == 1) {
         laneLoops.push_back(l);
-      else if (kernel.loops[l].kind == LoopKind::Running)
+      } else {
+        hasRows |= kernel.loops[l].kind == LoopKind::Parallel;
         loops.push_back(l);
-      else
-        return false;
+      }
+    }
     if (laneLoops.size() != 1)
       return false;
     loops.push_back(laneLoops.front());
@@ -118,20 +137,34 @@ private:
       shape.push_back(kernel.loops[l].extent);
       access.index.push_back(at(l));
     }
-    std::vector<uint8_t> data;
+    const bool isInteger = aluOpInfo(kernel.nodes[n].op).result == LaneType::I32;
+    std::vector<uint32_t> values;
+    bool isHalf = hasRows && !isInteger; // exactly: half the rows
     forEachPoint(kernel, loops, [&](const Point &point) {
-      const uint32_t bits = valueAt(n, point);
-      for (unsigned b = 0; b < 4; ++b)
-        data.push_back(uint8_t(bits >> 8 * b));
+      values.push_back(valueAt(n, point));
+      const float value = decode(ElementType::Fp32, values.back());
+      isHalf = isHalf &&
+               bitsOf(decode(ElementType::Fp16, encode(ElementType::Fp16, value))) == values.back();
       return true;
     });
-    const bool isInteger = aluOpInfo(kernel.nodes[n].op).result == LaneType::I32;
-    access.tensor = addTensor(graph, kernel.name + ".constant" + std::to_string(n), shape,
-                              isInteger ? ElementType::Int32 : ElementType::Fp32,
+    const ElementType type = isInteger ? ElementType::Int32
+                             : isHalf  ? ElementType::Fp16
+                                       : ElementType::Fp32;
+    if (hasRows && (points * byteWidth(type) > bytes || operations <= isHalf))
+      return false; // no fewer bytes, or no fewer operations
+    std::vector<uint8_t> data;
+    for (uint32_t value : values) {
+      const uint32_t bits = isHalf ? encode(type, decode(ElementType::Fp32, value)) : value;
+      for (unsigned b = 0; b < byteWidth(type); ++b)
+        data.push_back(uint8_t(bits >> 8 * b));
+    }
+    access.tensor = addTensor(graph, kernel.name + ".constant" + std::to_string(n), shape, type,
                               unsigned(shape.size()) - 1, TensorRole::Constant);
     graph.tensors[access.tensor].data = std::move(data);
     kernel.nodes[n] = {Node::Kind::Operand, unsigned(kernel.operands.size()), 0, {}, {}};
     kernel.operands.push_back(std::move(access));
+    if (isHalf)
+      applyTo(kernel, n, widenToF32(type));
     return true;
   }
 

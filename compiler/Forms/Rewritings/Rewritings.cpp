@@ -5,6 +5,7 @@
 #include "compiler/Forms/Rewritings/FoldOperands.h"
 #include "compiler/Forms/Rewritings/ForwardCopies.h"
 #include "compiler/Forms/Rewritings/HoistRows.h"
+#include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
@@ -32,6 +33,11 @@ static const Rewriting table[] = {
     {"fold-operands", "computes once what operations make of constants alone",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        foldOperands(graph);
+       return Lines();
+     }},
+    {"join-lanes", "makes one loop of two along the lanes, in copies of what is installed",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       joinLanes(graph, machine);
        return Lines();
      }},
     {"hoist-rows", "computes once what is the same for all rows of a map",

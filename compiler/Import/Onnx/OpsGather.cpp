@@ -97,6 +97,78 @@ Status importGatherElements(NodeImporter &node) {
   return node.done(result);
 }
 
+/// Positions in a dimension that begin at `first` and go on by `step` with one index of the result,
+/// or stay there.
+struct Positions {
+  int64_t first = 0, step = 1;
+  std::optional<unsigned> loop;
+};
+
+/// What `position(i)` gives for the points of `shape`, row major, if it is such positions.
+std::optional<Positions> stepsOf(ArrayRef<int64_t> shape,
+                                 llvm::function_ref<int64_t(int64_t)> position) {
+  Positions all{position(0), 1, std::nullopt};
+  const int64_t count = productOf(shape);
+  for (int64_t d = 0, pitch = count; d < static_cast<int64_t>(shape.size()); ++d) {
+    pitch /= shape[d];
+    const int64_t step = shape[d] > 1 ? position(pitch) - all.first : 0;
+    if (step < 0 || (step > 0 && all.loop))
+      return std::nullopt;
+    if (step > 0)
+      all.step = step, all.loop = static_cast<unsigned>(d);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = all.first;
+    for (int64_t d = static_cast<int64_t>(shape.size()), rest = i; d-- > 0; rest /= shape[d])
+      if (all.loop == static_cast<unsigned>(d))
+        at += all.step * (rest % shape[d]);
+    if (position(i) != at)
+      return std::nullopt;
+  }
+  return all;
+}
+
+/// GatherND at constant indices that step evenly through the data, as masks of attention are read:
+/// a slice, broadcast. Nothing for others.
+std::optional<Value> gatherSlice(NodeImporter &node, int64_t batch, int64_t depth,
+                                 ArrayRef<int64_t> shape) {
+  const std::optional<Shape> indices = node.constantIntegers(1);
+  ArrayRef<int64_t> extents = node.shape(0), outer = node.shape(1).drop_back();
+  if (!indices || indices->empty() || productOf(extents) == 0)
+    return std::nullopt;
+  const auto rank = static_cast<unsigned>(shape.size());
+  Shape offsets(extents.size(), 0), sizes(extents.begin(), extents.end()),
+      strides(extents.size(), 1), kept;
+  SmallVector<unsigned> loops;
+  for (int64_t d = 0; d < static_cast<int64_t>(extents.size()); ++d) {
+    unsigned loop = static_cast<unsigned>(
+        d < batch ? d : d - batch - depth + static_cast<int64_t>(outer.size()));
+    if (d >= batch && d < batch + depth) {
+      const std::optional<Positions> its = stepsOf(outer, [&](int64_t i) {
+        const int64_t at = (*indices)[i * depth + d - batch];
+        return at < 0 ? at + extents[d] : at;
+      });
+      if (!its)
+        return std::nullopt;
+      offsets[d] = its->first;
+      strides[d] = its->step;
+      sizes[d] = its->loop ? outer[*its->loop] : 1;
+      if (its->first < 0 || its->first + (sizes[d] - 1) * its->step >= extents[d])
+        return std::nullopt;
+      if (!its->loop)
+        continue;
+      loop = *its->loop;
+    }
+    if (llvm::is_contained(loops, loop)) // a diagonal
+      return std::nullopt;
+    loops.push_back(loop);
+    kept.push_back(sizes[d]);
+  }
+  Value source = node.t.reshape(node.t.slice(node.in(0), offsets, sizes, strides), kept);
+  return node.t.map(shape, {source}, {node.t.select(rank, loops)}, elementTypeOf(source),
+                    [](Scalars &, ValueRange x) { return x[0]; });
+}
+
 /// The last dimension of the indices addresses the first dimensions of the data (after
 /// `batch_dims`).
 Status importGatherND(NodeImporter &node) {
@@ -106,6 +178,8 @@ Status importGatherND(NodeImporter &node) {
   auto outer = static_cast<int64_t>(shape.size());
   ArrayRef<int64_t> tail = node.shape(0).drop_front(batch + depth);
   shape.append(tail.begin(), tail.end());
+  if (std::optional<Value> slice = gatherSlice(node, batch, depth, shape))
+    return node.done(*slice);
   auto rank = static_cast<unsigned>(shape.size());
   SmallVector<Value> parts;
   SmallVector<AffineMap> maps;

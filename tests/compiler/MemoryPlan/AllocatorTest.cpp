@@ -50,6 +50,28 @@ TEST(Allocator, TakesAcrossBanksOnlySlicesThatNothingHasUsed) {
   EXPECT_EQ(a.takeAcross(2, 16, 1, 4).size(), 4u);
 }
 
+TEST(Allocator, TakesTheLongestRunsThatSlicesHaveAtDifferentAddresses) {
+  const Machine m = machine(2);
+  HemisphereAllocator a(m);
+  Rows rows;
+  // Of 8 rows in each bank, slice 0 keeps the first 3 and slice 1 the last 5 of the last bank.
+  add(rows, a.take(1, 8, 0, 1, {}));
+  const Span lower = a.take(1, 3, 0, 1, {}), upper = a.take(1, 5, 0, 1, {});
+  add(rows, upper);
+  a.give(lower);
+  add(rows, a.take(1, 8, 1, 2, {}));
+  add(rows, a.take(1, 3, 1, 2, {}));
+  ASSERT_TRUE(a.take(2, 2, 0, 2, {}).slices.empty()) << "no address is free in both";
+  const std::vector<Span> spans = a.takeLongest(2, 8, 0, 2, {}, false);
+  ASSERT_EQ(spans.size(), 2u);
+  for (const Span &span : spans) {
+    add(rows, span);
+    EXPECT_EQ(span.rows, 3u);
+  }
+  EXPECT_TRUE(a.takeLongest(2, 1, 0, 2, {}, false).empty()) << "slice 0 is full";
+  EXPECT_EQ(a.freeRows(0, 2), 2u);
+}
+
 TEST(Allocator, TakesEverySliceApartWhereItHasRoom) {
   const Machine m = machine();
   HemisphereAllocator a(m);

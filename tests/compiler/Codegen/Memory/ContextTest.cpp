@@ -94,7 +94,7 @@ TEST(HostRows, TheHostNamesTheRowsOfColumnsThatItWritesAndNoOthers) {
 
 TEST(Columns, APaddedCopyHasZeroRowsUpToAWholeGroupAndAGroupMore) {
   OneTensor one({20, 32});
-  ASSERT_TRUE(one.c->addColumnCopy(0, 0, Hemisphere::West, true));
+  ASSERT_TRUE(one.c->addColumnCopy(0, 0, Hemisphere::West, grid::ColumnPadding::Zeros));
   one.c->data.push_back(7); // whatever comes next is no zero
   EXPECT_EQ(one.c->blocks.size(), 3u * 16 - 20);
   std::set<std::pair<unsigned, unsigned>> rows;
@@ -107,7 +107,7 @@ TEST(Columns, APaddedCopyHasZeroRowsUpToAWholeGroupAndAGroupMore) {
   }
   EXPECT_EQ(one.c->layouts[0].copies[0].columnTiles[0].rows, 20);
   OneTensor plain({32, 32});
-  ASSERT_TRUE(plain.c->addColumnCopy(0, 0, Hemisphere::West, false));
+  ASSERT_TRUE(plain.c->addColumnCopy(0, 0, Hemisphere::West, grid::ColumnPadding::None));
   EXPECT_TRUE(plain.c->blocks.empty());
   EXPECT_TRUE(plain.c->data.empty());
 }

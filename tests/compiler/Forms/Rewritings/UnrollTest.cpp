@@ -124,6 +124,31 @@ TEST(FoldOperands, LeavesWhatDiffersFromRowToRow) {
   EXPECT_EQ(foldOperands(graph), 0u);
 }
 
+TEST(FoldOperands, MakesAMaskOfRowsOnceInNoMoreBytes) {
+  for (const bool isHalf : {true, false}) {
+    KernelGraph graph;
+    const unsigned x = addTensor(graph, "x", {5, 8}, ElementType::Fp32, 1, TensorRole::Input);
+    const unsigned y = addTensor(graph, "y", {5, 8}, ElementType::Fp32, 1, TensorRole::Output);
+    std::vector<float> regions;
+    for (int i = 0; i < 40; ++i)
+      regions.push_back(float(i * 7 % 3 - 1));
+    const unsigned table = addConstant(graph, "regions", {5, 8}, ElementType::Fp32, 1, regions);
+    KernelBuilder build(graph);
+    const unsigned r = build.loop(5), l = build.loop(8);
+    const unsigned region = build.load({table, {at(r), at(l)}});
+    const unsigned mask = build.op(AluOp::SelectF32, {build.op(AluOp::EqF32, {region, build.constant(0)}),
+                                                      build.constant(isHalf ? -100 : -100.1f), region});
+    build.store(build.op(AluOp::AddF32, {build.load({x, {at(r), at(l)}}), mask}), {y, {at(r), at(l)}});
+    build.finish("add");
+    const std::vector<float> before = outputOf(graph);
+    EXPECT_EQ(foldOperands(graph), 1u);
+    EXPECT_EQ(graph.tensors.back().role, TensorRole::Constant);
+    EXPECT_EQ(graph.tensors.back().type, isHalf ? ElementType::Fp16 : ElementType::Fp32);
+    EXPECT_EQ(outputOf(graph), before);
+    EXPECT_EQ(foldOperands(graph), 0u);
+  }
+}
+
 TEST(FoldOperands, KeepsOneImmediateToAnInstruction) {
   KernelGraph graph;
   const unsigned y = addTensor(graph, "y", {8}, ElementType::Fp32, 0, TensorRole::Output);

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Masks are made on the grid or before it runs, and lanes that two loops step through are one row: windows and tokens of images."""
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+from oracle import relative_l2, run_millrace, save_model
+
+NUMBERS = np.random.default_rng(5)
+node = helper.make_node
+
+
+def model_of(nodes, inputs, constants) -> onnx.ModelProto:
+    values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in inputs.items()]
+    graph = helper.make_graph(nodes, "graph", values, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def check(millrace, tmp_path, nodes, inputs, constants, machine="tsp-v1", bound=3e-3):
+    """Runs it; the values are ONNX Runtime's, NaN in the same places. Returns the report."""
+    model = model_of(nodes, inputs, constants)
+    expected = probe.run(model, inputs)["y"]
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path,
+                       ["--check"]).outputs["y"]
+    assert np.array_equal(np.isnan(got), np.isnan(expected))
+    assert relative_l2(np.nan_to_num(got), np.nan_to_num(expected)) <= bound
+    return json.loads((tmp_path / "report.json").read_text())
+
+
+LOGIC = {
+    "and of comparisons": [node("Less", ["a", "b"], ["p"]), node("Greater", ["a", "c"], ["q"]), node("And", ["p", "q"], ["m"])],
+    "or of comparisons": [node("Less", ["a", "b"], ["p"]), node("Greater", ["a", "c"], ["q"]), node("Or", ["p", "q"], ["m"])],
+    "xor of comparisons": [node("Less", ["a", "b"], ["p"]), node("Greater", ["a", "c"], ["q"]), node("Xor", ["p", "q"], ["m"])],
+    "not of a comparison": [node("Less", ["a", "b"], ["p"]), node("Not", ["p"], ["m"])],
+    "and of a comparison and a constant": [node("Less", ["a", "b"], ["p"]), node("And", ["p", "flags"], ["m"])],
+    "xor of a constant and a comparison": [node("Less", ["a", "b"], ["p"]), node("Xor", ["flags", "p"], ["m"])],
+    "neither is a number": [node("Div", ["a", "zeros"], ["d"]), node("IsNaN", ["d"], ["p"]), node("Not", ["p"], ["m"])],
+    "or with all that is so": [node("Less", ["a", "b"], ["p"]), node("Or", ["p", "true"], ["m"])],
+    "and with nothing": [node("Less", ["a", "b"], ["p"]), node("And", ["p", "false"], ["m"])],
+}
+
+
+@pytest.mark.parametrize("name", LOGIC)
+@pytest.mark.parametrize("shape", [(4, 24), (3, 5, 7)])
+def test_logic_runs_on_the_grid(millrace, tmp_path, name, shape):
+    a, b, c = (NUMBERS.integers(-2, 3, shape).astype(np.float32) for _ in range(3))
+    report = check(millrace, tmp_path, [*LOGIC[name], node("Where", ["m", "a", "c"], ["y"])], {"a": a, "b": b, "c": c},
+                   {"flags": NUMBERS.integers(0, 2, shape).astype(bool), "zeros": np.zeros(shape, np.float32),
+                    "true": np.ones((), bool), "false": np.zeros((), bool)})
+    assert report["host_ops"] == []
+
+
+def test_a_row_that_is_hidden_altogether_is_made_zero_on_the_grid(millrace, tmp_path):
+    """As PyTorch's exporter writes attention: a Softmax of nothing but -inf is NaN, and then 0."""
+    scores = NUMBERS.standard_normal((2, 6, 9)).astype(np.float32)
+    mask = np.where(NUMBERS.integers(0, 2, (2, 6, 9)), 0, -np.inf).astype(np.float32)
+    mask[0, 3] = -np.inf
+    report = check(millrace, tmp_path,
+                   [node("Add", ["x", "mask"], ["s"]), node("Softmax", ["s"], ["p"]), node("IsNaN", ["p"], ["n"]),
+                    node("Where", ["n", "zero", "p"], ["y"])], {"x": scores}, {"mask": mask, "zero": np.zeros((), np.float32)})
+    assert report["host_ops"] == []
+
+
+def test_masks_of_constants_are_made_before_the_program_runs(millrace, tmp_path):
+    regions = NUMBERS.integers(0, 3, (16, 49)).astype(np.float32)
+    nodes = [node("Equal", ["d", "zero"], ["e"]), node("Not", ["e"], ["n"]),
+             node("Where", ["n", "hidden", "d"], ["w"]), node("Where", ["e", "zero", "w"], ["m"]), node("Add", ["x", "m"], ["y"])]
+    constants = {"d": regions[:, :, None] - regions[:, None, :], "zero": np.zeros((), np.float32), "hidden": np.float32(-100)}
+    x = {"x": NUMBERS.standard_normal((16, 49, 49)).astype(np.float32)}
+    made = check(millrace, tmp_path, nodes, x, constants)
+    folded = np.where(regions[:, :, None] == regions[:, None, :], 0, -100).astype(np.float32)
+    given = check(millrace, tmp_path, [node("Add", ["x", "m"], ["y"])], x, {"m": folded})
+    assert made["host_ops"] == [] and made["measured_cycles"] <= 1.02 * given["measured_cycles"]
+
+
+def points(*extents):
+    return np.stack(np.meshgrid(*(np.arange(e) for e in extents), indexing="ij"), -1)
+
+
+GATHERS = {
+    "a mask for every query": (lambda: (points(2, 1, 5, 8)[..., [0, 3]], (2, 8)), 0),
+    "from the second on": (lambda: (points(3, 4)[..., [1]] + 1, (5, 6)), 0),
+    "every third": (lambda: (points(3, 2)[..., [0]] * 3, (9, 4)), 0),
+    "counted from the end": (lambda: (points(4, 1)[..., [0]] - 4, (7, 3)), 0),
+    "turned": (lambda: (points(3, 4)[..., [1, 0]], (4, 3, 5)), 0),
+    "one element": (lambda: (np.int64([[2, 1]]), (4, 3)), 0),
+    "a diagonal": (lambda: (points(4)[..., [0, 0]], (4, 4)), 0),
+    "backwards": (lambda: (3 - points(4)[..., [0]], (4, 6)), 0),
+    "unevenly": (lambda: (np.int64([[0], [1], [4]]), (5, 6)), 0),
+    "of each image": (lambda: (points(2, 3)[..., [1]] + 1, (2, 5, 4)), 1),
+}
+
+
+@pytest.mark.parametrize("name", GATHERS)
+def test_constant_indices_read_what_they_name(millrace, tmp_path, name):
+    make, batch = GATHERS[name]
+    indices, shape = make()
+    x = NUMBERS.standard_normal(shape).astype(np.float32)
+    report = check(millrace, tmp_path, [node("GatherND", ["x", "i"], ["g"], batch_dims=batch), node("Relu", ["g"], ["y"])],
+                   {"x": x}, {"i": np.asarray(indices, np.int64)})
+    assert report["host_ops"] == [] or name in ("a diagonal", "backwards", "unevenly")
+
+
+@pytest.mark.parametrize("extents", [(14, 14), (7, 7), (3, 20), (24, 13), (5, 1)])
+@pytest.mark.parametrize("machine", ["tsp-v1", "mesh-4x4"])
+def test_tokens_of_an_image_are_mixed_in_whole_rows(millrace, tmp_path, extents, machine):
+    """ResMLP, MLP-Mixer: what a convolution makes of an image is multiplied along its pixels."""
+    high, wide = extents
+    tokens, channels = high * wide, 24
+    x = {"x": NUMBERS.standard_normal((1, 8, high, wide)).astype(np.float32)}
+    constants = {"w": NUMBERS.normal(0, 0.3, (channels, 8, 1, 1)).astype(np.float32),
+                 "mix": NUMBERS.normal(0, 0.1, (tokens, tokens)).astype(np.float32),
+                 "back": NUMBERS.normal(0, 0.1, (tokens, tokens)).astype(np.float32), "shape": np.int64([1, channels, tokens])}
+    check(millrace, tmp_path,
+          [node("Conv", ["x", "w"], ["c"]), node("Reshape", ["c", "shape"], ["f"]), node("MatMul", ["f", "mix"], ["m"]),
+           node("Relu", ["m"], ["r"]), node("MatMul", ["r", "back"], ["s"]), node("Add", ["s", "f"], ["t"]),
+           node("Transpose", ["t"], ["y"], perm=[0, 2, 1])], x, constants, machine)
+
+
+@pytest.mark.parametrize("window, heads, shift", [(4, 2, 0), (7, 3, 0), (7, 3, 3), (3, 1, 1)])
+def test_attention_in_windows(millrace, tmp_path, window, heads, shift):
+    """Swin: windows of an image, rolled or not, with a mask of constants."""
+    across, width = 2 * window, 16 * heads
+    tokens, windows = window * window, 4
+    x = {"x": NUMBERS.standard_normal((1, across, across, width)).astype(np.float32)}
+    constants = {"qkv": NUMBERS.normal(0, 0.3, (width, 3 * width)).astype(np.float32),
+                 "parts": np.int64([1, 2, window, 2, window, width]), "tokens": np.int64([windows, tokens, width]),
+                 "cut": np.int64([windows, tokens, 3, heads, 16]), "bias": NUMBERS.normal(0, 1, (1, heads, tokens, tokens)).astype(np.float32),
+                 "mask": np.where(NUMBERS.integers(0, 3, (windows, 1, tokens, tokens)), 0, -100).astype(np.float32),
+                 **{name: np.int64(i) for i, name in enumerate("qkv")}, "a": np.int64([shift]), "z": np.int64([0]), "end": np.int64([across]),
+                 "one": np.int64([1]), "two": np.int64([2])}
+    constants["mask"][:, :, range(tokens), range(tokens)] = 0
+    constants = {("number_" + n if n in "qkv" and len(n) == 1 else n): a for n, a in constants.items()}
+    constants["weights"] = constants.pop("qkv")
+    nodes, seen = [], "x"
+    if shift:
+        for axis in ("one", "two"):
+            nodes += [node("Slice", [seen, "a", "end", axis], [seen + axis + "r"]), node("Slice", [seen, "z", "a", axis], [seen + axis + "l"]),
+                      node("Concat", [seen + axis + "r", seen + axis + "l"], [seen + axis], axis=1 if axis == "one" else 2)]
+            seen += axis
+    nodes += [node("Reshape", [seen, "parts"], ["apart"]), node("Transpose", ["apart"], ["turned"], perm=[0, 1, 3, 2, 4, 5]),
+              node("Reshape", ["turned", "tokens"], ["t"]), node("MatMul", ["t", "weights"], ["all"]), node("Reshape", ["all", "cut"], ["five"]),
+              node("Transpose", ["five"], ["heads"], perm=[2, 0, 3, 1, 4])]
+    for name in "qkv":
+        nodes.append(node("Gather", ["heads", "number_" + name], [name], axis=0))
+    nodes += [node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], ["s"]), node("Add", ["s", "bias"], ["sb"]),
+              node("Add", ["sb", "mask"], ["sm"]), node("Softmax", ["sm"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]
+    report = check(millrace, tmp_path, nodes, x, constants, bound=4e-3)
+    assert report["host_ops"] == []
