@@ -152,3 +152,17 @@ def test_attention_in_windows(millrace, tmp_path, window, heads, shift):
               node("Add", ["sb", "mask"], ["sm"]), node("Softmax", ["sm"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]
     report = check(millrace, tmp_path, nodes, x, constants, bound=4e-3)
     assert report["host_ops"] == []
+
+
+@pytest.mark.parametrize("tokens, channels", [(49, 64), (20, 400), (3, 7)])
+def test_a_normalisation_that_is_read_along_its_rows_stays_on_the_grid(millrace, tmp_path, tokens, channels):
+    """MLP-Mixer: LayerNormalization over the channels, then a product along the tokens."""
+    weights = {"w": NUMBERS.normal(0, 0.2, (channels, channels)), "g": NUMBERS.normal(1, 0.2, channels), "b": NUMBERS.normal(0, 0.2, channels),
+               "mix": NUMBERS.normal(0, 0.2, (tokens, 30)), "back": NUMBERS.normal(0, 0.2, (30, tokens))}
+    report = check(millrace, tmp_path,
+                   [node("MatMul", ["x", "w"], ["a"]), node("LayerNormalization", ["a", "g", "b"], ["n"], axis=-1),
+                    node("Transpose", ["n"], ["t"], perm=[0, 2, 1]), node("MatMul", ["t", "mix"], ["m"]), node("Relu", ["m"], ["r"]),
+                    node("MatMul", ["r", "back"], ["s"]), node("Transpose", ["s"], ["u"], perm=[0, 2, 1]), node("Add", ["a", "u"], ["y"])],
+                   {"x": NUMBERS.standard_normal((1, tokens, channels)).astype(np.float32)},
+                   {name: a.astype(np.float32) for name, a in weights.items()})
+    assert report["host_ops"] == []

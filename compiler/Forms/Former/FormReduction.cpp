@@ -395,6 +395,9 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
       dims[dim] =
           attempt.space.dimension({op, unsigned(dim)}, extents[dim],
                                   running == dim ? LoopKind::Running : LoopKind::Contracted);
+  // All lanes of the result sum the row that streams; where each sums a row of its own, they are
+  // columns, and ones stream.
+  bool isInstalled = false;
   auto addTerm = [&](Access a) {
     unsigned laneDim = graph.tensors[a.tensor].laneDim;
     AffineIndex contracted;
@@ -405,12 +408,13 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
           contracted.offset -= coefficient * (attempt.space.loop(loop).extent - 1);
       }
     std::vector<AffineIndex> w;
-    if (attempt.lane >= 0)
+    if (attempt.lane >= 0 && !isInstalled)
       w.push_back(at(unsigned(attempt.lane)));
     else
       w.push_back(fixed(0));
     w.push_back(contracted);
-    std::vector<int64_t> shape = {attempt.laneExtent(), graph.tensors[a.tensor].shape[laneDim]};
+    std::vector<int64_t> shape = {isInstalled ? 1 : attempt.laneExtent(),
+                                  graph.tensors[a.tensor].shape[laneDim]};
     for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
       if (attempt.space.loop(loop).kind == LoopKind::Contracted && usesLoop(a, loop) &&
           llvm::none_of(contracted.terms, [&](auto term) { return term.first == loop; })) {
@@ -418,17 +422,24 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
         shape.push_back(attempt.space.loop(loop).extent);
       }
     unsigned ones = splat(shape, graph.tensors[a.tensor].type, 1);
-    attempt.build.term(a, {ones, w, 0}, 0);
+    if (isInstalled)
+      attempt.build.term({ones, w, 0}, a, 0);
+    else
+      attempt.build.term(a, {ones, w, 0}, 0);
   };
   FailureOr<Point> where = evaluateMap(attempt.space, map, dims);
   if (failed(where))
     return failure();
-  // The MXM multiplies a row by a matrix: all lanes of the result sum the same row.
-  for (const Linear &at : *where)
-    if (attempt.lane >= 0 && at.uses(unsigned(attempt.lane)))
-      return failure();
+  isInstalled = attempt.lane >= 0 && llvm::any_of(*where, [&](const Linear &at) {
+                  return at.uses(unsigned(attempt.lane));
+                });
+  if (isInstalled && running)
+    return failure();
   FailureOr<Resolved> source = resolve(attempt, input, *where);
   if (failed(source) || source->padded)
+    return failure();
+  // Parts of a concatenation may lie in lane tiles of their own, which are no columns of one tile.
+  if (isInstalled && source->base.getDefiningOp<tensor::ConcatOp>())
     return failure();
   // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
