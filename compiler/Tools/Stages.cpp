@@ -5,8 +5,8 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
-#include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Rewritings/NarrowConstants.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Rewritings/SplitBatches.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitResults.h"
@@ -207,7 +207,8 @@ std::optional<Failure> Stages::schedule() {
     grid::CompileReport again;
     const ElementType narrow =
         options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
-    const std::vector<std::string> rounded = forms::narrowConstants(parts, narrow);
+    const std::vector<std::string> rounded =
+        options.exactQdq ? std::vector<std::string>() : forms::narrowConstants(parts, narrow);
     forms::splitEpilogues(parts, forms::longestChain(*target), *target);
     forms::splitBatches(parts, *target, forms::peakRows(graph, *target) / share);
     if (parts == graph)

@@ -18,16 +18,30 @@ float valueAt(const Tensor &tensor, size_t element) {
 }
 
 /// Finite, of several rows, and no number that the type could not hold: a mask of the lowest number
-/// stays what it is.
+/// stays what it is, and so do whole numbers that would be others (positions).
 bool canBeNarrow(const Tensor &tensor, ElementType type) {
   if (tensor.role != TensorRole::Constant || tensor.type != ElementType::Fp32 || tensor.splat ||
       elementCount(tensor) == tensor.shape[tensor.laneDim])
     return false;
   const float most = decode(type, type == ElementType::Fp16 ? 0x7bff : 0x7f7f);
-  for (size_t i = 0; i < tensor.data.size() / 4; ++i)
-    if (!(std::fabs(valueAt(tensor, i)) <= most))
+  for (size_t i = 0; i < tensor.data.size() / 4; ++i) {
+    const float value = valueAt(tensor, i);
+    if (!(std::fabs(value) <= most) ||
+        (value == std::nearbyint(value) && decode(type, encode(type, value)) != value))
       return false;
+  }
   return true;
+}
+
+/// Is it added to something, and no more? What it is multiplied with could make more of an error.
+bool isAdded(const Kernel &kernel, unsigned tensor) {
+  return std::all_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &user) {
+    return std::none_of(user.args.begin(), user.args.end(), [&](unsigned a) {
+      const Node &node = kernel.nodes[a];
+      return node.kind == Node::Kind::Operand && kernel.operands[node.index].tensor == tensor &&
+             user.op != AluOp::AddF32 && user.op != AluOp::SubF32;
+    });
+  });
 }
 
 /// Every access is an operand at an index that is no data, beside padding that the type can hold.
@@ -39,6 +53,8 @@ bool isOperandAlone(const KernelGraph &graph, const Uses &uses, unsigned tensor,
     for (const Term &term : kernel.terms)
       if (term.a.tensor == tensor || term.w.tensor == tensor)
         return false;
+    if (!isAdded(kernel, tensor))
+      return false;
     for (const Access &operand : kernel.operands)
       if ((operand.lookup && (operand.tensor == tensor || operand.lookup->tensor == tensor)) ||
           (operand.tensor == tensor &&

@@ -165,6 +165,26 @@ TEST(SplitBatches, NothingIsDoneWhereThereIsRoom) {
   EXPECT_EQ(graph, before);
 }
 
+TEST(NarrowConstants, PositionsAndFactorsStay) {
+  for (const bool isPosition : {true, false}) {
+    KernelGraph graph;
+    const unsigned x = addTensor(graph, "x", {5, 8}, ElementType::Fp16, 1, TensorRole::Input);
+    const unsigned y = addTensor(graph, "y", {5, 8}, ElementType::Fp32, 1, TensorRole::Output);
+    std::vector<float> values = numbers(40);
+    if (isPosition)
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = float(2039 + i); // 2049 is none of fp16
+    const unsigned table = addConstant(graph, "table", {5, 8}, ElementType::Fp32, 1, values);
+    KernelBuilder build(graph);
+    const unsigned r = build.loop(5), l = build.loop(8);
+    build.store(build.op(isPosition ? AluOp::AddF32 : AluOp::MulF32,
+                         {build.load({x, {at(r), at(l)}}), build.load({table, {at(r), at(l)}})}),
+                {y, {at(r), at(l)}});
+    build.finish("map");
+    EXPECT_TRUE(narrowConstants(graph, ElementType::Fp16).empty());
+  }
+}
+
 TEST(NarrowConstants, RowsOfABiasTakeHalfTheBytesAndMasksOfTheLowestNumberStay) {
   for (const float largest : {1.f, -3.4e38f}) {
     KernelGraph graph;
