@@ -5,11 +5,7 @@
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
-#include "compiler/Forms/Rewritings/NarrowConstants.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
-#include "compiler/Forms/Rewritings/SplitBatches.h"
-#include "compiler/Forms/Rewritings/SplitEpilogues.h"
-#include "compiler/Forms/Rewritings/SplitResults.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
@@ -183,47 +179,18 @@ std::optional<Failure> Stages::schedule() {
   if (Status s = checkFits(graph, *target); !s)
     return failed(TooLarge, s.error());
   grid::CompileReport report;
-  grid::CompileOptions compileOptions;
-  compileOptions.partition = options.partition;
-  compileOptions.order = options.order;
+  grid::FitOptions fit;
+  fit.compile.partition = options.partition;
+  fit.compile.order = options.order;
+  if (!options.exactQdq)
+    fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
-  compileOptions.progress = [&](size_t done, size_t of) { progress.update(done, of); };
-  Expected<Image> compiled = grid::compile(graph, *target, compileOptions, report);
-  if (!compiled && report.crowded) { // a result less in a piece leaves it more slices
-    forms::KernelGraph apart = graph;
-    grid::CompileReport again;
-    if (forms::splitResults(apart))
-      if (Expected<Image> second = grid::compile(apart, *target, compileOptions, again)) {
-        compiled = std::move(second);
-        graph = std::move(apart);
-        report = std::move(again);
-      }
-  }
-  // Values of a part of a loop at a time leave more room: half as much, a quarter.
-  for (int64_t share : {2, 4}) {
-    if (compiled || !report.full)
-      break;
-    forms::KernelGraph parts = graph;
-    grid::CompileReport again;
-    const ElementType narrow =
-        options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
-    const std::vector<std::string> rounded =
-        options.exactQdq ? std::vector<std::string>() : forms::narrowConstants(parts, narrow);
-    forms::splitEpilogues(parts, forms::longestChain(*target), *target);
-    forms::splitBatches(parts, *target, forms::peakRows(graph, *target) / share);
-    if (parts == graph)
-      break;
-    Expected<Image> second = grid::compile(parts, *target, compileOptions, again);
-    if (second) {
-      compiled = std::move(second);
-      graph = std::move(parts);
-      report = std::move(again);
-      for (const std::string &name : rounded)
-        facts.packed.push_back(name + ": rounded to 16 bits, as the program did not fit");
-    }
-  }
+  fit.compile.progress = [&](size_t done, size_t of) { progress.update(done, of); };
+  Expected<Image> compiled = grid::compileToFit(graph, *target, fit, report);
   if (!compiled)
     return failed(TooLarge, compiled.error());
+  for (const std::string &name : report.rounded)
+    facts.packed.push_back(name + ": rounded to 16 bits, as the program did not fit");
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);

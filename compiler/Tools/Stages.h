@@ -5,7 +5,7 @@
 #pragma once
 
 #include "arch/program/Image.h"
-#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Codegen/Grid/Fit.h"
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/ErrorLine.h"

@@ -2,6 +2,7 @@
 #include "tests/contract/Case.h"
 
 #include "arch/spec/MachineFile.h"
+#include "compiler/Codegen/Grid/Fit.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Simplify.h"
@@ -197,9 +198,9 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
 }
 
 /// Compiled, encoded and read back.
-Expected<Image> compiled(const forms::KernelGraph &graph, const Machine &machine,
+Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine,
                          grid::CompileReport &report) {
-  Expected<Image> image = grid::compile(graph, machine, {}, report);
+  Expected<Image> image = grid::compileToFit(graph, machine, {}, report);
   if (!image)
     return image.takeError();
   Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
@@ -375,7 +376,7 @@ Expected<std::vector<uint8_t>> imageOf(const Case &c) {
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  const Expected<Image> image = grid::compile(*graph, *machine, {}, report);
+  const Expected<Image> image = grid::compileToFit(*graph, *machine, {}, report);
   if (!image)
     return Error{image.error()};
   return encodeImage(*image);

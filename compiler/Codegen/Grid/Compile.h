@@ -41,6 +41,7 @@ struct CompileReport {
   uint64_t bursts = 0;
   bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
   bool full = false;    ///< refused, and in some attempt as something found no rows
+  std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()
 };
 
 /// Plans layouts and memory, schedules every kernel, and writes the image. Errors name the tensor

@@ -182,7 +182,8 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   const Access &a = kernel.terms[tile.term].a;
   const ElementType type = typeOf(tile);
   const MxmFormatSpec *format = m.mxm.format(type);
-  const Flow &all = domain.flow;
+  // Only sums that leave wait for a running reduction.
+  const Flow all = last ? domain.flow : dense(domain.flow.n0, domain.flow.n1);
   const bool whole = first || last || pass.full;
   const Flow flow = whole ? all
                           : Flow{unsigned(pass.box.n0), unsigned(pass.box.n1), all.c0,

@@ -259,8 +259,7 @@ FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int
   return twoTerms[key.getAsOpaquePointer()] = {high, low};
 }
 
-/// The dimensions of more than one element.
-static SmallVector<unsigned> dimsBeside1(Value value) {
+SmallVector<unsigned> dimsBeside1(Value value) {
   SmallVector<unsigned> dims;
   for (auto [dim, extent] : llvm::enumerate(shapeOf(value)))
     if (extent != 1)
@@ -268,11 +267,19 @@ static SmallVector<unsigned> dimsBeside1(Value value) {
   return dims;
 }
 
-/// Of a sum over lanes and many rows for few results: the loop of `op` whose rows have a sum each,
-/// which the VXM adds up. An accumulator takes one product in many cycles, so that the rows of one
-/// result would wait for each other.
+/// About how long a sum over lanes takes of which `rows` rows each add up to a result: an
+/// accumulator takes one product in many cycles, so that the rows of few results wait for each
+/// other; where `running` rows each have a sum of their own, the VXM adds those up, one in a few
+/// cycles.
+static int64_t cyclesOfSum(int64_t results, int64_t rows, int64_t running) {
+  constexpr int64_t kWait = 34, kStep = 3, kTail = 64;
+  const int64_t sums = results * running;
+  return rows / running * std::max(kWait, sums) + (running > 1 ? kStep * sums + kTail : 0);
+}
+
+/// The loop of `op` whose rows have a sum each, if that is worth it.
 std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::LinalgOp op) {
-  constexpr int64_t kFew = 32, kMost = 256; // rows that hide the wait; rows of one bundle
+  constexpr int64_t kMost = 256; // rows of one bundle
   int64_t results = 1, points = 1;
   for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
     if (int(loop) != attempt.lane && attempt.space.loop(loop).kind == LoopKind::Parallel)
@@ -282,8 +289,7 @@ std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::Lin
   const auto extentsOf = [](Value value, ArrayRef<unsigned> of) {
     return llvm::map_to_vector(of, [&](unsigned dim) { return shapeOf(value)[dim]; });
   };
-  if (results >= kFew || attempt.space.wanted ||
-      extentsOf(base, baseDims) != extentsOf(input, dims))
+  if (attempt.space.wanted || extentsOf(base, baseDims) != extentsOf(input, dims))
     return std::nullopt;
   SmallVector<unsigned> lanes; // of the input
   const auto addLane = [&](unsigned dim) {
@@ -299,25 +305,28 @@ std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::Lin
     return std::nullopt;
   const AffineMap map = op.getIndexingMapsArray()[0];
   const SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  std::optional<unsigned> best;
+  int64_t inLanes = 1;
+  std::vector<std::pair<unsigned, int64_t>> rows; // loops that may run, and their extents
   for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
+    const auto moves = [&](unsigned dim) {
+      return map.getResult(dim).isFunctionOfDim(unsigned(loop));
+    };
+    if (moves(lanes.front()))
+      inLanes *= extents[loop];
     if (iterator != utils::IteratorType::reduction)
       continue;
     points *= extents[loop];
-    const bool isLane = llvm::any_of(
-        lanes, [&](unsigned lane) { return map.getResult(lane).isFunctionOfDim(unsigned(loop)); });
-    const auto isBetter = [&](int64_t x, int64_t y) { // the fewest that suffice, else the most
-      return x >= kFew && y >= kFew ? x < y : x > y;
-    };
-    if (!isLane && extents[loop] > 1 && extents[loop] <= kMost &&
-        (!best || isBetter(extents[loop], extents[*best])))
-      best = unsigned(loop);
+    if (extents[loop] > 1 && results * extents[loop] <= kMost && llvm::none_of(lanes, moves))
+      rows.push_back({unsigned(loop), extents[loop]});
   }
-  int64_t inLanes = 1;
-  for (auto [loop, extent] : llvm::enumerate(extents))
-    if (map.getResult(lanes.front()).isFunctionOfDim(unsigned(loop)))
-      inLanes *= extent;
-  return best && points / inLanes >= 2 * kFew ? best : std::nullopt;
+  std::optional<unsigned> best;
+  int64_t least = cyclesOfSum(results, points / inLanes, 1);
+  for (auto [loop, extent] : rows)
+    if (const int64_t cycles = cyclesOfSum(results, points / inLanes, extent); cycles < least) {
+      best = loop;
+      least = cycles;
+    }
+  return best;
 }
 
 /// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
@@ -389,15 +398,17 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     return Scalar{attempt.build.accumulator(), Scalar::Kind::F32};
   }
 
-  const std::optional<unsigned> running = runningOfSum(attempt, op);
+  // All lanes of the result sum the row that streams; where each sums a row of its own, they are
+  // columns, and ones stream.
+  const bool isInstalled = attempt.lane >= 0 && llvm::any_of(index, [&](const Linear &at) {
+                             return at.uses(unsigned(attempt.lane));
+                           });
+  const std::optional<unsigned> running = isInstalled ? std::nullopt : runningOfSum(attempt, op);
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
     if (iterator == utils::IteratorType::reduction)
       dims[dim] =
           attempt.space.dimension({op, unsigned(dim)}, extents[dim],
                                   running == dim ? LoopKind::Running : LoopKind::Contracted);
-  // All lanes of the result sum the row that streams; where each sums a row of its own, they are
-  // columns, and ones stream.
-  bool isInstalled = false;
   auto addTerm = [&](Access a) {
     unsigned laneDim = graph.tensors[a.tensor].laneDim;
     AffineIndex contracted;
@@ -430,11 +441,6 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   FailureOr<Point> where = evaluateMap(attempt.space, map, dims);
   if (failed(where))
     return failure();
-  isInstalled = attempt.lane >= 0 && llvm::any_of(*where, [&](const Linear &at) {
-                  return at.uses(unsigned(attempt.lane));
-                });
-  if (isInstalled && running)
-    return failure();
   FailureOr<Resolved> source = resolve(attempt, input, *where);
   if (failed(source) || source->padded)
     return failure();
@@ -444,11 +450,17 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
   if (isPlain && (isStored || !isMap(formOf(source->base)))) {
-    std::optional<unsigned> lane;
+    // Along the lanes that it has anyway, if they are summed.
+    SmallVector<unsigned> summed;
     for (auto [dim, at] : llvm::enumerate(source->index))
       for (auto [loop, coefficient] : at.terms)
         if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted)
-          lane = unsigned(dim);
+          summed.push_back(unsigned(dim));
+    std::optional<unsigned> lane;
+    if (llvm::is_contained(summed, preferredLane(source->base)))
+      lane = preferredLane(source->base);
+    else if (!summed.empty())
+      lane = summed.back();
     FailureOr<Stored> value = store(source->base, lane);
     if (failed(value))
       return failure();

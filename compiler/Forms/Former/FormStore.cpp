@@ -380,6 +380,12 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned
+  } else if (const std::optional<unsigned> natural = laneBeforeTurning(base, wanted);
+             natural && known.empty() && !hosted.contains(base)) {
+    if (FailureOr<Stored> made = store(base, natural, /*isExact=*/true); succeeded(made))
+      result = storeTransposed(base, *made, wanted);
+    if (failed(result))
+      result = storeByHost(base, wanted);
   } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
@@ -472,42 +478,6 @@ unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementTy
   return number;
 }
 
-/// Is a product with constants, of few rows, sooner made with its own lanes and then turned than
-/// with `lane` along the lanes, where all the constants' rows are swept?
-static bool turnsAfterwards(Value part, Value base, unsigned lane) {
-  constexpr int64_t kAtOnce = 160; // lanes that are multiplied, about
-  linalg::LinalgOp op = formOf(base);
-  if (!op || !isContraction(op) ||
-      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
-    return false;
-  int64_t depth = 1;
-  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
-  const int64_t sweeps = (depth + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
-                columns = cast<RankedTensorType>(part.getType()).getNumElements() / rows;
-  const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
-  return natural + 2 * turning < columns * sweeps;
-}
-
-/// Stores the value, which may be a view, as it is best computed, and turned. Whether that can be.
-bool Former::storeTurned(Value value, unsigned lane) {
-  const ArrayRef<int64_t> shape = shapeOf(value);
-  const auto longest = unsigned(llvm::max_element(llvm::reverse(shape)).base() - shape.begin() - 1);
-  if (longest == lane)
-    return false;
-  if (const auto known = stored.find(value); known != stored.end())
-    return llvm::any_of(known->second, [&](const Stored &copy) {
-      return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == lane;
-    });
-  if (Operation *op = value.getDefiningOp(); baseOf(value) != value)
-    copies.insert(op);
-  FailureOr<Stored> made = store(value, longest);
-  if (failed(made) || failed(made = storeTransposed(value, *made, lane)))
-    return false;
-  stored[value].push_back(*made);
-  return true;
-}
-
 /// Whether a kernel that computes the value, and what is for it alone, sums or reduces something.
 bool Former::computesSum(Value base, int depth) {
   constexpr int kLongestChain = 8; // of maps
@@ -541,43 +511,6 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
   }
   return Stored{tensor, 0};
-}
-
-/// Written as it is best computed, then turned.
-FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
-  unsigned preferred = preferredLane(base);
-  FailureOr<Stored> made = failure();
-  if (preferred != lane && succeeded(made = store(base, preferred)))
-    made = storeTransposed(base, *made, lane);
-  return made;
-}
-
-/// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,
-/// ..].
-FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
-  const Tensor from = graph.tensors[source.tensor];
-  const std::optional<Parts> parts = source.laneSplit ? std::nullopt : partsToSelect(source.tensor);
-  if (!parts)
-    return failure();
-  unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
-  noteRange(result, base);
-  KernelBuilder build(graph);
-  Access x{source.tensor, {}, 0}, to{result, {}, 0};
-  for (int64_t extent : from.shape) {
-    unsigned loop = build.loop(extent);
-    x.index.push_back(at(loop));
-    to.index.push_back(at(loop));
-  }
-  unsigned row = from.laneDim, k = build.loop(from.shape[row], LoopKind::Contracted);
-  x.index[row] = at(k);
-  for (auto [part, factor] : parts->terms) {
-    x.tensor = part;
-    const unsigned eye = selection(from.shape[row], graph.tensors[part].type, factor);
-    build.term({eye, {at(row), at(k)}, 0}, x, 0);
-  }
-  storeJoined(build, *parts, to);
-  build.finish(from.name + ".transposed");
-  return Stored{result, 0};
 }
 
 /// A value per row, in `extent` lanes: the value's shape with one more dimension.

@@ -111,9 +111,6 @@ private:
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   bool computesSum(mlir::Value base, int depth = 0);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
-  mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
-  mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
-  bool storeTurned(mlir::Value value, unsigned lane);
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
@@ -168,6 +165,13 @@ private:
   void storeJoined(KernelBuilder &build, const Parts &parts, const Access &to);
   /// Remembers that the tensor may hold infinities or NaN if the value may.
   void noteRange(unsigned tensor, mlir::Value value);
+
+  // FormTurned.cpp: values made with other lanes, then turned.
+  mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
+  bool storeTurned(mlir::Value value, unsigned lane);
+  static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
+  std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
 
   // FormSelect.cpp: lanes brought into place.
   std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
@@ -351,6 +355,8 @@ bool isNeutralPadding(mlir::linalg::LinalgOp op, unsigned operand);
 std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, mlir::linalg::LinalgOp op,
                                           unsigned operand, const Point &dims, unsigned loop);
 llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
+/// The dimensions of more than one element.
+llvm::SmallVector<unsigned> dimsBeside1(mlir::Value value);
 /// Narrows as a model of that type does: too large a magnitude becomes infinity.
 AluOp overflowing(ElementType type);
 /// The shape of a tensor for the value: rank 0 becomes {1}.

@@ -23,7 +23,7 @@ bool isMade(const Tensor &tensor) {
 
 /// What is alive at each place of the order.
 struct Lives {
-  std::vector<int64_t> rows; ///< per place
+  std::vector<int64_t> rows;                 ///< per place
   std::vector<std::pair<size_t, size_t>> of; ///< per tensor: first and last place; SIZE_MAX: none
 
   Lives(const KernelGraph &graph, const Machine &machine)
@@ -36,9 +36,7 @@ struct Lives {
       for (size_t at = of[t].first; isMade(graph.tensors[t]) && at <= of[t].second; ++at)
         rows[at] += rowsOf(graph.tensors[t], machine);
   }
-  size_t peak() const {
-    return size_t(std::max_element(rows.begin(), rows.end()) - rows.begin());
-  }
+  size_t peak() const { return size_t(std::max_element(rows.begin(), rows.end()) - rows.begin()); }
   /// What is alive beyond `most`, at all places together: of several peaks one may go at a time.
   /// `weightOf(place)`: of one of several parts of a kernel, its part.
   template <class F> double beyond(int64_t most, F weightOf) const {
@@ -78,10 +76,42 @@ struct Touched {
 /// has its own.
 struct Chain {
   unsigned parts = 0;
-  size_t first = 0, last = 0; ///< places of the order that it may reach
+  size_t first = 0, last = 0;         ///< places of the order that it may reach
   std::map<unsigned, unsigned> loops; ///< kernel -> loop
   std::map<unsigned, unsigned> dims;  ///< tensor -> dimension
 };
+
+/// Places of the order without and within a chain.
+struct Around {
+  std::vector<std::pair<bool, unsigned>> before, within, behind;
+};
+
+/// What depends on the chain goes behind it; nothing if the chain needs some of that.
+std::optional<Around> aroundChain(const KernelGraph &graph, const Chain &chain) {
+  Around around;
+  std::vector<bool> isBehind(graph.tensors.size(), false); ///< what is made behind the chain
+  std::vector<bool> isOut(graph.tensors.size(), false);    ///< results that leave the chain
+  for (const auto &place : graph.order) {
+    const Touched touched(graph, place);
+    const auto readsOf = [&](const std::vector<bool> &some) {
+      return std::any_of(touched.read.begin(), touched.read.end(),
+                         [&](unsigned t) { return some[t]; });
+    };
+    if (!place.first && chain.loops.count(place.second)) {
+      if (readsOf(isBehind) || readsOf(isOut))
+        return std::nullopt;
+      for (unsigned t : touched.written) // a split one is read within
+        isOut[t] = isOut[t] || !chain.dims.count(t);
+      around.within.push_back(place);
+      continue;
+    }
+    const bool depends = readsOf(isBehind) || readsOf(isOut);
+    for (unsigned t : touched.written)
+      isBehind[t] = isBehind[t] || depends;
+    (depends ? around.behind : around.before).push_back(place);
+  }
+  return around;
+}
 
 class Splitter {
 public:
@@ -190,20 +220,7 @@ bool Splitter::add(Chain &chain, unsigned kernel, unsigned tensor,
 }
 
 /// Nothing outside depends on the chain and is needed by it.
-bool Splitter::isConvex(const Chain &chain) const {
-  std::vector<bool> behind(graph.tensors.size(), false);
-  for (const auto &place : graph.order) {
-    const Touched touched(graph, place);
-    const bool isIn = !place.first && chain.loops.count(place.second),
-               isBehind = std::any_of(touched.read.begin(), touched.read.end(),
-                                      [&](unsigned t) { return behind[t]; });
-    if (isIn && isBehind)
-      return false;
-    for (unsigned t : touched.written) // a split one is read within
-      behind[t] = behind[t] || (isIn ? !chain.dims.count(t) : isBehind);
-  }
-  return true;
-}
+bool Splitter::isConvex(const Chain &chain) const { return aroundChain(graph, chain).has_value(); }
 
 std::optional<Chain> Splitter::grow(unsigned kernel, unsigned loop, unsigned parts, size_t first,
                                     size_t last) const {
@@ -259,6 +276,7 @@ Kernel partOf(const Kernel &kernel, unsigned loop, const Chain &chain, unsigned 
 }
 
 void apply(KernelGraph &graph, const Chain &chain) {
+  Around around = std::move(*aroundChain(graph, chain)); // grow() made sure
   std::vector<std::map<unsigned, unsigned>> tensors(chain.parts);
   for (auto [t, dim] : chain.dims) {
     graph.tensors[t].shape[dim] /= chain.parts;
@@ -269,24 +287,13 @@ void apply(KernelGraph &graph, const Chain &chain) {
         graph.tensors.push_back(Tensor(graph.tensors[t]));
     }
   }
-  std::vector<std::pair<bool, unsigned>> before, behind, within;
-  std::vector<bool> isBehind(graph.tensors.size(), false);
-  for (const auto &place : graph.order) {
-    const Touched touched(graph, place);
-    const bool isIn = !place.first && chain.loops.count(place.second),
-               depends = std::any_of(touched.read.begin(), touched.read.end(),
-                                     [&](unsigned t) { return isBehind[t]; });
-    for (unsigned t : touched.written)
-      isBehind[t] = isBehind[t] || isIn || depends;
-    (isIn ? within : depends ? behind : before).push_back(place);
-  }
-  graph.order = std::move(before);
   std::vector<Kernel> whole;
-  for (const auto &place : within)
+  for (const auto &place : around.within)
     whole.push_back(graph.kernels[place.second]);
+  graph.order = std::move(around.before);
   for (unsigned p = 0; p < chain.parts; ++p)
-    for (size_t i = 0; i < within.size(); ++i) {
-      const unsigned k = within[i].second;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      const unsigned k = around.within[i].second;
       Kernel part = partOf(whole[i], chain.loops.at(k), chain, p, tensors[p]);
       graph.order.push_back({false, p ? unsigned(graph.kernels.size()) : k});
       if (p)
@@ -294,7 +301,7 @@ void apply(KernelGraph &graph, const Chain &chain) {
       else
         graph.kernels[k] = std::move(part);
     }
-  graph.order.insert(graph.order.end(), behind.begin(), behind.end());
+  graph.order.insert(graph.order.end(), around.behind.begin(), around.behind.end());
 }
 
 /// The graph without its constants' data.

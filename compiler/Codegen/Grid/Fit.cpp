@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Fit.h"
+
+#include "compiler/Forms/Rewritings/NarrowConstants.h"
+#include "compiler/Forms/Rewritings/Rewritings.h"
+#include "compiler/Forms/Rewritings/SplitBatches.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitResults.h"
+
+namespace millrace::grid {
+
+using forms::KernelGraph;
+
+namespace {
+
+/// The graph with values of at most `most` rows at a time, as far as chains of kernels can be done
+/// part by part.
+KernelGraph inParts(const KernelGraph &graph, const Machine &machine, int64_t most) {
+  KernelGraph parts = graph;
+  forms::splitEpilogues(parts, forms::longestChain(machine), machine);
+  forms::splitBatches(parts, machine, most);
+  return parts;
+}
+
+} // namespace
+
+Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const FitOptions &options,
+                             CompileReport &report) {
+  const CompileReport before = report;
+  Expected<Image> whole = compile(graph, machine, options.compile, report);
+  if (whole)
+    return whole;
+  const bool crowded = report.crowded, full = report.full;
+  const auto attempt = [&](KernelGraph &&rewritten, std::vector<std::string> rounded) {
+    CompileReport its = before;
+    Expected<Image> image = compile(rewritten, machine, options.compile, its);
+    if (image) {
+      graph = std::move(rewritten);
+      report = std::move(its);
+      report.rounded = std::move(rounded);
+    }
+    return image;
+  };
+  if (crowded) { // a result less in a piece leaves it more slices
+    KernelGraph apart = graph;
+    if (forms::splitResults(apart))
+      if (Expected<Image> image = attempt(std::move(apart), {}))
+        return image;
+  }
+  if (!full)
+    return whole;
+  // Values of a part of a loop at a time leave more room: half as much, a quarter.
+  const int64_t peak = forms::peakRows(graph, machine);
+  for (const bool narrows : {false, true}) {
+    KernelGraph start = graph;
+    std::vector<std::string> rounded;
+    if (narrows && options.narrow)
+      rounded = forms::narrowConstants(start, *options.narrow);
+    if (narrows && rounded.empty())
+      break;
+    for (const int64_t share : {2, 4})
+      if (KernelGraph parts = inParts(start, machine, peak / share); parts != graph)
+        if (Expected<Image> image = attempt(std::move(parts), rounded))
+          return image;
+  }
+  return whole;
+}
+
+} // namespace millrace::grid

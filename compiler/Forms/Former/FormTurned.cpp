@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Values turned: made with the lanes in which they take the fewest products, then copied to others
+// by a product with an identity.
+#include "compiler/Forms/Former/Former.h"
+
+#include <numeric>
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+/// Is a product with constants, of few rows, sooner made with its own lanes and then turned than
+/// with `lane` along the lanes, where all the constants' rows are swept?
+bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
+  constexpr int64_t kAtOnce = 160; // lanes that are multiplied, about
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !isContraction(op) ||
+      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
+    return false;
+  int64_t depth = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
+  const int64_t sweeps = (depth + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
+                columns = cast<RankedTensorType>(part.getType()).getNumElements() / rows;
+  const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
+  return natural + 2 * turning < columns * sweeps;
+}
+
+/// The value behind reshapes that give or take dimensions of one element.
+static Value behindUnitDims(Value value) {
+  const auto extents = [](Value of) {
+    return llvm::to_vector(llvm::make_filter_range(shapeOf(of), [](int64_t e) { return e != 1; }));
+  };
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op) ||
+        extents(value) != extents(op->getOperand(0)))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// The dimension along whose lanes the value, maps of a product with constants, is best computed
+/// before it is turned to have `lane` along them; none if it is best computed so at once, where the
+/// constants' rows are swept for each of the product's tiles.
+std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
+  linalg::LinalgOp op = formOf(base);
+  bool hasBias = false; // of a row each where constants' rows are swept
+  for (; op && isMap(op) && isFormable(op); hasBias = true) {
+    Value source;
+    for (OpOperand *input : op.getDpsInputOperands())
+      if (op.getMatchingIndexingMap(input).isIdentity() && !isConstantValue(input->get())) {
+        if (source) // what it is added to may lie in either way
+          return std::nullopt;
+        source = input->get();
+      }
+    source = source ? behindUnitDims(source) : source;
+    if (!source || baseOf(source) != source || demand(source) != 1 || stored.count(source))
+      return std::nullopt;
+    op = formOf(source);
+  }
+  if (!op || !isContraction(op) || !isFormable(op))
+    return std::nullopt;
+  const bool isFirst = isConstantValue(op->getOperand(0));
+  if (isFirst == isConstantValue(op->getOperand(1)))
+    return std::nullopt;
+  const ArrayRef<int64_t> shape = shapeOf(base);
+  const AffineMap constants = op.getIndexingMapsArray()[isFirst ? 0 : 1],
+                  others = op.getIndexingMapsArray()[isFirst ? 1 : 0],
+                  result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  const auto moves = [](AffineMap map, AffineExpr loop) {
+    return llvm::any_of(map.getResults(), [&](AffineExpr expr) {
+      return expr.isFunctionOfDim(cast<AffineDimExpr>(loop).getPosition());
+    });
+  };
+  std::optional<unsigned> natural;
+  for (auto [made, dim] : llvm::zip_equal(dimsBeside1(op->getResult(0)), dimsBeside1(base)))
+    if (const AffineExpr loop = result.getResult(made);
+        isa<AffineDimExpr>(loop) && moves(constants, loop) && !moves(others, loop)) {
+      if (natural)
+        return std::nullopt;
+      natural = dim;
+    }
+  if (!natural || *natural == lane || shape[lane] == 1)
+    return std::nullopt;
+  int64_t depth = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
+  const auto tiles = [&](int64_t extent, int64_t of) { return (extent + of - 1) / of; };
+  const Range range = ranges.of(base);
+  const int64_t parts = range.isFinite() || range.fillsRows ? 1 : 2; // 0 times infinity is no 0
+  const int64_t all = cast<RankedTensorType>(base.getType()).getNumElements(),
+                sweeps = tiles(depth, options.lanes / 2),
+                atOnce = all / shape[*natural] * sweeps * tiles(shape[*natural], options.lanes),
+                turning = all / shape[lane] * tiles(shape[lane], options.lanes);
+  constexpr int64_t kStep = 1000; // vectors in about the time that a further step takes
+  return atOnce + 2 * parts * turning + kStep < turning * (sweeps + hasBias) ? natural
+                                                                             : std::nullopt;
+}
+
+/// Stores the value, which may be a view, as it is best computed, and turned. Whether that can be.
+bool Former::storeTurned(Value value, unsigned lane) {
+  const ArrayRef<int64_t> shape = shapeOf(value);
+  const auto longest = unsigned(llvm::max_element(llvm::reverse(shape)).base() - shape.begin() - 1);
+  if (longest == lane)
+    return false;
+  if (const auto known = stored.find(value); known != stored.end())
+    return llvm::any_of(known->second, [&](const Stored &copy) {
+      return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == lane;
+    });
+  if (Operation *op = value.getDefiningOp(); baseOf(value) != value)
+    copies.insert(op);
+  FailureOr<Stored> made = store(value, longest);
+  if (failed(made) || failed(made = storeTransposed(value, *made, lane)))
+    return false;
+  stored[value].push_back(*made);
+  return true;
+}
+
+/// Written as it is best computed, then turned.
+FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
+  unsigned preferred = preferredLane(base);
+  FailureOr<Stored> made = failure();
+  if (preferred != lane && succeeded(made = store(base, preferred)))
+    made = storeTransposed(base, *made, lane);
+  return made;
+}
+
+/// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
+static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
+  int64_t block = lanes;
+  while (2 * block > vector && block % 2 == 0)
+    block /= 2;
+  return block;
+}
+
+/// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,
+/// ..], k being lanes of one block: those of a vector that m lies in, or a part of them.
+FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
+  const Tensor from = graph.tensors[source.tensor];
+  const std::optional<Parts> parts = source.laneSplit ? std::nullopt : partsToSelect(source.tensor);
+  if (!parts)
+    return failure();
+  unsigned result = addTensor(graph, from.name + ".transposed", from.shape, from.type, lane);
+  noteRange(result, base);
+  const unsigned row = from.laneDim;
+  const int64_t extent = from.shape[row], vector = std::min(extent, options.lanes);
+  const auto turn = [&](int64_t first, int64_t vectors, int64_t lanes, int64_t block) {
+    KernelBuilder build(graph);
+    Access x{source.tensor, {}, 0}, to{result, {}, 0};
+    for (auto [dim, size] : llvm::enumerate(from.shape)) {
+      if (dim != row)
+        to.index.push_back(at(build.loop(size)));
+      else
+        to.index.push_back(at(build.loop(vectors), lanes, first));
+    }
+    AffineIndex within = at(build.loop(lanes / block), block); // of a vector: where a block begins
+    to.index[row].terms.push_back(within.terms.front());
+    x.index = to.index;
+    const unsigned m = build.loop(block), k = build.loop(block, LoopKind::Contracted);
+    to.index[row].terms.push_back({m, 1});
+    x.index[row].terms.push_back({k, 1});
+    AffineIndex eyeRow = within, eyeLane = within;
+    eyeRow.terms.push_back({m, 1});
+    eyeLane.terms.push_back({k, 1});
+    for (auto [part, factor] : parts->terms) {
+      x.tensor = part;
+      const unsigned eye = selection(lanes, graph.tensors[part].type, factor);
+      build.term({eye, {eyeRow, eyeLane}, 0}, x, 0);
+    }
+    storeJoined(build, *parts, to);
+    build.finish(from.name + ".transposed");
+  };
+  turn(0, extent / vector, vector, lanesToTurn(vector, options.lanes));
+  if (const int64_t rest = extent % vector) // whole: its lanes begin elsewhere than the identity's
+    turn(extent - rest, 1, rest, rest);
+  return Stored{result, 0};
+}
+
+} // namespace millrace::forms

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sums of many rows into few results do not wait for each other, and products turn after they are made where that takes less."""
+import numpy as np
+import pytest
+from onnx import helper
+
+from test_masks_and_windows import check
+
+NUMBERS = np.random.default_rng(6)
+node = helper.make_node
+
+
+@pytest.mark.parametrize("channels,extent", [(64, 28), (40, 9), (512, 7)])
+def test_statistics_of_a_whole_image(millrace, tmp_path, channels, extent):
+    """GroupNorm of one group, as PyTorch exports it: a single mean and deviation. An accumulator takes a product in 34 cycles;
+    one sum of all rows would take 34 cycles a row, twice for the squares."""
+    weights = NUMBERS.standard_normal((channels, 8, 1, 1)).astype(np.float32)
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Reshape", ["a", "flat"], ["r"]),
+             node("InstanceNormalization", ["r", "scale", "bias"], ["n"]), node("Reshape", ["n", "whole"], ["i"]),
+             node("Mul", ["i", "gamma"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal((1, 8, extent, extent)).astype(np.float32)},
+                   {"w": weights, "flat": np.int64([1, 1, -1]), "scale": np.ones(1, np.float32), "bias": np.zeros(1, np.float32),
+                    "whole": np.int64([1, channels, extent, extent]),
+                    "gamma": NUMBERS.standard_normal((channels, 1, 1)).astype(np.float32)})
+    assert report["host_ops"] == []
+    rows = extent * extent * -(-channels // 320)
+    sums = [kernel for kernel in report["kernels"] if kernel["mxm_vectors"] and not kernel["macs"]]
+    assert len(sums) >= 2
+    for kernel in sums:
+        assert kernel["last_cycle"] - kernel["first_cycle"] < 34 * rows / 2 + 1500
+
+
+@pytest.mark.parametrize("tokens,width,heads", [(128, 768, 12), (100, 960, 6), (64, 1280, 4)])
+def test_values_of_attention_turn_after_their_product(millrace, tmp_path, tokens, width, heads):
+    """P V takes V with tokens along its lanes. Made so, all rows of its weights are swept for each tile of the depth; made with
+    its own lanes and turned, tokens are, and its lanes once more."""
+    depth = width // heads
+    matrix = lambda: (NUMBERS.standard_normal((width, width)) / width**0.5).astype(np.float32)
+    nodes = [node("Clip", ["x", "low", "high"], ["h"])]  # of what may be infinite, bytes would turn apart
+    for name in "qkv":
+        nodes += [node("MatMul", ["h", "w" + name], ["m" + name]), node("Add", ["m" + name, "b" + name], ["a" + name]),
+                  node("Reshape", ["a" + name, "split"], ["r" + name]),
+                  node("Transpose", ["r" + name], [name], perm=[0, 2, 3, 1] if name == "k" else [0, 2, 1, 3])]
+    nodes += [node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "scale"], ["t"]), node("Softmax", ["t"], ["p"]),
+              node("MatMul", ["p", "v"], ["o"]), node("Transpose", ["o"], ["u"], perm=[0, 2, 1, 3]),
+              node("Reshape", ["u", "join"], ["y"])]
+    constants = {"split": np.int64([1, tokens, heads, depth]), "join": np.int64([1, tokens, width]),
+                 "scale": np.float32(depth**-0.5), "low": np.float32(-4), "high": np.float32(4)}
+    for name in "qkv":
+        constants |= {"w" + name: matrix(), "b" + name: NUMBERS.standard_normal(width).astype(np.float32)}
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal((1, tokens, width)).astype(np.float32)}, constants)
+    assert report["host_ops"] == []
+    projections = [kernel["mxm_vectors"] for kernel in report["kernels"] if kernel["macs"] == tokens * width * width]
+    assert len(projections) == 3 and max(projections) == tokens * -(-width // 160) * -(-width // 320)
+    turned = [kernel for kernel in report["kernels"] if kernel["name"].endswith(".transposed")]
+    assert 0 < sum(kernel["mxm_vectors"] for kernel in turned) <= width
