@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Fold.h"
 
+#include "compiler/Import/Onnx/FoldTensors.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 
@@ -12,233 +13,225 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-using Elements = SmallVector<Attribute>;
+/// Of operations that are evaluated without asking for time.
+constexpr int64_t smallWork = 64 * smallFoldedElements;
 
-/// Values of tensors (one attribute per element, row major) and of scalars (one).
-class Folder {
+int64_t elementsOf(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getNumElements();
+}
+
+int64_t bytesOf(Value tensor) {
+  return elementsOf(tensor) *
+         elementBytes(cast<RankedTensorType>(tensor.getType()).getElementType());
+}
+
+/// The view of an `arith.constant` of numbers.
+std::optional<ConstantView> constantOf(Value value) {
+  std::optional<ConstantView> view = viewConstant(value);
+  return view && NumberType::of(view->type.getElementType()) ? view : std::nullopt;
+}
+
+ElementsAttr attributeOf(const ConstantView &view) {
+  if (view.type.getElementType().isInteger(1)) {
+    const SmallVector<bool> flags(view.bytes.begin(), view.bytes.end());
+    return DenseElementsAttr::get(view.type, ArrayRef(flags));
+  }
+  // Small ones are attributes that MLIR's own patterns look into.
+  return view.splat || view.type.getNumElements() <= smallFoldedElements
+             ? DenseElementsAttr::getFromRawBuffer(view.type, view.bytes)
+             : makeConstant(view.type, view.bytes, "folded");
+}
+
+/// Constants by the values that they equal.
+class Constants {
 public:
-  const Elements *evaluate(Value value);
+  const FoldedTensor *find(Value value) const {
+    auto found = tensors.find(value);
+    return found == tensors.end() ? nullptr : found->second.get();
+  }
+  void add(Value value, FoldedTensor tensor) {
+    tensors[value] = std::make_unique<FoldedTensor>(std::move(tensor));
+  }
+  void drop(Value value) { tensors.erase(value); }
+
+  /// Evaluates an operation whose reads are there; nothing where that fails.
+  std::optional<FoldedTensor> evaluate(const FoldableOp &op) const {
+    return op.evaluate([&](Value read) -> const FoldedTensor & { return *find(read); });
+  }
 
 private:
-  bool compute(Value value, Elements &result);
-  bool computeLinalg(linalg::LinalgOp op, Value value, Elements &result);
-  bool computeBody(linalg::LinalgOp op, ArrayRef<int64_t> point, ArrayRef<const Elements *> inputs,
-                   Elements &accumulator, int64_t at);
-  bool computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &scalars, Attribute &result);
-  bool computeSlice(tensor::ExtractSliceOp op, Elements &result);
-  bool computeConcat(tensor::ConcatOp op, Elements &result);
-
-  DenseMap<Value, Elements> known;
-  DenseSet<Value> unknown;
+  DenseMap<Value, std::unique_ptr<FoldedTensor>> tensors;
 };
 
-int64_t linearIndex(ArrayRef<int64_t> point, ArrayRef<int64_t> shape) {
-  int64_t index = 0;
-  for (auto [i, extent] : llvm::zip_equal(point, shape))
-    index = index * extent + i;
-  return index;
+/// Folds the operations of one block.
+class BlockFolder {
+public:
+  BlockFolder(Block &block, int64_t &workLeft) : block(block), workLeft(workLeft) {}
+  void run();
+
+private:
+  /// What follows from constants.
+  struct Source {
+    double bytes = 0; ///< of the largest tensor below that is there anyway
+    bool isComputed = false;
+  };
+
+  /// Whether there is time left for an operation.
+  bool isAffordable(const FoldableOp &op) const { return workLeft >= 0 || op.work() <= smallWork; }
+  void findSources();
+  std::optional<Source> sourceOf(Operation &op) const;
+  void choose();
+  bool isWanted(Operation &op) const;
+  bool evaluateChosen();
+  bool evaluate(Operation &op);
+  void release(Operation &op);
+
+  Block &block;
+  int64_t &workLeft; ///< for operations of more than smallWork; below 0 once one found too little
+  DenseMap<Operation *, FoldableOp> foldable;
+  DenseSet<Operation *> failed, unknown; ///< unknown: has a result, though not everywhere a value
+  DenseMap<Value, Source> sources;
+  DenseSet<Operation *> replaced, gone; ///< gone: nothing reads it afterwards
+  DenseMap<Value, unsigned> readers;    ///< operations to be evaluated that read it
+  Constants constants;
+};
+
+void BlockFolder::findSources() {
+  sources.clear();
+  for (Operation &op : block)
+    if (std::optional<Source> source = sourceOf(op))
+      sources[op.getResult(0)] = *source;
 }
 
-/// Steps `point` to the next in row-major order; false after the last.
-bool advance(MutableArrayRef<int64_t> point, ArrayRef<int64_t> extents) {
-  for (size_t i = point.size(); i-- > 0;) {
-    if (++point[i] < extents[i])
-      return true;
-    point[i] = 0;
+std::optional<BlockFolder::Source> BlockFolder::sourceOf(Operation &op) const {
+  if (isa<arith::ConstantOp>(op)) {
+    std::optional<ConstantView> view = constantOf(op.getResult(0));
+    return view ? std::optional(Source{double(view->bytes.size())}) : std::nullopt;
   }
-  return false;
-}
-
-/// A scalar of a body: computed before, or a constant from outside.
-Attribute scalarOf(const DenseMap<Value, Attribute> &scalars, Value value) {
-  Attribute constant = scalars.lookup(value);
-  if (!constant)
-    matchPattern(value, m_Constant(&constant));
-  return constant;
-}
-
-const Elements *Folder::evaluate(Value value) {
-  if (auto found = known.find(value); found != known.end())
-    return &found->second;
-  if (unknown.contains(value))
-    return nullptr;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  Elements result;
-  if (!type || type.getNumElements() > largestFoldedElements || !compute(value, result)) {
-    unknown.insert(value);
-    return nullptr;
+  auto found = foldable.find(&op);
+  if (found == foldable.end() || failed.contains(&op))
+    return std::nullopt;
+  const FoldableOp &foldableOp = found->second;
+  if (!isAffordable(foldableOp) && !constants.find(op.getResult(0)))
+    return std::nullopt;
+  Source source;
+  for (Value read : foldableOp.reads()) {
+    auto known = sources.find(read);
+    if (known == sources.end())
+      return std::nullopt;
+    source.bytes = std::max(source.bytes, known->second.bytes);
+    source.isComputed |= known->second.isComputed;
   }
-  return &known.try_emplace(value, std::move(result)).first->second;
+  if (foldableOp.isCostly())
+    source.bytes = double(bytesOf(op.getResult(0)));
+  source.isComputed |= !foldableOp.onlyMoves();
+  return source;
 }
 
-bool Folder::compute(Value value, Elements &result) {
-  Operation *op = value.getDefiningOp();
-  // Quantised weights stay integers: a later stage computes with them.
-  if (!op || op->hasAttr("millrace.quant"))
+/// Whether the result follows from constants and is to be one.
+bool BlockFolder::isWanted(Operation &op) const {
+  if (isa<linalg::FillOp, arith::ConstantOp>(op) || unknown.contains(&op))
     return false;
-  DenseElementsAttr dense;
-  if (matchPattern(value, m_Constant(&dense))) {
-    llvm::append_range(result, dense.getValues<Attribute>());
+  const Value result = op.getResult(0);
+  const Source source = sources.lookup(result);
+  return elementsOf(result) <= smallFoldedElements ||
+         (source.isComputed && double(bytesOf(result)) <= source.bytes);
+}
+
+/// Goes from readers to what they read: an operation that only replaced ones read is of no use.
+void BlockFolder::choose() {
+  replaced.clear();
+  gone.clear();
+  for (Operation &op : llvm::reverse(block)) {
+    if (op.getNumResults() != 1 || !sources.contains(op.getResult(0)))
+      continue;
+    const bool isRead = llvm::any_of(op.getUsers(), [&](Operation *user) {
+      return !gone.contains(block.findAncestorOpInBlock(*user));
+    });
+    if (isRead && !isWanted(op))
+      continue;
+    gone.insert(&op);
+    if (isRead)
+      replaced.insert(&op);
+  }
+}
+
+/// Drops the constants that only `op` still needed.
+void BlockFolder::release(Operation &op) {
+  for (Value read : foldable.find(&op)->second.reads())
+    if (--readers[read] == 0 && !replaced.contains(read.getDefiningOp()))
+      constants.drop(read);
+}
+
+/// False if it stays what it is: it has no result, or one without a value in places, or too much
+/// work has been done.
+bool BlockFolder::evaluate(Operation &op) {
+  auto found = foldable.find(&op);
+  if (found == foldable.end()) {
+    constants.add(op.getResult(0), {*constantOf(op.getResult(0)), std::nullopt});
     return true;
   }
-  if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
-    const Elements *source = evaluate(op->getOperand(0));
-    if (source)
-      result = *source;
-    return source != nullptr;
+  const FoldableOp &foldableOp = found->second;
+  if (const int64_t work = foldableOp.work(); work > smallWork)
+    workLeft -= workLeft < 0 ? 0 : work;
+  std::optional<FoldedTensor> tensor =
+      isAffordable(foldableOp) ? constants.evaluate(foldableOp) : std::optional<FoldedTensor>();
+  if (!tensor) {
+    failed.insert(&op);
+    return false;
   }
-  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
-    return computeSlice(slice, result);
-  if (auto concat = dyn_cast<tensor::ConcatOp>(op))
-    return computeConcat(concat, result);
-  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
-    return computeLinalg(linalgOp, value, result);
-  return false;
+  const bool isUnknown = tensor->unknown && replaced.contains(&op);
+  if (isUnknown)
+    unknown.insert(&op);
+  constants.add(op.getResult(0), std::move(*tensor));
+  release(op);
+  return !isUnknown;
 }
 
-bool Folder::computeSlice(tensor::ExtractSliceOp op, Elements &result) {
-  const Elements *source = evaluate(op.getSource());
-  if (!source || op.getType().getNumElements() == 0)
-    return false;
-  ArrayRef<int64_t> sizes = op.getStaticSizes();
-  SmallVector<int64_t> point(sizes.size(), 0), from(sizes.size());
+/// Evaluates what was chosen and what that reads, in order; false if one of these stays.
+bool BlockFolder::evaluateChosen() {
+  DenseSet<Operation *> needed = replaced;
+  readers.clear();
+  for (Operation &op : llvm::reverse(block)) {
+    auto found = foldable.find(&op);
+    if (!needed.contains(&op) || found == foldable.end() || constants.find(op.getResult(0)))
+      continue;
+    for (Value read : found->second.reads()) {
+      ++readers[read];
+      needed.insert(read.getDefiningOp());
+    }
+  }
+  bool succeeded = true;
+  for (Operation &op : block) {
+    if (!needed.contains(&op) || constants.find(op.getResult(0)))
+      continue;
+    auto found = foldable.find(&op);
+    const bool isReady =
+        found == foldable.end() ||
+        llvm::all_of(found->second.reads(), [&](Value read) { return constants.find(read); });
+    succeeded &= isReady && evaluate(op);
+  }
+  return succeeded;
+}
+
+void BlockFolder::run() {
+  for (Operation &op : block)
+    if (std::optional<FoldableOp> foldableOp = FoldableOp::create(&op);
+        foldableOp && elementsOf(op.getResult(0)) <= largestFoldedElements &&
+        foldableOp->work() <= mostFoldingWork)
+      foldable.try_emplace(&op, std::move(*foldableOp));
   do {
-    for (size_t i = 0; i < point.size(); ++i)
-      from[i] = op.getStaticOffsets()[i] + point[i] * op.getStaticStrides()[i];
-    result.push_back((*source)[linearIndex(from, op.getSourceType().getShape())]);
-  } while (advance(point, sizes));
-  return true;
-}
-
-bool Folder::computeConcat(tensor::ConcatOp op, Elements &result) {
-  // References into `known` do not survive another evaluation, so all parts are evaluated first.
-  for (Value input : op.getInputs())
-    if (!evaluate(input))
-      return false;
-  ArrayRef<int64_t> shape = op.getResultType().getShape();
-  uint64_t axis = op.getDim();
-  int64_t outer = 1, inner = 1;
-  for (size_t i = 0; i < shape.size(); ++i)
-    (i < axis ? outer : inner) *= i == axis ? 1 : shape[i];
-  for (int64_t i = 0; i < outer; ++i) {
-    for (Value input : op.getInputs()) {
-      int64_t length = cast<RankedTensorType>(input.getType()).getShape()[axis] * inner;
-      llvm::append_range(result, ArrayRef<Attribute>(known[input]).slice(i * length, length));
-    }
+    findSources();
+    choose();
+  } while (!evaluateChosen());
+  for (Operation &op : block) {
+    if (!replaced.contains(&op))
+      continue;
+    OpBuilder builder(&op);
+    Value result = op.getResult(0);
+    result.replaceAllUsesWith(arith::ConstantOp::create(
+        builder, result.getLoc(), attributeOf(constants.find(result)->numbers)));
   }
-  return true;
-}
-
-bool Folder::computeExtract(tensor::ExtractOp op, DenseMap<Value, Attribute> &scalars,
-                            Attribute &result) {
-  const Elements *source = evaluate(op.getTensor());
-  if (!source)
-    return false;
-  SmallVector<int64_t> point;
-  for (Value index : op.getIndices()) {
-    auto attribute = dyn_cast_or_null<IntegerAttr>(scalarOf(scalars, index));
-    if (!attribute)
-      return false;
-    point.push_back(attribute.getInt());
-  }
-  ArrayRef<int64_t> shape = op.getTensor().getType().getShape();
-  for (auto [i, extent] : llvm::zip_equal(point, shape))
-    if (i < 0 || i >= extent)
-      return false;
-  result = (*source)[linearIndex(point, shape)];
-  return true;
-}
-
-bool Folder::computeBody(linalg::LinalgOp op, ArrayRef<int64_t> point,
-                         ArrayRef<const Elements *> inputs, Elements &accumulator, int64_t at) {
-  Block *body = op.getBlock();
-  DenseMap<Value, Attribute> scalars;
-  for (auto [i, input] : llvm::enumerate(inputs)) {
-    OpOperand *operand = op.getDpsInputOperand(i);
-    SmallVector<int64_t> index = op.getMatchingIndexingMap(operand).compose(point);
-    scalars[body->getArgument(i)] =
-        (*input)[linearIndex(index, cast<RankedTensorType>(operand->get().getType()).getShape())];
-  }
-  scalars[body->getArguments().back()] = accumulator[at];
-  for (Operation &inner : body->without_terminator()) {
-    Attribute result;
-    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
-      result = IntegerAttr::get(IndexType::get(op.getContext()), point[index.getDim()]);
-    } else if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
-      if (!computeExtract(extract, scalars, result))
-        return false;
-    } else {
-      SmallVector<Attribute> operands;
-      for (Value operand : inner.getOperands())
-        operands.push_back(scalarOf(scalars, operand));
-      SmallVector<OpFoldResult> folded;
-      if (inner.getNumResults() != 1 || failed(inner.fold(operands, folded)) || folded.empty())
-        return false;
-      result = dyn_cast<Attribute>(folded.front());
-      if (!result)
-        result = scalarOf(scalars, cast<Value>(folded.front()));
-    }
-    if (!result)
-      return false;
-    scalars[inner.getResult(0)] = result;
-  }
-  Attribute result = scalarOf(scalars, body->getTerminator()->getOperand(0));
-  if (!result)
-    return false;
-  accumulator[at] = result;
-  return true;
-}
-
-bool Folder::computeLinalg(linalg::LinalgOp op, Value value, Elements &result) {
-  if (op.getNumDpsInits() != 1)
-    return false;
-  SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  constexpr int64_t mostPoints = 4 * largestFoldedElements;
-  int64_t points = 1;
-  for (int64_t extent : extents) {
-    points *= extent;
-    if (points == 0 || points > mostPoints)
-      return false;
-  }
-  auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<Elements> copies;
-  for (OpOperand *operand : op.getDpsInputOperands()) {
-    Attribute scalar;
-    if (isa<RankedTensorType>(operand->get().getType())) {
-      const Elements *elements = evaluate(operand->get());
-      if (!elements)
-        return false;
-      copies.push_back(*elements);
-    } else if (matchPattern(operand->get(), m_Constant(&scalar))) {
-      copies.push_back({scalar});
-    } else {
-      return false;
-    }
-  }
-  if (isa<linalg::FillOp>(op)) {
-    result.assign(type.getNumElements(), copies[0][0]);
-    return true;
-  }
-  OpOperand *init = op.getDpsInitOperand(0);
-  if (init->get().getDefiningOp<tensor::EmptyOp>()) {
-    result.assign(type.getNumElements(),
-                  Builder(op.getContext()).getZeroAttr(type.getElementType()));
-  } else {
-    const Elements *initial = evaluate(init->get());
-    if (!initial)
-      return false;
-    result = *initial;
-  }
-  SmallVector<const Elements *> inputs;
-  for (const Elements &copy : copies)
-    inputs.push_back(&copy);
-  AffineMap map = op.getMatchingIndexingMap(init);
-  SmallVector<int64_t> point(extents.size(), 0);
-  do {
-    if (!computeBody(op, point, inputs, result, linearIndex(map.compose(point), type.getShape())))
-      return false;
-  } while (advance(point, extents));
-  return true;
 }
 
 } // namespace
@@ -247,37 +240,51 @@ ElementsAttr foldValue(Value value) {
   ElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
     return constant;
-  Folder folder;
-  const Elements *elements = folder.evaluate(value);
-  if (!elements)
-    return {};
-  return DenseElementsAttr::get(cast<RankedTensorType>(value.getType()), *elements);
+  Constants constants;
+  DenseMap<Operation *, FoldableOp> foldable;
+  int64_t workLeft = smallWork;
+  SmallVector<Value> wanted{value}; // each read by the one before it
+  while (!wanted.empty()) {
+    Value next = wanted.back();
+    Operation *op = next.getDefiningOp();
+    if (constants.find(next)) {
+      wanted.pop_back();
+      continue;
+    }
+    if (std::optional<ConstantView> view = constantOf(next)) {
+      constants.add(next, {std::move(*view), std::nullopt});
+      continue;
+    }
+    auto found = foldable.find(op);
+    if (found == foldable.end()) {
+      std::optional<FoldableOp> foldableOp =
+          op ? FoldableOp::create(op) : std::optional<FoldableOp>();
+      if (!foldableOp || elementsOf(next) > smallFoldedElements ||
+          (workLeft -= foldableOp->work()) < 0)
+        return {};
+      found = foldable.try_emplace(op, std::move(*foldableOp)).first;
+    }
+    const auto unknown =
+        llvm::find_if(found->second.reads(), [&](Value read) { return !constants.find(read); });
+    if (unknown != found->second.reads().end()) {
+      wanted.push_back(*unknown);
+      continue;
+    }
+    std::optional<FoldedTensor> tensor = constants.evaluate(found->second);
+    if (!tensor)
+      return {};
+    constants.add(next, std::move(*tensor));
+  }
+  const FoldedTensor &result = *constants.find(value);
+  return result.unknown ? ElementsAttr() : attributeOf(result.numbers);
 }
 
 void foldConstants(Operation *root) {
-  Folder folder;
-  SmallVector<std::pair<Value, ElementsAttr>> folded;
-  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<linalg::LinalgOp>(op) && !isa<linalg::FillOp>(op)) {
-      Value result = op->getNumResults() == 1 ? op->getResult(0) : Value();
-      if (const Elements *elements = result ? folder.evaluate(result) : nullptr)
-        folded.push_back(
-            {result, DenseElementsAttr::get(cast<RankedTensorType>(result.getType()), *elements)});
-      return WalkResult::skip();
-    }
-    if (isa<tensor::ExtractSliceOp, tensor::ConcatOp, tensor::CollapseShapeOp,
-            tensor::ExpandShapeOp>(op)) {
-      if (const Elements *elements = folder.evaluate(op->getResult(0)))
-        folded.push_back({op->getResult(0),
-                          DenseElementsAttr::get(cast<RankedTensorType>(op->getResult(0).getType()),
-                                                 *elements)});
-    }
-    return WalkResult::advance();
+  int64_t workLeft = mostFoldingWorkOfAll;
+  root->walk([&](func::FuncOp function) {
+    for (Block &block : function.getBody())
+      BlockFolder(block, workLeft).run();
   });
-  for (auto [value, constant] : folded) {
-    OpBuilder builder(value.getDefiningOp());
-    value.replaceAllUsesWith(arith::ConstantOp::create(builder, value.getLoc(), constant));
-  }
 }
 
 } // namespace millrace::onnx_import

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Evaluates tensor-level operations on small constants: the arithmetic on shapes that exporters
-// leave in graphs.
+// Evaluates tensor-level operations on constants: the arithmetic on shapes that exporters leave in
+// graphs, and tables that a model computes of its weights alone, as Swin V2 its position biases.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -9,14 +9,25 @@
 
 namespace millrace::onnx_import {
 
-/// Tensors above this many elements are not folded; shape arithmetic stays far below.
-constexpr int64_t largestFoldedElements = 4096;
+/// Up to this many elements, what follows from constants becomes a constant in any case.
+constexpr int64_t smallFoldedElements = 4096;
+/// Larger tensors are not computed. Swin V2 at 384 pixels has 1,131,008 numbers between its layers.
+constexpr int64_t largestFoldedElements = int64_t{1} << 22;
+/// Scalar operations, loads and stores among them, of one operation, and of all of a model's: one
+/// takes about a nanosecond.
+constexpr int64_t mostFoldingWork = int64_t{1} << 28, mostFoldingWorkOfAll = int64_t{1} << 30;
 
-/// The constant that `value` equals if it is one, or follows from small constants by linalg, tensor
-/// and arith operations; else null. Creates no operations.
+/// The constant that `value` equals if it is one, or has up to smallFoldedElements and follows from
+/// constants by linalg, tensor and arith operations of no more; else null. Creates no operations.
 mlir::ElementsAttr foldValue(mlir::Value value);
 
-/// Replaces all results of operations below `root` that follow from small constants.
+/// Replaces results of operations below `root` that follow from constants: small ones, and of large
+/// ones those that something else reads, if they are computed and take no more bytes than what is
+/// there anyway. That is a constant that they are computed of, or a tensor between that the grid
+/// does not make of its operands while it reads them: a sum, a concatenation, a read at computed
+/// positions, a function of the C library, or arithmetic that it has no instructions for, which
+/// would be a step of the host. So broadcasts and outer sums stay what they are, and so do weights
+/// that are only moved. What is quantised or dequantised stays integers.
 void foldConstants(mlir::Operation *root);
 
 } // namespace millrace::onnx_import
