@@ -54,3 +54,18 @@ def test_values_of_attention_turn_after_their_product(millrace, tmp_path, tokens
     assert len(projections) == 3 and max(projections) == tokens * -(-width // 160) * -(-width // 320)
     turned = [kernel for kernel in report["kernels"] if kernel["name"].endswith(".transposed")]
     assert 0 < sum(kernel["mxm_vectors"] for kernel in turned) <= width
+
+
+@pytest.mark.parametrize("channels,groups,extent", [(64, 32, 32), (48, 6, 20)])
+def test_statistics_of_groups_of_channels(millrace, tmp_path, channels, groups, extent):
+    """A group is a part of the lanes of a row: the grid's values are those of the evaluation, bit for bit (--check)."""
+    nodes = [node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Reshape", ["a", "groups"], ["r"]),
+             node("ReduceMean", ["r", "axes"], ["m"]), node("Sub", ["r", "m"], ["d"]), node("Mul", ["d", "d"], ["q"]),
+             node("ReduceMean", ["q", "axes"], ["v"]), node("Add", ["v", "epsilon"], ["e"]), node("Sqrt", ["e"], ["s"]),
+             node("Div", ["d", "s"], ["n"]), node("Reshape", ["n", "whole"], ["o"]),
+             node("Mul", ["o", "gamma"], ["b"]), node("Relu", ["b"], ["c"]), node("Conv", ["c", "u"], ["y"], pads=[1, 1, 1, 1])]
+    check(millrace, tmp_path, nodes, {"x": 1 + NUMBERS.standard_normal((1, 4, extent, extent)).astype(np.float32)},
+          {"w": NUMBERS.standard_normal((channels, 4, 3, 3)).astype(np.float32), "axes": np.int64([2, 3, 4]),
+           "groups": np.int64([1, groups, channels // groups, extent, extent]), "epsilon": np.float32(1e-5),
+           "whole": np.int64([1, channels, extent, extent]), "gamma": NUMBERS.standard_normal((channels, 1, 1)).astype(np.float32),
+           "u": NUMBERS.standard_normal((channels, channels, 3, 3)).astype(np.float32)})

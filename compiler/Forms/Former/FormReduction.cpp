@@ -450,17 +450,16 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
   if (isPlain && (isStored || !isMap(formOf(source->base)))) {
-    // Along the lanes that it has anyway, if they are summed.
-    SmallVector<unsigned> summed;
+    // Along the lanes that it has anyway, if all of them are summed.
+    std::optional<unsigned> lane;
+    bool isWhole = false;
     for (auto [dim, at] : llvm::enumerate(source->index))
       for (auto [loop, coefficient] : at.terms)
-        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted)
-          summed.push_back(unsigned(dim));
-    std::optional<unsigned> lane;
-    if (llvm::is_contained(summed, preferredLane(source->base)))
-      lane = preferredLane(source->base);
-    else if (!summed.empty())
-      lane = summed.back();
+        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted && !isWhole) {
+          lane = unsigned(dim);
+          isWhole = dim == preferredLane(source->base) && at.terms.size() == 1 &&
+                    attempt.space.loop(loop).extent == shapeOf(source->base)[dim];
+        }
     FailureOr<Stored> value = store(source->base, lane);
     if (failed(value))
       return failure();
