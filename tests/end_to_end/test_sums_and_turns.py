@@ -69,3 +69,12 @@ def test_statistics_of_groups_of_channels(millrace, tmp_path, channels, groups, 
            "groups": np.int64([1, groups, channels // groups, extent, extent]), "epsilon": np.float32(1e-5),
            "whole": np.int64([1, channels, extent, extent]), "gamma": NUMBERS.standard_normal((channels, 1, 1)).astype(np.float32),
            "u": NUMBERS.standard_normal((channels, channels, 3, 3)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("channels,groups,pixels", [(64, 8, 784), (320, 4, 196), (48, 6, 400)])
+def test_sums_of_parts_of_rows_are_not_refused(millrace, tmp_path, channels, groups, pixels):
+    check(millrace, tmp_path,
+          [node("MatMul", ["x", "w"], ["a"]), node("Reshape", ["a", "groups"], ["r"]), node("ReduceMean", ["r", "axes"], ["y"])],
+          {"x": NUMBERS.standard_normal((1, pixels, 16)).astype(np.float32)},
+          {"w": 1 + NUMBERS.standard_normal((16, channels)).astype(np.float32), "axes": np.int64([1, 3]),
+           "groups": np.int64([1, pixels, groups, channels // groups])})

@@ -467,6 +467,10 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     const SmallVector<unsigned, 3> parts = partsToSum(value->tensor);
     if (failed(a) || parts.empty())
       return failure();
+    // What is installed has a row for each sum: sums of parts of one row have none.
+    if (isInstalled &&
+        coefficient(a->index[graph.tensors[a->tensor].laneDim], unsigned(attempt.lane)))
+      return failure();
     for (unsigned part : parts) {
       a->tensor = part;
       addTerm(*a);

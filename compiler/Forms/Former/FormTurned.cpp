@@ -4,8 +4,6 @@
 // by a product with an identity.
 #include "compiler/Forms/Former/Former.h"
 
-#include <numeric>
-
 namespace millrace::forms {
 
 using namespace mlir;
