@@ -36,7 +36,14 @@ Contraction::Contraction(const KernelGraph &graph, const Kernel &kernel,
   integer = graph.tensors[kernel.terms[0].a.tensor].type == ElementType::Int8;
 }
 
-/// The steps of all passes for the given values of the loops that index weights.
+bool Contraction::packsForEach(unsigned loop) const {
+  return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
+    const AffineIndex &lanes = term.a.index[graph.tensors[term.a.tensor].laneDim];
+    return usesLoop(term.w, loop) || (!passes.empty() && coefficient(lanes, loop));
+  });
+}
+
+/// The steps of all passes for the given values of the loops of packsForEach.
 void Contraction::setSections(const std::vector<int64_t> &point) {
   steps.clear();
   sections.clear();

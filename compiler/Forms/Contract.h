@@ -18,8 +18,9 @@ public:
   Contraction(const KernelGraph &graph, const Kernel &kernel,
               const std::vector<TensorBytes> &tensors, std::vector<Pass> passes, int vectorLoop);
 
-  /// Gathers w at `point` (the values of all loops that index some w, but not a or not only the
-  /// vector loop).
+  /// Do weights, or the lanes of a that a pass multiplies, differ from step to step of the loop?
+  bool packsForEach(unsigned loop) const;
+  /// Gathers w at `point` (the values of all loops that packsForEach names, the vector loop aside).
   void packWeights(const std::vector<int64_t> &point, unsigned threads);
   /// The accumulators of rows `points`, `columns()` each: fp32 or int32 bits. Thread safe.
   void run(const std::vector<std::vector<int64_t>> &points, uint32_t *accumulators) const;

@@ -252,9 +252,8 @@ void KernelRun::run() {
   for (unsigned loop = 0; loop < kernel.loops.size(); ++loop) {
     if (kernel.loops[loop].kind != LoopKind::Parallel || int(loop) == vectorLoop)
       continue;
-    bool inWeights = std::any_of(kernel.terms.begin(), kernel.terms.end(),
-                                 [&](const Term &term) { return usesLoop(term.w, loop); });
-    (inWeights ? weightLoops : rowLoops).push_back(loop);
+    const bool packs = contraction && contraction->packsForEach(loop);
+    (packs ? weightLoops : rowLoops).push_back(loop);
   }
   forEachPoint(kernel, weightLoops, [&](const Point &outer) {
     if (contraction)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Kernel.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/WrittenPoints.h"
 
 #include <algorithm>
 #include <sstream>
@@ -41,8 +42,8 @@ private:
   void countWriters();
 
   const KernelGraph &graph;
-  std::vector<std::vector<bool>> written; ///< by point; empty until a kernel writes the tensor
-  std::vector<unsigned> pendingWriters;   ///< results and host outputs still to come
+  std::vector<WrittenPoints> written;   ///< by kernels, per tensor
+  std::vector<unsigned> pendingWriters; ///< results and host outputs still to come
 };
 
 std::string Verifier::checkTensor(const Tensor &tensor) const {
@@ -282,25 +283,9 @@ std::string Verifier::mark(const Kernel &kernel, const Result &result) {
   std::string at = "kernel '" + kernel.name + "' writes '" + tensor.name + "' ";
   if (tensor.role == TensorRole::Input || tensor.role == TensorRole::Constant)
     return at + ", which is not for writing";
-  auto &bits = written[result.access.tensor];
-  bits.resize(size_t(elementCount(tensor)));
-  std::vector<unsigned> loops;
-  for (unsigned loop = 0; loop < kernel.loops.size(); ++loop)
-    if (kernel.loops[loop].kind == LoopKind::Parallel)
-      loops.push_back(loop);
-  std::string error;
-  forEachPoint(kernel, loops, [&](const std::vector<int64_t> &point) {
-    int64_t offset = linearOffset(tensor, result.access, point);
-    if (offset < 0)
-      error = at + "outside its shape";
-    else if (bits[size_t(offset)])
-      error = at + "twice at element " + std::to_string(offset);
-    else
-      bits[size_t(offset)] = true;
-    return error.empty();
-  });
   --pendingWriters[result.access.tensor];
-  return error;
+  const std::string wrong = written[result.access.tensor].add(kernel, tensor, result.access);
+  return wrong.empty() ? wrong : at + wrong;
 }
 
 std::string Verifier::markHost(const HostCall &call) {
@@ -362,10 +347,9 @@ std::string Verifier::run() {
            std::to_string(graph.kernels.size() + graph.hostCalls.size()) +
            " kernels and host calls";
   for (unsigned i = 0; i < graph.tensors.size(); ++i)
-    if (graph.tensors[i].role == TensorRole::Output && !written[i].empty())
-      for (size_t point = 0; point < written[i].size(); ++point)
-        if (!written[i][point])
-          return "output '" + graph.tensors[i].name + "' lacks element " + std::to_string(point);
+    if (graph.tensors[i].role == TensorRole::Output)
+      if (const std::optional<int64_t> missing = written[i].firstMissing(graph.tensors[i]))
+        return "output '" + graph.tensors[i].name + "' lacks element " + std::to_string(*missing);
   return {};
 }
 

@@ -9,7 +9,8 @@
 namespace millrace::layouts {
 
 Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machine &machine,
-                                                 const std::string &name, uint64_t seed) {
+                                                 const std::string &name, uint64_t seed,
+                                                 const Chosen &chosen) {
   const std::vector<LayoutSolver> &solvers = layoutSolvers();
   const auto solver = std::find_if(solvers.begin(), solvers.end(),
                                    [&](const LayoutSolver &s) { return s.name == name; });
@@ -27,6 +28,8 @@ Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machi
   const Choice choice = solver->solve(problem, seed);
   if (Status s = verify(problem, choice); !s)
     return s.takeError();
+  if (chosen)
+    chosen(problem, choice);
   for (size_t v = 0; v < choice.size(); ++v)
     if (choice[v])
       for (unsigned t : problem.variables[v].tensors)

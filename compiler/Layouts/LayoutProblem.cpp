@@ -13,29 +13,47 @@ namespace millrace::layouts {
 
 namespace {
 
-/// Tensors that may have another layout than the plain one: made by one kernel, for kernels that
-/// stream them.
-std::vector<bool> freeTensors(const KernelGraph &graph) {
+/// Why a tensor has the plain layout alone; null: it may have another, as one kernel makes it, for
+/// kernels that stream it.
+const char *whyNotFree(const forms::Uses &uses, const KernelGraph &graph, unsigned t) {
+  const Tensor &tensor = graph.tensors[t];
+  if (tensor.role == TensorRole::Constant)
+    return "it is a constant";
+  if (tensor.role == TensorRole::Output)
+    return "the host reads it";
+  if (tensor.shape.size() < 2)
+    return "it is one row";
+  if (uses.onHost[t])
+    return "a host step takes or gives it";
+  if (tensor.role == TensorRole::Input)
+    return tensor.hostLoops.empty() && !tensor.hostExtent ? nullptr
+                                                          : "the host writes it in another order";
+  return uses.writers[t].size() == 1 ? nullptr : "several kernels write it";
+}
+
+std::vector<const char *> whyNotFree(const KernelGraph &graph) {
   const forms::Uses uses(graph);
-  std::vector<bool> free;
+  std::vector<const char *> why;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
-    free.push_back(
-        graph.tensors[t].shape.size() > 1 && !uses.onHost[t] &&
-        (graph.tensors[t].role == TensorRole::Input
-             ? graph.tensors[t].hostLoops.empty() && !graph.tensors[t].hostExtent
-             : graph.tensors[t].role == TensorRole::Intermediate && uses.writers[t].size() == 1));
+    why.push_back(whyNotFree(uses, graph, t));
+  const auto bind = [&](unsigned t, const char *reason) {
+    if (!why[t])
+      why[t] = reason;
+  };
   for (const Kernel &kernel : graph.kernels) {
     std::set<unsigned> written;
     for (const forms::Result &r : kernel.results)
       if (!written.insert(r.access.tensor).second)
-        free[r.access.tensor] = false;
+        bind(r.access.tensor, "its kernel writes it in parts");
     for (const Term &term : kernel.terms)
-      free[term.w.tensor] = false;
+      bind(term.w.tensor, "a kernel installs it");
     for (const Access &operand : kernel.operands)
-      if (operand.lookup)
-        free[operand.tensor] = free[operand.lookup->tensor] = false;
+      if (operand.lookup) {
+        bind(operand.tensor, "a kernel looks up rows of it");
+        bind(operand.lookup->tensor, "it holds indices of rows");
+      }
   }
-  return free;
+  return why;
 }
 
 /// The access is the result's own index, or an index of 0 in dimensions of a single one.
@@ -126,7 +144,10 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
 }
 
 void LayoutProblem::findVariables() {
-  const std::vector<bool> free = freeTensors(graph);
+  whyPlain = whyNotFree(graph);
+  std::vector<bool> free;
+  for (const char *why : whyPlain)
+    free.push_back(!why);
   Sets sets(graph.tensors.size());
   for (const Kernel &kernel : graph.kernels) {
     const Access &result = kernel.results.front().access;
@@ -161,8 +182,15 @@ void LayoutProblem::findVariables() {
       addInputCandidates(variable);
     else
       addCandidates(variable);
-    if (variable.candidates.size() < 2)
+    if (variable.candidates.size() < 2) {
+      const Tensor &tensor = graph.tensors[variable.tensors.front()];
+      const bool isWide = tensor.shape[tensor.laneDim] * 2 >
+                          std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+      for (unsigned t : variable.tensors)
+        whyPlain[t] =
+            isWide ? "its lanes fill more than half of a vector" : "no other layout of it is known";
       continue;
+    }
     for (unsigned t : variable.tensors)
       variableOf[t] = int(variables.size());
     variables.push_back(std::move(variable));

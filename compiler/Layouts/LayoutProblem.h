@@ -54,6 +54,8 @@ public:
   const Machine &machine;
   std::vector<Variable> variables;
   std::vector<Factor> factors;
+  /// Per tensor: why it is in no variable, so that it is plain for good; null if it is in one.
+  std::vector<const char *> whyPlain;
 
   /// The layout of every tensor. `choice` of 0 everywhere: all plain.
   std::vector<Layout> layoutsOf(const Choice &choice) const;

@@ -103,6 +103,18 @@ void ModelOptions::addTo(CLI::App &command) {
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
+  only(Level::Tensor,
+       command
+           .add_option("--explain", explain,
+                       "why a decision was taken: layouts, for each tensor the layout, what the "
+                       "runner-up would cost and which kernels decide (docs/running.md)")
+           ->check(CLI::IsMember({"layouts"}))
+           ->type_name("DECISION")
+           ->group(heading::Compiler));
+}
+
+std::string ModelOptions::layoutsTitle(const Machine &on) const {
+  return model + " on " + on.name + " in " + precision + ", chosen by " + layouts;
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {
@@ -215,7 +227,7 @@ std::variant<Built, Failure> build(const ModelOptions &options) {
   return stages.take(seconds() - start);
 }
 
-std::variant<std::string, Failure> buildText(const ModelOptions &options, Level to) {
+std::variant<BuiltText, Failure> buildText(const ModelOptions &options, Level to) {
   Stages stages(options);
   if (auto failure = runStages(stages, options, to))
     return *failure;
@@ -224,7 +236,14 @@ std::variant<std::string, Failure> buildText(const ModelOptions &options, Level 
     if (way.level == to && way.write)
       if (auto failure = (stages.*way.write)(text))
         return *failure;
-  return text;
+  return stages.takeText(std::move(text));
+}
+
+std::variant<BuiltText, Failure> buildExplanation(const ModelOptions &options) {
+  Stages stages(options);
+  if (auto failure = runStages(stages, options, Level::Spatial))
+    return *failure;
+  return stages.takeText({});
 }
 
 } // namespace millrace::driver

@@ -5,6 +5,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Tools/Commands.h"
+#include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/Judges.h"
 #include "compiler/Tools/Notes.h"
 #include "compiler/Tools/Progress.h"
@@ -35,6 +36,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
+  std::string explain;               ///< "layouts", or nothing
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;
@@ -43,6 +45,8 @@ struct ModelOptions {
   void addTo(CLI::App &command);
   /// Was an option given that a file of the level `from` has behind it?
   std::optional<Failure> checkLevels() const;
+  /// Of what --explain layouts is: "model.onnx on tsp-v1 in fp16, chosen by exact".
+  std::string layoutsTitle(const Machine &machine) const;
   /// Is the file plainly of another kind than the level `from`? Says what to call instead.
   std::optional<Failure> checkKind() const;
 
@@ -53,10 +57,18 @@ private:
 
 struct Built {
   Machine machine;
-  Image image;                        ///< notes hold what the compiler knows, as JSON
-  double seconds = 0;                 ///< that it took
-  std::optional<Reckoning> reckoning; ///< with a judge
-  TensorLevel tensors;                ///< with a judge beside the kernels
+  Image image;                         ///< notes hold what the compiler knows, as JSON
+  double seconds = 0;                  ///< that it took
+  std::optional<Reckoning> reckoning;  ///< with a judge
+  TensorLevel tensors;                 ///< with a judge beside the kernels
+  std::optional<LayoutReport> layouts; ///< with --explain
+};
+
+/// Text of a level.
+struct BuiltText {
+  Machine machine;
+  std::string text;
+  std::optional<LayoutReport> layouts; ///< with --explain
 };
 
 /// Runs the stages from the level of the file on, with progress on stderr. The image passed
@@ -64,6 +76,9 @@ struct Built {
 std::variant<Built, Failure> build(const ModelOptions &options);
 
 /// Runs them up to a level with a text, `options.from` or a later one, and returns that.
-std::variant<std::string, Failure> buildText(const ModelOptions &options, Level to);
+std::variant<BuiltText, Failure> buildText(const ModelOptions &options, Level to);
+
+/// Runs them as far as what --explain is about; without a text.
+std::variant<BuiltText, Failure> buildExplanation(const ModelOptions &options);
 
 } // namespace millrace::driver

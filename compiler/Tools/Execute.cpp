@@ -89,17 +89,6 @@ Status checkFolder(const std::string &path) {
   return Success{};
 }
 
-Status checkDistinct(const std::vector<std::pair<const char *, std::string>> &files) {
-  for (size_t a = 0; a < files.size(); ++a)
-    for (size_t b = 0; b < a; ++b)
-      if (!files[a].second.empty() && files[a].second == files[b].second)
-        return Error{std::string(files[b].first) + " and " + files[a].first +
-                     (files[a].second == kStandardOutput ? " are both the standard output"
-                                                         : " both name '" + files[a].second + "'") +
-                     "; choose two files"};
-  return Success{};
-}
-
 Status writeOutputs(const std::string &folder, Execution &execution) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -224,6 +213,21 @@ bool hasHostSteps(const Image &image) {
                      [](const Step &step) { return step.kind == Step::Kind::Host; });
 }
 
+Status checkDistinct(const std::vector<std::pair<const char *, std::string>> &files) {
+  for (size_t a = 0; a < files.size(); ++a)
+    for (size_t b = 0; b < a; ++b)
+      if (!files[a].second.empty() && files[a].second == files[b].second)
+        return Error{std::string(files[b].first) + " and " + files[a].first +
+                     (files[a].second == kStandardOutput ? " are both the standard output"
+                                                         : " both name '" + files[a].second + "'") +
+                     "; choose two files"};
+  return Success{};
+}
+
+bool ExecuteOptions::isTaken() const {
+  return json == kStandardOutput || watch.trace == kStandardOutput || watch.vcd == kStandardOutput;
+}
+
 std::optional<Failure> check(const ExecuteOptions &options) {
   const WatchOptions &watch = options.watch;
   if (options.truth && (!watch.trace.empty() || !watch.vcd.empty() || options.window))
@@ -275,11 +279,7 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (options.watch.verbosity != Verbosity::Quiet) {
     if (!execution.losses.empty())
       warn(warningOf(execution.losses, image));
-    // What a program reads from the standard output is not mixed with what people read.
-    const bool isTaken = options.json == kStandardOutput ||
-                         options.watch.trace == kStandardOutput ||
-                         options.watch.vcd == kStandardOutput;
-    std::fputs(tableOf(image, machine, execution).c_str(), isTaken ? stderr : stdout);
+    std::fputs(tableOf(image, machine, execution).c_str(), options.isTaken() ? stderr : stdout);
   }
   if (!options.json.empty())
     if (Status s = writeFile(options.json, jsonOf(image, machine, options, execution) + "\n"); !s)

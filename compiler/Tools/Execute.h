@@ -25,7 +25,12 @@ struct ExecuteOptions {
   const CLI::App *command = nullptr; ///< whose options they are; outlives them
   std::string modelSha256;           ///< of the model's file; empty if an image is executed
   void addTo(CLI::App &command);
+  /// A program reads the standard output: what people read goes to the standard error.
+  bool isTaken() const;
 };
+
+/// Options that name files to write; no two of them may be one. Those that are not given are empty.
+Status checkDistinct(const std::vector<std::pair<const char *, std::string>> &files);
 
 /// What can be said of the options before the program is there, so that nobody waits for it in
 /// vain: files of inputs that are missing, outputs that could not be written. Leaves nothing
@@ -54,6 +59,9 @@ bool hasHostSteps(const Image &image);
 /// checked by it. Returns the exit code.
 int execute(const Image &image, const Machine &machine, const ExecuteOptions &options,
             const MakeHostSteps &makeHost, const Judge &judge = nullptr);
+
+/// 1,234,567: what people compare is easier to read so.
+std::string grouped(uint64_t number);
 
 /// The table that people read, and the object that programs read.
 std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);

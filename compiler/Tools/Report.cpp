@@ -22,6 +22,13 @@ namespace millrace::driver {
 
 using nlohmann::json;
 
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3;)
+    text.insert(at -= 3, ",");
+  return text;
+}
+
 namespace {
 
 /// Most memory that this program had. Not getrusage's: that begins with the peak of whoever started
@@ -91,14 +98,6 @@ Bounds boundsOf(const Image &image, const Machine &machine, const Execution &e) 
     if (nameOf(rate.type) == precision.get<std::string>())
       bounds.macPeak = divideUp(macs.get<uint64_t>(), rate.macsPerCycle * machine.pes());
   return bounds;
-}
-
-/// 1,234,567: what people compare is easier to read so.
-std::string grouped(uint64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3;)
-    text.insert(at -= 3, ",");
-  return text;
 }
 
 std::string inCycles(uint64_t number) { return grouped(number) + " cycles"; }
@@ -382,8 +381,9 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
                    const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
   out.update(runRecordOf(options));
-  for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator",
-                          "host_ops", "bursts", "kernels", "order", "packed", "partition"})
+  for (const char *key :
+       {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator", "host_ops",
+        "bursts", "kernels", "layouts", "order", "packed", "partition"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;

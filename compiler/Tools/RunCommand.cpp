@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
+#include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/FileHash.h"
 #include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostRunner.h"
@@ -91,6 +92,12 @@ void addRun(CLI::App &app, Action &action) {
       if (!execution->json.empty())
         execution->modelSha256 = sha256Of(model->model);
       b.image.notes.push_back({"compile_seconds", nlohmann::json(b.seconds).dump()});
+      if (b.layouts) {
+        b.image.notes.push_back({"layouts", jsonText(jsonOf(*b.layouts))});
+        if (model->verbosity != Verbosity::Quiet)
+          std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n",
+                       textOf(*b.layouts, model->layoutsTitle(b.machine)).c_str());
+      }
       Judge judge;
       if (b.reckoning)
         judge = [&b, &model](const auto &inputs, const auto &outputs) {

@@ -162,24 +162,53 @@ std::optional<Failure> Stages::formKernels() {
     return failure;
   if (options.judge > JudgeKind::Kernels)
     imported = module->clone();
-  mlir::FailureOr<forms::KernelGraph> formed =
-      spatial::formKernels(*module, *target, options.precision, options.exactQdq, facts);
+  if (!sparesRoom)
+    origin = Origin{module->clone(), facts};
+  mlir::FailureOr<forms::KernelGraph> formed = spatial::formKernels(
+      *module, *target, options.precision, options.exactQdq, facts, sparesRoom);
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
-  Expected<std::vector<std::string>> lines = forms::rewrite(
-      graph, *target, {.layouts = options.layouts, .layoutSeed = options.layoutSeed});
+  forms::RewriteOptions rewrite{
+      .layouts = options.layouts, .layoutSeed = options.layoutSeed, .sparesRoom = sparesRoom};
+  if (options.explain == "layouts")
+    rewrite.layoutsChosen = [&](const layouts::LayoutProblem &problem,
+                                const layouts::Choice &choice) { explain(problem, choice); };
+  Expected<std::vector<std::string>> lines = forms::rewrite(graph, *target, rewrite);
   if (!lines)
     return failed(TooLarge, lines.error());
   std::move(lines->begin(), lines->end(), std::back_inserter(facts.packed));
+  if (explanation)
+    explanation->copies = forcedCopies(graph, *target);
   return std::nullopt;
 }
 
+void Stages::explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice) {
+  progress.stage("explaining layouts", problem.variables.size());
+  explanation.emplace().choice =
+      layouts::explain(problem, choice, [&](size_t done, size_t of) { progress.update(done, of); });
+  progress.stage("forming kernels");
+}
+
 std::optional<Failure> Stages::schedule() {
+  const std::optional<Failure> failure = scheduleKernels();
+  if (!failure || failure->code != TooLarge || !origin)
+    return failure;
+  module = std::move(origin->module);
+  facts = std::move(origin->facts);
+  origin.reset();
+  sparesRoom = true;
+  if (formKernels() || scheduleKernels())
+    return failure;
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::scheduleKernels() {
   if (Status s = checkFits(graph, *target); !s)
     return failed(TooLarge, s.error());
   grid::CompileReport report;
   grid::FitOptions fit;
+  fit.rewrites = !origin; // else other forms of the kernels come first
   fit.compile.partition = options.partition;
   fit.compile.order = options.order;
   if (!options.exactQdq)

@@ -45,10 +45,17 @@ public:
             std::move(image),
             seconds,
             std::move(reckoning),
-            {context, std::move(imported)}};
+            {context, std::move(imported)},
+            std::move(explanation)};
+  }
+  BuiltText takeText(std::string text) {
+    return {std::move(*target), std::move(text), std::move(explanation)};
   }
 
 private:
+  /// Schedules the kernels as they are.
+  std::optional<Failure> scheduleKernels();
+  void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
   /// Marks the values of --keep-fp32.
   std::optional<Failure> markFp32();
   /// Whether the image passes verifyImage.
@@ -64,9 +71,17 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;   ///< tensor level, or the text's spatial level
   mlir::OwningOpRef<mlir::ModuleOp> imported; ///< the tensor level as it was, for a judge
   spatial::ModelFacts facts;
+  /// What kernels are formed of again, in forms that take less room, if they do not fit.
+  struct Origin {
+    mlir::OwningOpRef<mlir::ModuleOp> module;
+    spatial::ModelFacts facts;
+  };
+  std::optional<Origin> origin;
+  bool sparesRoom = false;
   forms::KernelGraph graph;
   Image image;
   std::optional<Reckoning> reckoning;
+  std::optional<LayoutReport> explanation;
 };
 
 } // namespace millrace::driver

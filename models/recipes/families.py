@@ -233,6 +233,44 @@ def u_shape(seed: int = 0) -> onnx.ModelProto:
 
 
 @family
+def diffusion(seed: int = 0) -> onnx.ModelProto:
+    """A diffusion model's U-Net: groups of channels normalised as PyTorch exports it, a value per channel made of the time added
+    in the middle of each block, attention over all pixels of the coarse map, and what was there before beside the fine one."""
+    g = Net("diffusion", seed)
+    extent, fine, coarse, groups = 16, 32, 48, 8
+    time = g.swish(g.add("Gemm", g.input("time", [1, 24]), g.normal((24, 32), 0.2), g.normal((32,), 0.1)))
+
+    def norm(x: str, channels: int, size: int) -> str:
+        ones, zeros = g.constant(np.ones(groups, np.float32)), g.constant(np.zeros(groups, np.float32))
+        x = g.add("InstanceNormalization", g.add("Reshape", x, g.constant(np.int64([0, groups, -1]))), ones, zeros)
+        x = g.add("Reshape", x, g.constant(np.int64([1, channels, size, size])))
+        return g.add("Add", g.add("Mul", x, g.uniform((channels, 1, 1), 0.5, 1.5)), g.normal((channels, 1, 1), 0.1))
+
+    def block(x: str, channels: int, filters: int, size: int) -> str:
+        inner = g.conv(g.swish(norm(x, channels, size)), channels, filters, 3)
+        shift = g.add("Gemm", time, g.normal((32, filters), 0.2), g.normal((filters,), 0.1))
+        inner = g.add("Add", inner, g.add("Reshape", shift, g.constant(np.int64([1, filters, 1, 1]))))
+        inner = g.conv(g.swish(norm(inner, filters, size)), filters, filters, 3)
+        return g.add("Add", inner, x if channels == filters else g.conv(x, channels, filters))
+
+    top = block(g.conv(g.input("x", [1, 3, extent, extent]), 3, fine, 3), fine, fine, extent)
+    x = block(g.conv(top, fine, fine, 3, stride=2), fine, coarse, extent // 2)
+    parts = g.add("Split", g.add("Reshape", g.conv(norm(x, coarse, extent // 2), coarse, 3 * coarse),
+                                 g.constant(np.int64([1, 3 * coarse, -1]))), axis=1, outputs=3)
+    scores = g.add("MatMul", g.add("Transpose", parts[0], perm=[0, 2, 1]), parts[1])
+    weights = g.add("Softmax", g.add("Mul", scores, g.constant(np.float32(coarse**-0.5))), axis=-1)
+    read = g.add("Reshape", g.add("MatMul", parts[2], g.add("Transpose", weights, perm=[0, 2, 1])),
+                 g.constant(np.int64([1, coarse, extent // 2, extent // 2])))
+    x = g.add("Add", x, g.conv(read, coarse, coarse))
+    up = g.add("Resize", x, "", g.constant(np.float32([1, 1, 2, 2])), mode="nearest",
+               coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    x = block(g.add("Concat", up, top, axis=1), coarse + fine, fine, extent)
+    last = g.swish(norm(x, fine, extent))
+    g.output(g.add("Conv", last, g.normal((3, fine, 3, 3), 0.06), name="y", kernel_shape=[3, 3], pads=[1] * 4), [1, 3, extent, extent])
+    return g.model()
+
+
+@family
 def branches(seed: int = 0) -> onnx.ModelProto:
     """Inception: windows of several shapes side by side, and a pooling that keeps the extents."""
     g = Net("branches", seed)

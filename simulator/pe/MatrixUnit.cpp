@@ -5,10 +5,8 @@
 
 namespace millrace::sim {
 
-static constexpr size_t kLongRun = 8192; ///< elements kept before results are computed unasked
-
-MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere)
-    : UnitModule(name, context), groupCount(context.timing.weightWave),
+MatrixUnit::MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, size_t batch)
+    : UnitModule(name, context), batch(batch), groupCount(context.timing.weightWave),
       groupColumns(context.machine.mxm.columnsPerInstall), columns(context.machine.mxm.columns),
       lanes(context.machine.lanes()) {
   for (unsigned p = 0; p < context.machine.mxm.planes; ++p) {
@@ -188,7 +186,7 @@ void MatrixUnit::activate(Burst &burst, Cycle now) {
       std::memcpy(row, from, lanes);
   }
   run.activations.push_back({now, burst.number});
-  if (run.activations.size() >= kLongRun)
+  if (run.activations.size() >= batch)
     trim(plane, run);
   uint64_t macs = uint64_t(i.k1 - i.k0) * (i.g1 - i.g0) * groupColumns;
   (i.format == ElementType::Int8 ? context.counters.macsInt8 : context.counters.macsFloat) += macs;
@@ -237,6 +235,9 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
   const Instruction &i = *burst.instruction;
   context.counters.partnerAccumulations += byteWidth(i.format) - 1;
   Plane &plane = *planes[context.unitOf(i.queue).index];
+  // Before this product is taken: what is taken and in no operation may be dropped with the rest.
+  if (plane.operations.size() >= batch)
+    compute(plane);
   const Cycle activated = now - context.timing.product;
   auto [run, element] = productOf(plane, activated);
   const int64_t row = burst.row();
@@ -288,8 +289,6 @@ void MatrixUnit::accumulate(Burst &burst, Cycle now) {
     return;
   if (result)
     context.pool.setSource(result, &plane);
-  if (plane.operations.size() >= kLongRun)
-    compute(plane);
   plane.operations.push_back({activated, run, element, uint32_t(row), i.function, result});
 }
 

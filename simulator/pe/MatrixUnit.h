@@ -24,7 +24,9 @@ template <class T> using UnfilledRows = std::vector<T, Unfilled<T>>;
 
 class MatrixUnit : public UnitModule {
 public:
-  MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, Hemisphere hemisphere);
+  /// `batch`: elements of a run, and sums of a plane, that are kept before results are computed
+  /// unasked.
+  MatrixUnit(const sc_core::sc_module_name &name, PeContext &context, size_t batch);
   ~MatrixUnit() override;
 
   void element(Burst &burst, Cycle now) override; ///< S4, S7, S8
@@ -116,6 +118,7 @@ private:
     return byteWidth(run.burst.instruction->format) == 2 ? 2 : 1;
   }
 
+  const size_t batch;
   unsigned groupCount, groupColumns, columns, lanes;
   std::vector<std::unique_ptr<Plane>> planes;
   std::vector<std::unique_ptr<Run>> spare; ///< that are over; new ones take their memory

@@ -32,6 +32,9 @@ struct SimulationOptions {
   /// Cycles that a PE simulates per kernel event; never more than the least latency of a link into
   /// it. Results are the same for any value; 0 chooses the largest.
   Cycle window = 0;
+  /// Activations of a burst, and sums, that a plane of the MXM keeps to compute them together.
+  /// Results are the same for any value.
+  size_t batch = 8192;
   bool reverseConstruction = false; ///< builds PEs in reverse order; results are the same (tested)
   Observer *observer = nullptr;
   UnitFactory makeUnit; ///< empty: all units are the simulator's

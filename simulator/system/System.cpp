@@ -47,7 +47,7 @@ void System::build(unsigned pe) {
   for (unsigned h = 0; h < kHemispheres; ++h) {
     const Hemisphere side = Hemisphere(h);
     part->matrix.push_back(make<MatrixUnit>(name(h ? "mxm_e" : "mxm_w"), part->context,
-                                            {UnitKind::MxmInstall, side, 0}, side));
+                                            {UnitKind::MxmInstall, side, 0}, options.batch));
     part->switches.push_back(make<SwitchUnit>(name(h ? "sxm_e" : "sxm_w"), part->context,
                                               {UnitKind::Transposer, side, 0}, side));
   }

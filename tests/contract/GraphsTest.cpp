@@ -110,6 +110,29 @@ TEST_P(Contract, Perceptron) { holds(forms::buildPerceptron(30, 64, 4, ElementTy
 
 using forms::at;
 
+/// y[p, n] = the sum of x[r, p size + k] w[n, k, r] over all rows and the lanes of a part. Stored
+/// in fp32, which hides no rounding.
+forms::KernelGraph buildPartSums(int64_t rows, int64_t parts, int64_t size) {
+  forms::KernelGraph graph;
+  const auto fp16 = ElementType::Fp16;
+  const unsigned x =
+      forms::addTensor(graph, "x", {rows, parts * size}, fp16, 1, forms::TensorRole::Input);
+  const unsigned w = forms::addConstant(graph, "w", {7, size, rows}, fp16, 1,
+                                        forms::randomValues(size_t(7 * size * rows), 1));
+  const unsigned y =
+      forms::addTensor(graph, "y", {parts, 7}, ElementType::Fp32, 1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned p = build.loop(parts), n = build.loop(7),
+                 k = build.loop(size, forms::LoopKind::Contracted),
+                 r = build.loop(rows, forms::LoopKind::Contracted);
+  build.term({x, {at(r), {0, {{p, size}, {k, 1}}}}, 0}, {w, {at(n), at(k), at(r)}, 0}, 0);
+  build.storeBits(build.accumulator(), {y, {at(p), at(n)}, 0});
+  build.finish("sums");
+  return graph;
+}
+TEST_P(Contract, SumsOfPartsThatLieInTwoPassesOfTheMxm) { holds(buildPartSums(9, 3, 10)); }
+TEST_P(Contract, SumsOfPartsThatLieInTwoTiles) { holds(buildPartSums(40, 5, 90)); }
+
 /// y[b, f, x] = the sum of x[b, c, ky - 1, x] w[f, c, ky] for one image row: two taps see padding.
 forms::KernelGraph buildConvOfOneRow() {
   forms::KernelGraph graph;

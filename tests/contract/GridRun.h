@@ -74,16 +74,19 @@ inputWriter(const Image &image, const forms::KernelGraph &graph,
   };
 }
 
-/// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine.
+/// Simulates an image of the graph; `ignoreMachine`: although it was compiled for another machine;
+/// `batch`: of SimulationOptions.
 inline GridRun simulateImage(const Image &program, const forms::KernelGraph &graph,
                              const Machine &machine,
                              const std::map<unsigned, forms::TensorBytes> &inputs,
-                             bool values = true, bool ignoreMachine = false) {
+                             bool values = true, bool ignoreMachine = false,
+                             size_t batch = sim::SimulationOptions().batch) {
   GridRun run;
   const Image *image = &program;
   sim::SimulationOptions options;
   options.values = values;
   options.ignoreMachineHash = ignoreMachine;
+  options.batch = batch;
   options.writeInputs = inputWriter(program, graph, inputs);
   options.readOutputs = [&](RowAccess &memory) -> Status {
     std::vector<uint8_t> vector(machine.lanes());

@@ -145,6 +145,8 @@ private:
       chooseChain(step);
     else if (op == "reduce")
       n["average"] = number("flag");
+    else if (op == "partsums")
+      return chooseParts(step, x);
     else if (op == "window")
       n["from"] = number("from"), n["stride"] = number("stride"), n["rows"] = rows();
     else if (op == "concat")
@@ -160,6 +162,24 @@ private:
     if (op == "linear")
       n["bias"] = number("flag"), n["relu"] = number("flag");
     return true;
+  }
+
+  bool chooseParts(Step &step, const Value &x) {
+    constexpr int64_t kMostSweeps = 4000; // a part takes one for each row
+    std::vector<int64_t> parts;
+    for (int64_t n = 1; n <= x.lanes() && n * x.elements() / x.lanes() <= kMostSweeps; ++n)
+      if (x.lanes() % n == 0)
+        parts.push_back(n);
+    if (parts.empty())
+      return false;
+    auto &n = step.numbers;
+    n["parts"] = draw.of(parts), n["lanes"] = lanes(), n["runs"] = number("flag");
+    n["weights"] = number("flag") ? number("weights") : 0; // 0: ones
+    // A tile of weights for each part, and for each row if they are not ones, in one hemisphere.
+    const int64_t tiles = n["parts"] * (n["weights"] ? x.elements() / x.lanes() : 1),
+                  group = machine.mxm.columnsPerInstall,
+                  rows = (n["lanes"] + group - 1) / group * group * byteWidth(x.type);
+    return 2 * tiles * rows <= int64_t(machine.memory.slices) * machine.rowsPerSlice();
   }
 
   bool chooseProduct(Step &step, const Value &x) {

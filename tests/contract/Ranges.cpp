@@ -104,7 +104,8 @@ const Range kGraph[] = {
     {"type", How::Drawn, "fp16 fp16 bf16 int8", "of inputs and constants"},
     {"operation", How::Bounded,
      "linear linear swapped product transpose conv conv map map zip zip zip affine softmax "
-     "layernorm attention sums alternate reduce pool window concat lanes convert flatten unflatten parts constant",
+     "layernorm attention sums partsums partsums alternate reduce pool window concat lanes convert "
+     "flatten unflatten parts constant",
      "what the value's rank and type allow"},
     {"operand", How::Bounded, "0 0 0 1 2 3 4 5 6 7 8 9",
      "how many values ago, so that paths part and meet"},
@@ -121,7 +122,11 @@ const Range kGraph[] = {
     {"dilation", How::Drawn, "1 1 1 2 3", "of convolutions"},
     {"pad", How::Bounded, "0..4", "less than the window"},
     {"groups", How::Bounded, "1 1 1 2 3 4 0", "divides the channels; 0: one per channel"},
-    {"flag", How::Drawn, "0 1", "bias, ReLU, average or maximum, simplified or not: each its own"},
+    {"parts", How::Bounded, "1..200",
+     "of the lanes, each summed over all rows: divides the lanes; at most 4,000 sweeps and weights "
+     "of half a hemisphere"},
+    {"flag", How::Drawn, "0 1",
+     "bias, ReLU, average or maximum, rows in the MXM or running, simplified or not: each its own"},
     {"alternations", How::Drawn, "3 4 6 8", "sums in changing types, one behind the other"},
     {"chain", How::Drawn, "1 2 3 5 8", "operations of a map"},
     {"scalar", How::Drawn, "0..11", "which operation of a map"},

@@ -29,6 +29,7 @@ private:
   void makeProduct();
   /// result = a w^T, scaled, over the last two dimensions; `a` and `w` may share a first one.
   void multiply(unsigned a, unsigned w, unsigned result, float scale);
+  void makePartSums();
   void makeConv();
   void makeMap();
   void makePool();

@@ -77,6 +77,14 @@ Made concatOf(const std::vector<Value> &in) {
 
 bool isFloat(const Value &v) { return v.type == ElementType::Fp16 || v.type == ElementType::Bf16; }
 
+/// Of parts of the lanes, each over all rows or pixels: a row for each part.
+Made partSumsOf(const Step &n, const Value &x, int64_t &macs) {
+  if (x.shape.size() == 3 || x.lanes() % n("parts"))
+    return {};
+  macs = x.elements() * n("lanes");
+  return Value{x.type, {n("parts"), n("lanes")}};
+}
+
 /// Steps on matrices.
 Made matrixStepOf(const std::string &op, const Step &n, const std::vector<Value> &in,
                   int64_t &macs) {
@@ -148,6 +156,8 @@ Made made(const Step &step, const std::vector<Value> &in, int64_t &macs) {
     return Value{ElementType(n("type")), x.shape};
   if (op == "pool")
     return poolOf(n, x);
+  if (op == "partsums")
+    return partSumsOf(n, x, macs);
   if (op == "reduce") {
     Value v = x;
     for (size_t dim = 0; dim < v.shape.size(); ++dim)
@@ -169,7 +179,8 @@ std::optional<Value> valueOf(const Step &step, const std::vector<Value> &operand
   for (const auto &[name, number] : step.numbers)
     if (number < 0 && name != "from")
       return std::nullopt;
-  for (const char *name : {"lanes", "rows", "height", "width", "stride", "dilation", "batch"})
+  for (const char *name :
+       {"lanes", "rows", "height", "width", "stride", "dilation", "batch", "parts"})
     if (auto it = step.numbers.find(name); it != step.numbers.end() && it->second < 1)
       return std::nullopt;
   Made value = made(step, operands, needed);

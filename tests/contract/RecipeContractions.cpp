@@ -3,6 +3,8 @@
 // A recipe's steps that multiply: products, convolutions, and what takes its sums along lanes.
 #include "tests/contract/Realiser.h"
 
+#include <utility>
+
 namespace millrace::test::recipes {
 
 void Realiser::realiseContraction() {
@@ -24,6 +26,8 @@ void Realiser::realiseContraction() {
   else if (op == "sums") // every kernel of one type and width takes the same tile of ones
     multiply(operand(0), splat({x.lanes(), x.lanes()}, x.type, 1), tensors[at_],
              1 / float(x.lanes()));
+  else if (op == "partsums")
+    makePartSums();
   else if (op == "conv")
     makeConv();
   else if (op == "softmax")
@@ -96,6 +100,49 @@ void Realiser::multiply(unsigned a, unsigned w, unsigned result, float scale) {
   };
   build.term({a, index(m, k), 0}, {w, index(n, k), 0}, rows * columns * depth);
   build.store(sum(build, scale), {result, index(m, n), 0});
+  build.finish(name());
+}
+
+/// As statistics of groups of channels: the rows of a part add up in the MXM, or run in the VXM. In
+/// fp32, too, which hides no rounding.
+void Realiser::makePartSums() {
+  const Value &x = valueAt(0);
+  const int64_t size = x.lanes() / result().shape[0], lanes = result().shape[1];
+  KernelBuilder build(graph);
+  const unsigned part = build.loop(result().shape[0]), lane = build.loop(lanes);
+  const unsigned depth = build.loop(size, LoopKind::Contracted);
+  bool runs = step()("runs", 0);
+  std::vector<AffineIndex> a, w{at(lane), at(depth)};
+  std::vector<int64_t> shape{lanes, size};
+  for (size_t dim = 0; dim < x.shape.size(); ++dim) {
+    if (dim == x.laneDim()) {
+      a.push_back({0, {{part, size}, {depth, 1}}});
+    } else if (x.shape.size() == 4 && dim == 0) {
+      a.push_back(fixed(0));
+    } else if (std::exchange(runs, false)) {
+      a.push_back(at(build.loop(x.shape[dim], LoopKind::Running)));
+    } else {
+      const unsigned row = build.loop(x.shape[dim], LoopKind::Contracted);
+      a.push_back(at(row)), w.push_back(at(row));
+      shape.push_back(x.shape[dim]);
+    }
+  }
+  const int64_t seed = step()("weights", 0), count = x.elements() / result().shape[0];
+  const unsigned weights = seed ? randomConstant(shape, x.type, 1, weightScale(x.type, count), seed)
+                                : splat(shape, x.type, 1);
+  build.term({operand(0), a, 0}, {weights, w, 0}, 0);
+  unsigned value = build.accumulator();
+  if (step()("runs", 0))
+    value = build.reduce(x.type == ElementType::Int8 ? AluOp::AddI32 : AluOp::AddF32, value);
+  if (x.type == ElementType::Int8)
+    value = build.op(AluOp::CvtI32F32, {value});
+  const Access to{tensors[at_], {at(part), at(lane)}, 0};
+  Access inFull = to;
+  inFull.tensor =
+      addTensor(graph, name() + ".sums", result().shape, ElementType::Fp32, 1, TensorRole::Output);
+  build.storeBits(value, inFull);
+  const float scale = seed ? spread(x.type, count) : 1 / float(count);
+  build.store(build.op(AluOp::MulF32, {value, build.constant(scale)}), to);
   build.finish(name());
 }
 

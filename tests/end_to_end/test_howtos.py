@@ -60,7 +60,7 @@ def test_a_command_goes_on_behind_a_backslash_and_within_quotes():
     assert commands_of(text) == [("a \\\n  b", ["says"]), ("c '\n  d'", ["..."])]
 
 
-@pytest.mark.parametrize("page", ["run-your-model", "read-a-trace", "run-one-stage", "write-a-machine",
+@pytest.mark.parametrize("page", ["run-your-model", "read-a-trace", "run-one-stage", "explain-a-layout", "write-a-machine",
                                   "write-a-program"])
 def test_every_command_of_the_page_prints_what_the_page_says(millrace, tmp_path, page):
     for name in ("arch", "docs", "models", "scripts"):

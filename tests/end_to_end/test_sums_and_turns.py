@@ -52,7 +52,8 @@ def test_values_of_attention_turn_after_their_product(millrace, tmp_path, tokens
     assert report["host_ops"] == []
     projections = [kernel["mxm_vectors"] for kernel in report["kernels"] if kernel["macs"] == tokens * width * width]
     assert len(projections) == 3 and max(projections) == tokens * -(-width // 160) * -(-width // 320)
-    turned = [kernel for kernel in report["kernels"] if kernel["name"].endswith(".transposed")]
+    turned = [kernel for kernel in report["kernels"]
+              if kernel["name"].endswith(".transposed") and not kernel["name"].startswith("Softmax")]
     assert 0 < sum(kernel["mxm_vectors"] for kernel in turned) <= width
 
 
@@ -78,3 +79,67 @@ def test_sums_of_parts_of_rows_are_not_refused(millrace, tmp_path, channels, gro
           {"x": NUMBERS.standard_normal((1, pixels, 16)).astype(np.float32)},
           {"w": 1 + NUMBERS.standard_normal((16, channels)).astype(np.float32), "axes": np.int64([1, 3]),
            "groups": np.int64([1, pixels, groups, channels // groups])})
+
+
+@pytest.mark.parametrize("channels,groups,pixels", [(64, 32, 768), (64, 8, 100)])
+def test_differences_from_means_of_parts_of_rows(millrace, tmp_path, channels, groups, pixels):
+    """Sums of 768 rows into 32 results: nobody takes one before the last row, and every step has weights of its own."""
+    check(millrace, tmp_path,
+          [node("MatMul", ["x", "w"], ["a"]), node("Reshape", ["a", "groups"], ["r"]), node("ReduceMean", ["r", "axes"], ["m"]),
+           node("Sub", ["r", "m"], ["y"])],
+          {"x": NUMBERS.standard_normal((1, pixels, 16)).astype(np.float32)},
+          {"w": NUMBERS.standard_normal((16, channels)).astype(np.float32), "axes": np.int64([1, 3]),
+           "groups": np.int64([1, pixels, groups, channels // groups])})
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceL2"])
+@pytest.mark.parametrize("channels,groups,extent", [(64, 32, 16), (240, 3, 8), (480, 5, 8)])
+def test_sums_of_parts_of_channels_are_not_refused(millrace, tmp_path, channels, groups, extent, op):
+    """Every other row of what is installed, or every 80th, is no column beside the one before it."""
+    check(millrace, tmp_path,
+          [node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Reshape", ["a", "groups"], ["r"]),
+           node(op, ["r", "axes"], ["y"])],
+          {"x": 1 + NUMBERS.standard_normal((1, 4, extent, extent)).astype(np.float32)},
+          {"w": 0.1 + NUMBERS.standard_normal((channels, 4, 3, 3)).astype(np.float32), "axes": np.int64([2, 3, 4]),
+           "groups": np.int64([1, groups, channels // groups, extent, extent])})
+
+
+def attention(tokens, heads, depth, mask=None):
+    """Scores of two products of `x`, perhaps masked, a Softmax, its product with a third, a product, a normalisation."""
+    width = heads * depth
+    nodes = [node("Clip", ["x", "low", "high"], ["h"])]
+    for name in "qkv":
+        nodes += [node("MatMul", ["h", "w" + name], ["m" + name]), node("Reshape", ["m" + name, "split"], ["r" + name]),
+                  node("Transpose", ["r" + name], [name], perm=[0, 2, 3, 1] if name == "k" else [0, 2, 1, 3])]
+    nodes += [node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "scale"], ["t"])]
+    nodes += [node("Add", ["t", "mask"], ["z"])] if mask is not None else []
+    nodes += [node("Softmax", ["t" if mask is None else "z"], ["p"]), node("MatMul", ["p", "v"], ["o"]),
+              node("Transpose", ["o"], ["u"], perm=[0, 2, 1, 3]), node("Reshape", ["u", "join"], ["j"]),
+              node("MatMul", ["j", "wo"], ["g"]), node("LayerNormalization", ["g", "gamma", "beta"], ["y"])]
+    constants = {"split": np.int64([1, tokens, heads, depth]), "join": np.int64([1, tokens, width]),
+                 "scale": np.float32(depth**-0.5), "low": np.float32(-4), "high": np.float32(4),
+                 "gamma": 1 + NUMBERS.random(width).astype(np.float32), "beta": NUMBERS.random(width).astype(np.float32)}
+    constants |= {"w" + name: (NUMBERS.standard_normal((width, width)) / width**0.5).astype(np.float32) for name in "qkvo"}
+    constants |= {} if mask is None else {"mask": mask}
+    return nodes, {"x": NUMBERS.standard_normal((1, tokens, width)).astype(np.float32)}, constants
+
+
+@pytest.mark.parametrize("tokens,heads,depth,turned", [(128, 12, 64, 1536), (96, 16, 80, 1536), (197, 12, 64, 4728)])
+def test_a_softmax_lies_along_its_maxima(millrace, tmp_path, tokens, heads, depth, turned):
+    """Scores are made once, with queries along the lanes, as their maxima lie; what becomes of them is turned, a vector for each
+    query and 160 tokens or so, for the product with V: no second product for the scores, no row for each maximum, no sum over
+    lanes. And a normalisation of long rows adds their whole vectors first, of the mean once, of the squares in two terms."""
+    report = check(millrace, tmp_path, *attention(tokens, heads, depth))
+    kernels, width = report["kernels"], heads * depth
+    assert [kernel["macs"] for kernel in kernels].count(heads * tokens * tokens * depth) == 2
+    normalised = sum(kernel["mxm_vectors"] for kernel in kernels if kernel["name"].startswith("LayerNorm"))
+    assert 0 < normalised < 2 * tokens * -(-width // 160)  # 3 times as many, unless
+    helpers = sum(kernel["mxm_vectors"] for kernel in kernels if not kernel["macs"])
+    assert helpers <= turned + normalised + width  # V may be turned, too
+
+
+@pytest.mark.parametrize("tokens,heads,depth", [(128, 12, 64), (10, 2, 16)])
+def test_what_is_hidden_altogether_is_no_number_and_spoils_no_other(millrace, tmp_path, tokens, heads, depth):
+    mask = np.where(NUMBERS.random((1, 1, tokens, tokens)) < 0.2, -np.inf, 0).astype(np.float32)
+    mask[0, 0, 3] = -np.inf
+    check(millrace, tmp_path, *attention(tokens, heads, depth, mask))

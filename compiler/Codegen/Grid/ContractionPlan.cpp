@@ -408,12 +408,13 @@ Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, si
     if (alike)
       all = std::move(*passes);
     for (const PlannedPass &p : alike ? std::vector<PlannedPass>() : *passes) {
-      auto at = all.end();
-      for (auto q = all.begin(); q != all.end(); ++q)
-        if (q->tap == p.tap && (at = q)->cell == p.cell)
-          break;
-      if (at == all.end() || at->cell != p.cell) {
-        all.insert(at == all.end() ? at : at + 1, p);
+      // Within a tap each share takes cells from the first lanes to the last.
+      auto at = std::find_if(all.begin(), all.end(),
+                             [&](const PlannedPass &q) { return q.tap == p.tap; });
+      while (at != all.end() && at->tap == p.tap && at->cell < p.cell)
+        ++at;
+      if (at == all.end() || at->tap != p.tap || at->cell != p.cell) {
+        all.insert(at, p);
         continue;
       }
       at->pass.firstLane = std::min(at->pass.firstLane, p.pass.firstLane);

@@ -28,7 +28,7 @@ Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const F
                              CompileReport &report) {
   const CompileReport before = report;
   Expected<Image> whole = compile(graph, machine, options.compile, report);
-  if (whole)
+  if (whole || !options.rewrites)
     return whole;
   const bool crowded = report.crowded, full = report.full;
   const auto attempt = [&](KernelGraph &&rewritten, std::vector<std::string> rounded) {

@@ -14,6 +14,7 @@ struct FitOptions {
   /// fp16 or bf16: constants that are added may be rounded to it for room. Nothing: every rewriting
   /// is exact.
   std::optional<ElementType> narrow;
+  bool rewrites = true; ///< else the graph is tried as it is, and no other
 };
 
 /// As compile(); where that finds no room, the graph is rewritten so that it needs less, and tried

@@ -29,7 +29,9 @@ ColumnPadding Storage::paddingOf(unsigned tensor) const {
 }
 
 void Storage::planCopies(const std::vector<size_t> &order) {
-  needs.resize(c.graph.tensors.size());
+  needs.clear();
+  for (const Copies &copies : copiesOf(c.graph, c.machine))
+    needs.push_back({copies});
   lives.resize(needs.size());
   for (size_t at = 0; at < order.size(); ++at)
     forms::forEachTensor(c.graph, c.graph.order[order[at]], [&](unsigned t) {
@@ -42,43 +44,10 @@ void Storage::planCopies(const std::vector<size_t> &order) {
       if (c.tensor(t).role == TensorRole::Input)
         lives[t].from = 0;
     }
-  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
-    const Kernel &kernel = c.graph.kernels[k];
-    for (const forms::Term &t : kernel.terms) {
-      const unsigned planes = c.machine.mxm.format(c.tensor(t.a.tensor).type)->planes;
-      for (unsigned &rows : needs[t.a.tensor].rows)
-        rows = std::max(rows, std::max(1u, c.machine.mxm.planes / planes));
-      if (c.tensor(t.w.tensor).role != TensorRole::Constant) {
-        needs[t.w.tensor].columns = true;
-        if (installsMoreThan(works[k]))
-          needs[t.w.tensor].padding = paddingOf(t.w.tensor);
-      }
-    }
-    std::map<unsigned, unsigned> reads; // of one tensor in one piece
-    for (const Access &o : kernel.operands)
-      if (!o.lookup) // tables have copies of their own
-        ++reads[o.tensor];
-    for (auto [t, n] : reads) {
-      CopyNeed &need = needs[t];
-      unsigned h = 0;
-      need.rows[0] = std::max(need.rows[0], 1u);
-      need.rows[1] = std::max(need.rows[1], 1u);
-      while (need.rows[0] + need.rows[1] < n)
-        ++need.rows[h++ % kHemispheres];
-    }
-  }
-  std::set<unsigned> byHost;
-  for (const forms::HostCall &call : c.graph.hostCalls) {
-    byHost.insert(call.inputs.begin(), call.inputs.end());
-    byHost.insert(call.outputs.begin(), call.outputs.end());
-  }
-  for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
-    const bool read = (byHost.count(t) && c.tensor(t).role != TensorRole::Constant) ||
-                      c.tensor(t).role == TensorRole::Output ||
-                      (needs[t].columns && c.machine.pes() > 1); // or to travel
-    if (needs[t].rows[0] + needs[t].rows[1] == 0 && read)
-      needs[t].rows[0] = 1;
-  }
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    for (const forms::Term &t : c.graph.kernels[k].terms)
+      if (needs[t.w.tensor].columns && installsMoreThan(works[k]))
+        needs[t.w.tensor].padding = paddingOf(t.w.tensor);
 }
 
 uint64_t Storage::mostValueRows() const {

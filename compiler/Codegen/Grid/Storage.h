@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/Codegen/Grid/Shares.h"
+#include "compiler/Codegen/Memory/Copies.h"
 
 namespace millrace::grid {
 
@@ -33,9 +34,7 @@ public:
 
 private:
   /// Copies that a tensor needs on a PE.
-  struct CopyNeed {
-    unsigned rows[kHemispheres] = {0, 0};
-    bool columns = false;
+  struct CopyNeed : Copies {
     ColumnPadding padding = ColumnPadding::None; ///< installs take columns behind those of a kernel
     bool isPadded() const { return padding == ColumnPadding::Zeros; }
   };

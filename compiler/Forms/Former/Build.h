@@ -29,7 +29,8 @@ struct PrecisionOptions {
       320; ///< vector length of the machine; maxima over longer lanes are taken in parts
   unsigned chain = 16; ///< most operations fused into one kernel
   int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
-  bool canGather = true; ///< a superlane holds the two bytes of an address (R12)
+  bool sparesRoom = false; ///< no forms that are sooner done and take more memory
+  bool canGather = true;   ///< a superlane holds the two bytes of an address (R12)
 };
 
 /// The options of a stated precision for a machine.

@@ -143,8 +143,8 @@ bool findChannel(linalg::LinalgOp op, unsigned &weightDim, unsigned &resultDim) 
 void foldInto(linalg::LinalgOp op) {
   unsigned weightDim = 0, channel = 0;
   Value weights = op->getOperand(1), result = op->getResult(0);
-  if (!findChannel(op, weightDim, channel) || !viewConstant(weights))
-    return;
+  if (op->hasAttr(kKeepFp32) || !findChannel(op, weightDim, channel) || !viewConstant(weights))
+    return; // what is asked for stays
   size_t count = size_t(shapeOf(result)[channel]);
   Channels total{std::vector<double>(count, 1), std::vector<double>(count, 0)};
   SmallVector<Operation *> chain;
@@ -186,8 +186,7 @@ void foldInto(linalg::LinalgOp op) {
         linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, x[0], x[1]).getResult());
       });
   if (scales)
-    for (const char *key : {kOnnxValue, kKeepFp32})
-      op->removeAttr(key);
+    op->removeAttr(kOnnxValue);
   handOnValue(chain.back(), sum);
   last.replaceAllUsesWith(sum.getResult(0));
   for (Operation *map : llvm::reverse(chain))

@@ -3,6 +3,8 @@
 // Sums of products: matmuls and convolutions of every kind, by their iteration maps.
 #include "compiler/Forms/Former/Former.h"
 
+#include "compiler/Support/Constants.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace millrace::forms {
@@ -173,7 +175,8 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
     return access(attempt, value, at);
   }
   FailureOr<Stored> value = store(at.base, lane, /*isExact=*/!isSum);
-  if (failed(value) || graph.tensors[value->tensor].type != type)
+  if (failed(value) ||
+      (graph.tensors[value->tensor].type != type && partsToMultiply(value->tensor, type).empty()))
     return failure();
   return access(attempt, *value, at);
 }
@@ -295,7 +298,14 @@ FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
     if (usesLoop(a, loop) || usesLoop(w, loop))
       macs *= attempt.space.loop(loop).extent;
   macs = macs / operands.inside * operands.all; // as the model has them
-  attempt.build.term(a, w, attempt.recomputes ? 0 : macs);
+  for (unsigned partOfA : partsToMultiply(a.tensor, type))
+    for (unsigned partOfW : partsToMultiply(w.tensor, type)) {
+      Access inA = a, inW = w;
+      inA.tensor = partOfA;
+      inW.tensor = partOfW;
+      attempt.build.term(inA, inW, attempt.recomputes ? 0 : macs);
+      macs = 0; // of one product
+    }
   attempt.contracts = true;
   return Misfit::None;
 }
@@ -322,6 +332,29 @@ LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
     copies.insert(values[which].getDefiningOp());
   }
   return failure();
+}
+
+/// fp32 is multiplied by constants that are bf16 in parts of that type, with no loss.
+static bool areExactInBf16(Value constant) {
+  std::optional<ConstantView> view = viewConstant(constant);
+  if (!view || !isa<FloatType>(view->type.getElementType()))
+    return false;
+  const int64_t count = view->splat ? 1 : view->type.getNumElements();
+  for (int64_t i = 0; i < count; ++i)
+    if (bitsOf(float(view->real(i))) & 0xffff)
+      return false;
+  return true;
+}
+
+bool Former::multipliesInParts(linalg::LinalgOp op) {
+  for (unsigned i : {0u, 1u}) {
+    const Value kept = baseOf(op->getOperand(i)), other = baseOf(op->getOperand(1 - i));
+    const FailureOr<ElementType> type = memoryType(kept);
+    if (!isConstantValue(kept) && isConstantValue(other) && succeeded(type) &&
+        *type == ElementType::Fp32 && areExactInBf16(other))
+      return true;
+  }
+  return false;
 }
 
 /// One product per result (angles: positions times frequencies), in fp32.
@@ -366,7 +399,9 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
   FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/true);
   if (failed(operands) ||
       failed(addProduct(attempt, *operands, {op->getOperand(0), op->getOperand(1)},
-                        isInteger ? ElementType::Int8 : activation())))
+                        isInteger               ? ElementType::Int8
+                        : multipliesInParts(op) ? ElementType::Bf16
+                                                : activation())))
     return failure();
   return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
 }

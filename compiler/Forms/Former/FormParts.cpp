@@ -6,6 +6,7 @@
 #include "compiler/Forms/Former/Former.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace::forms {
 
@@ -42,6 +43,8 @@ std::optional<Former::Parts> Former::partsToSelect(unsigned tensor) {
   }
   if (from.type != ElementType::Int8 && byteWidth(from.type) != 2)
     return std::nullopt;
+  if (const auto marked = markedNan.find(tensor); marked != markedNan.end())
+    return Parts{{{tensor, 1.0f}}, false, marked->second};
   if (!from.unbounded)
     return Parts{{{tensor, 1.0f}}, false};
   auto [entry, isNew] = bytes.try_emplace(tensor);
@@ -70,6 +73,14 @@ SmallVector<unsigned, 3> Former::partsToSum(unsigned tensor) {
   return {};
 }
 
+SmallVector<unsigned, 3> Former::partsToMultiply(unsigned tensor, ElementType type) {
+  if (graph.tensors[tensor].type == type)
+    return {tensor};
+  if (graph.tensors[tensor].type == ElementType::Fp32 && type == ElementType::Bf16)
+    return threeParts(tensor); // products of infinities are as the model has them
+  return {};
+}
+
 /// Three bf16 hold the 24 bits of an fp32 number's significand. The smallest comes first: added in
 /// this order they never exceed the number, where the first two, each rounded, may pass the lowest
 /// number that there is and become infinite.
@@ -86,7 +97,12 @@ SmallVector<unsigned, 3> Former::threeParts(unsigned tensor) {
         addTensor(graph, from.name + name, from.shape, ElementType::Bf16, from.laneDim);
     const unsigned narrow = build.op(narrowFromF32(ElementType::Bf16), {rest});
     build.storeBits(narrow, wholeOf(build, from, part));
-    rest = build.op(AluOp::SubF32, {rest, build.op(AluOp::CvtBf16F32, {narrow})});
+    const unsigned wide = build.op(AluOp::CvtBf16F32, {narrow});
+    unsigned left = build.op(AluOp::SubF32, {rest, wide});
+    if (from.unbounded) // infinity less itself would be NaN
+      left = build.op(AluOp::SelectF32,
+                      {build.op(AluOp::NeF32, {rest, wide}), left, build.constant(0)});
+    rest = left;
     parts.push_back(part);
   }
   build.finish(from.name + ".parts");
@@ -99,6 +115,10 @@ Scalar Former::joined(KernelBuilder &build, const Parts &parts, ElementType type
   const unsigned sum = build.accumulator();
   if (type == ElementType::Int8)
     return {sum, Scalar::Kind::I32};
+  if (parts.nan)
+    return {build.op(AluOp::SelectF32, {build.op(AluOp::GeF32, {sum, build.constant(*parts.nan)}),
+                                        build.constant(NAN), sum}),
+            Scalar::Kind::F32};
   if (!parts.areBits)
     return {sum, Scalar::Kind::F32};
   return {build.op(widenToF32(type), {build.op(AluOp::CvtF32I32, {sum})}), Scalar::Kind::F32};
@@ -112,7 +132,7 @@ void Former::storeJoined(KernelBuilder &build, const Parts &parts, const Access 
   else if (type == ElementType::Int8)
     build.storeBits(build.op(AluOp::CvtI32I8, {build.accumulator()}), to);
   else
-    build.store(build.accumulator(), to);
+    build.store(joined(build, parts, type).node, to);
 }
 
 } // namespace millrace::forms

@@ -329,6 +329,19 @@ std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::Lin
   return best;
 }
 
+/// What is installed has a row for each sum, one behind the other: sums of parts of one row have
+/// none, and between those of parts of a dimension lie other rows.
+static bool areColumns(const Tensor &tensor, const Access &access, unsigned loop) {
+  int64_t step = 0;
+  for (auto [dim, index] : llvm::enumerate(access.index)) {
+    const int64_t moves = coefficient(index, loop);
+    if (moves && (dim == tensor.laneDim || step))
+      return false;
+    step += moves;
+  }
+  return step == 1;
+}
+
 /// A contraction with ones (all lanes get the sum) or, where the reduced loop slides along the
 /// lanes, with a band.
 FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
@@ -467,9 +480,7 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     const SmallVector<unsigned, 3> parts = partsToSum(value->tensor);
     if (failed(a) || parts.empty())
       return failure();
-    // What is installed has a row for each sum: sums of parts of one row have none.
-    if (isInstalled &&
-        coefficient(a->index[graph.tensors[a->tensor].laneDim], unsigned(attempt.lane)))
+    if (isInstalled && !areColumns(graph.tensors[a->tensor], *a, unsigned(attempt.lane)))
       return failure();
     for (unsigned part : parts) {
       a->tensor = part;
@@ -499,6 +510,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
       Access a{term, {}, 0};
       for (const Linear &at : *where)
         a.index.push_back(at.affine());
+      if (isInstalled && !areColumns(graph.tensors[term], a, unsigned(attempt.lane)))
+        return failure();
       addTerm(a);
     }
   }

@@ -107,8 +107,8 @@ bool Former::isCompared(Value value) {
 /// would round.
 FailureOr<ElementType> Former::memoryType(Value value) {
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  if (isa<FloatType>(element) &&
-      (isScale(value) || ranges.needsFp32(value) || isKept(value) || isCompared(value)))
+  if (isa<FloatType>(element) && (wide.contains(value) || isScale(value) ||
+                                  ranges.needsFp32(value) || isKept(value) || isCompared(value)))
     return ElementType::Fp32;
   // The lowest fp32 takes in whatever it is added to; the lowest fp16 does not.
   if (element.isF32() && activation() == ElementType::Fp16 && isa<BlockArgument>(value) &&
@@ -209,6 +209,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
                    Compute compute,
                    llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
   bool frugal = false;
+  ragged.reset();
   constexpr int kTries = 12;
   for (int i = 0; i < kTries; ++i) {
     Attempt attempt(graph, splits);
@@ -227,6 +228,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
       frugal = true;
       continue;
     }
+    ragged = succeeded(value) ? std::nullopt : attempt.space.ragged;
     if (succeeded(value)) {
       finish(attempt, point, *value);
       std::string provenance;
@@ -293,11 +295,19 @@ void Former::storeScalar(KernelBuilder &build, Scalar value, const Access &to, T
   build.storeBits(value.node, to);
 }
 
-/// Writes the value into `tensor` at `offsets`: computed, or as it is stored already.
-LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offsets, unsigned lane,
-                           int64_t &laneSplit, bool isStored) {
+/// A point of a value whose box begins at `begin`.
+static Point pointIn(ArrayRef<int64_t> begin, Point point) {
+  for (auto [at, first] : llvm::zip_equal(point, begin))
+    at.offset += first;
+  return point;
+}
+
+/// Writes a box of the value into `tensor` at `offsets`, by one kernel.
+LogicalResult Former::emitBox(Value root, const Box &box, unsigned tensor,
+                              ArrayRef<int64_t> offsets, unsigned lane, int64_t &laneSplit,
+                              bool isStored) {
   Splits splits;
-  std::vector<int64_t> shape = tensorShape(root);
+  ArrayRef<int64_t> shape = box.size;
   if (laneSplit)
     splits[{nullptr, lane}] = {shape[lane] / laneSplit, laneSplit};
   bool isScalar = shapeOf(root).empty();
@@ -308,7 +318,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
         attempt.recomputes = stored.count(root) && !stored[root].empty();
         attempt.root = root;
         attempt.shifts = !offsets.empty() && offsets[lane] != 0;
-        const Point index = isScalar ? Point() : point;
+        const Point index = isScalar ? Point() : pointIn(box.begin, point);
         return isStored ? pull(attempt, root, index) : compute(attempt, root, index);
       },
       [&](Attempt &attempt, const Point &point, Scalar value) {
@@ -319,7 +329,7 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
           if (graph.tensors[tensor].role == TensorRole::Output)
             joinLanesOnHost(graph.tensors[tensor]);
         }
-        for (auto [dim, at] : llvm::enumerate(point)) {
+        for (auto [dim, at] : llvm::enumerate(pointIn(box.begin, point))) {
           Linear index = at;
           index.offset += offsets.empty() ? 0 : offsets[dim];
           if (laneSplit && dim == lane) {
@@ -386,6 +396,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
       result = storeTransposed(base, *made, wanted);
     if (failed(result))
       result = storeByHost(base, wanted);
+  } else if (FailureOr<Stored> turned =
+                 known.empty() ? storeAlongMaxima(base, wanted) : FailureOr<Stored>(failure());
+             succeeded(turned)) {
+    result = turned;
   } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
@@ -496,11 +510,13 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
   unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
   SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
   int64_t split = 0; // parts keep whole lanes
+  for (Value part : op.getInputs())
+    storeBehindRagged(part);
   for (Value part : op.getInputs()) {
     const bool isShared = baseOf(part) == part && demand(part) > 1 && computesSum(part);
     const bool isStored = turnsAfterwards(part, baseOf(part), lane) ? storeTurned(part, lane)
-                          : isShared ? succeeded(store(part, lane))
-                                     : false;
+                          : isShared                                ? succeeded(store(part, lane))
+                                                                    : false;
     if (failed(emit(part, tensor, offsets, lane, split, isStored)) &&
         (!isStored || failed(emit(part, tensor, offsets, lane, split)))) {
       Value base = baseOf(part);

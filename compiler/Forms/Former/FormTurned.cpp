@@ -4,6 +4,8 @@
 // by a product with an identity.
 #include "compiler/Forms/Former/Former.h"
 
+#include <cmath>
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -23,6 +25,14 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
                 columns = cast<RankedTensorType>(part.getType()).getNumElements() / rows;
   const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
   return natural + 2 * turning < columns * sweeps;
+}
+
+/// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
+static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
+  int64_t block = lanes;
+  while (2 * block > vector && block % 2 == 0)
+    block /= 2;
+  return block;
 }
 
 /// The value behind reshapes that give or take dimensions of one element.
@@ -125,14 +135,6 @@ FailureOr<Stored> Former::storePreferred(Value base, unsigned lane) {
   return made;
 }
 
-/// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
-static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
-  int64_t block = lanes;
-  while (2 * block > vector && block % 2 == 0)
-    block /= 2;
-  return block;
-}
-
 /// A copy with other lanes: result[.., l, .., m, ..] = sum over k of eye[m, k] source[.., l, .., k,
 /// ..], k being lanes of one block: those of a vector that m lies in, or a part of them.
 FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned lane) {
@@ -174,6 +176,103 @@ FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned la
   if (const int64_t rest = extent % vector) // whole: its lanes begin elsewhere than the identity's
     turn(extent - rest, 1, rest, rest);
   return Stored{result, 0};
+}
+
+/// If `base` is what maps make of scores less the maxima of their rows (along `lane`), and perhaps
+/// of a sum of that, as in a softmax: the maxima lie along the rows that are installed, and so can
+/// all of it. To turn that once takes fewer vectors than a row for each maximum, the scores'
+/// product once more, and a sum over lanes.
+std::optional<Former::Maxima> Former::maximaBelow(Value base, unsigned lane) {
+  constexpr int kLongestChain = 8; // of maps
+  if (options.sparesRoom)
+    return std::nullopt;
+  Maxima found;
+  const auto ofRows = [&](Value value, Value source, Combiner combiner) {
+    linalg::LinalgOp op = formOf(value);
+    return op && !isMap(op) && combinerOf(op) == combiner && op.getNumDpsInputs() == 1 &&
+           reducedInput(op) == source && op.getNumReductionLoops() == 1 &&
+           op.getIndexingMapsArray()[0].isIdentity() && demand(value) == 1 &&
+           !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isFunctionOfDim(lane);
+  };
+  linalg::LinalgOp op = formOf(base);
+  for (int depth = 0; op && isMap(op) && isFormable(op) && depth < kLongestChain; ++depth) {
+    const int64_t inputs = op.getNumDpsInputs();
+    if (inputs == 0 || inputs > 2 ||
+        !op.getMatchingIndexingMap(op.getDpsInputOperand(0)).isIdentity())
+      return std::nullopt;
+    const Value source = op->getOperand(0), other = op->getOperand(unsigned(inputs - 1));
+    const bool hasSum = inputs == 2 && ofRows(other, source, Combiner::Sum);
+    if (hasSum)
+      found.sums.push_back(other);
+    if (inputs == 1 || hasSum) {
+      if (demand(source) != (hasSum ? 2u : 1u) || stored.count(source))
+        return std::nullopt;
+      op = formOf(source);
+      continue;
+    }
+    if (!ofRows(other, source, Combiner::Max) || behindUnitDims(source) != baseOf(source) ||
+        stored.count(baseOf(source)) || !isRunTimeScores(source))
+      return std::nullopt;
+    linalg::LinalgOp most = formOf(other);
+    const AffineMap to = most.getMatchingIndexingMap(most.getDpsInitOperand(0));
+    found.scores = source;
+    found.lane = cast<AffineDimExpr>(to.getResult(preferredLane(other))).getPosition();
+    const ArrayRef<int64_t> shape = shapeOf(base);
+    const auto tiles = [](int64_t extent, int64_t of) { return (extent + of - 1) / of; };
+    const int64_t half = options.lanes / 2,
+                  lanes = shape[found.lane], // half are multiplied at once
+        all = cast<RankedTensorType>(base.getType()).getNumElements(),
+                  rows = all / shape[lane] * tiles(shape[lane], options.lanes),
+                  sums = int64_t(found.sums.size()) * tiles(shape[lane], half),
+                  maxima = tiles(lanes, half), product = 1, // at least
+        turning = tiles(lanesToTurn(lanes, options.lanes), half);
+    constexpr int64_t kSteps = 1000; // vectors in about the time that the further steps take
+    return rows * (maxima + product + sums - turning) > kSteps ? std::optional(found)
+                                                               : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Stores the value with the lanes that the maxima below it have, of scores that are stored once
+/// for both, and then turned.
+FailureOr<Stored> Former::storeAlongMaxima(Value base, unsigned lane) {
+  const std::optional<Maxima> maxima = maximaBelow(base, lane);
+  const Range range = ranges.of(base);
+  const ArrayRef<int64_t> shape = shapeOf(base);
+  constexpr double kLargest = 16384; // 16 bits hold what is beyond
+  if (!maxima || hosted.contains(base) || !range.isBounded() || range.largest() > kLargest ||
+      *memoryType(base) != activation() || shape[lane] == 1 || shape[maxima->lane] == 1 ||
+      shape[maxima->lane] > options.lanes)
+    return failure();
+  const Value scores = baseOf(maxima->scores);
+  const SmallVector<unsigned> dims = dimsBeside1(maxima->scores);
+  const auto along = size_t(llvm::find(dims, maxima->lane) - dims.begin());
+  wide.insert(scores);
+  wide.insert(maxima->sums.begin(), maxima->sums.end());
+  if (failed(store(scores, dimsBeside1(scores)[along], /*isExact=*/true)))
+    return failure();
+  // A power of two is what it was when it is turned.
+  const auto mark = float(std::exp2(1 + std::ceil(std::log2(std::max(1.0, range.largest())))));
+  const unsigned made = newTensor(base, shape, maxima->lane);
+  const auto each = [&](Attempt &attempt, const Point &point) {
+    return compute(attempt, base, point);
+  };
+  const auto finish = [&](Attempt &attempt, const Point &point, Scalar value) {
+    KernelBuilder &build = attempt.build;
+    Access to{made, {}, 0};
+    for (const Linear &at : point)
+      to.index.push_back(at.affine());
+    if (range.nan) // 0 times NaN is no 0
+      value.node = build.op(AluOp::SelectF32, {build.op(AluOp::EqF32, {value.node, value.node}),
+                                               value.node, build.constant(mark)});
+    build.store(value.node, to);
+  };
+  if (failed(emitKernel(base, shape, maxima->lane, {}, each, finish)))
+    return failure();
+  if (range.nan)
+    markedNan[made] = mark;
+  graph.tensors[made].unbounded = false;
+  return storeTransposed(base, {made, 0}, lane);
 }
 
 } // namespace millrace::forms

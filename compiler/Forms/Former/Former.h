@@ -116,6 +116,18 @@ private:
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
   mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
                            unsigned lane, int64_t &laneSplit, bool isStored = false);
+  struct Box { ///< of a value's index space
+    llvm::SmallVector<int64_t> begin, size;
+  };
+  mlir::LogicalResult emitBox(mlir::Value root, const Box &box, unsigned tensor,
+                              llvm::ArrayRef<int64_t> offsets, unsigned lane, int64_t &laneSplit,
+                              bool isStored);
+  mlir::LogicalResult emitBoxes(mlir::Value root, const Box &box, unsigned tensor,
+                                llvm::ArrayRef<int64_t> offsets, unsigned lane, int64_t &laneSplit,
+                                bool isStored, int depth);
+  void storeBehindRagged(mlir::Value root);
+  std::optional<Ragged> raggedView(mlir::Value root, const Box &box);
+  static llvm::SmallVector<Box, 3> cutRagged(const Box &box, const Ragged &ragged, unsigned lane);
   using Compute = llvm::function_ref<mlir::FailureOr<Scalar>(Attempt &, const Point &)>;
   mlir::LogicalResult emitKernel(mlir::Value named, llvm::ArrayRef<int64_t> shape, unsigned laneDim,
                                  Splits splits, Compute compute,
@@ -154,6 +166,7 @@ private:
   struct Parts {
     llvm::SmallVector<std::pair<unsigned, float>, 3> terms; ///< tensor, factor
     bool areBits = false;
+    std::optional<float> nan = std::nullopt; ///< what stands for NaN, beyond all other elements
   };
   /// To multiply by 0 and 1 and add up: none of them is infinite or NaN. Nothing for types that the
   /// MXM does not take.
@@ -161,6 +174,8 @@ private:
   /// To add up with zeros: tensors whose sum is this one.
   llvm::SmallVector<unsigned, 3> partsToSum(unsigned tensor);
   llvm::SmallVector<unsigned, 3> threeParts(unsigned tensor);
+  /// To multiply as `type`: the tensor, or bf16 parts of fp32; none if neither is possible.
+  llvm::SmallVector<unsigned, 3> partsToMultiply(unsigned tensor, ElementType type);
   Scalar joined(KernelBuilder &build, const Parts &parts, ElementType type);
   void storeJoined(KernelBuilder &build, const Parts &parts, const Access &to);
   /// Remembers that the tensor may hold infinities or NaN if the value may.
@@ -172,6 +187,14 @@ private:
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
+  /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
+  struct Maxima {
+    mlir::Value scores;
+    unsigned lane;
+    llvm::SmallVector<mlir::Value, 1> sums;
+  };
+  std::optional<Maxima> maximaBelow(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Stored> storeAlongMaxima(mlir::Value base, unsigned lane);
 
   // FormSelect.cpp: lanes brought into place.
   std::optional<unsigned> selectLanes(const LoopSpace &space, unsigned tensor, int64_t stride,
@@ -238,6 +261,8 @@ private:
                                               const Point &index, bool cutsPadding);
   mlir::FailureOr<Misfit> addTerm(Attempt &attempt, const Operands &operands,
                                   const Resolved (&at)[2], ElementType type);
+  /// Whether one operand keeps fp32 and the other is constants that bf16 holds.
+  bool multipliesInParts(mlir::linalg::LinalgOp op);
   mlir::LogicalResult addProduct(Attempt &attempt, const Operands &operands,
                                  std::array<mlir::Value, 2> values, ElementType type);
   mlir::FailureOr<Scalar> computeReduction(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -294,7 +319,9 @@ private:
   PrecisionOptions options;
   Ranges ranges;
   KernelGraph &graph;
-  std::map<unsigned, Parts> bytes;    ///< of such tensors of 16 bits
+  std::map<unsigned, Parts> bytes;     ///< of such tensors of 16 bits
+  std::map<unsigned, float> markedNan; ///< tensors in which a number stands for NaN
+  llvm::DenseSet<mlir::Value> wide;    ///< values that lie in fp32 as they are computed
   std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums; ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
@@ -312,7 +339,8 @@ private:
   llvm::DenseSet<unsigned> takenOutputs; ///< results that somebody writes
   unsigned hostFunctions = 0;            ///< how many have a name
   llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function
-  bool isTooDeep = false; ///< the recursion ended for lack of stack: nothing more is tried
+  std::optional<Ragged> ragged; ///< of the last kernel that could not be formed
+  bool isTooDeep = false;       ///< the recursion ended for lack of stack: nothing more is tried
 };
 
 /// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input

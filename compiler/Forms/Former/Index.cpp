@@ -60,6 +60,25 @@ void LoopSpace::want(unsigned loop, int64_t inner) {
 
 static int64_t floorDivide(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
+/// Remembers the one dimension that moves `rest` if `index` moves with all of it alike.
+void LoopSpace::noteRagged(const Linear &index, const Linear &rest, int64_t divisor) {
+  const LoopKey key = origins[rest.terms.begin()->first].key;
+  const Linear &dim = known.at(key);
+  const auto innermost =
+      llvm::find_if(dim.terms, [](const auto &term) { return term.second == 1; });
+  if (innermost == dim.terms.end() || !rest.uses(innermost->first))
+    return;
+  const int64_t step = rest.terms.at(innermost->first);
+  if (step <= 0 || divisor % step != 0 ||
+      llvm::any_of(rest.terms, [&](const auto &term) { return origins[term.first].key != key; }))
+    return;
+  for (auto [loop, stride] : dim.terms)
+    if (const auto term = index.terms.find(loop);
+        term == index.terms.end() || term->second != stride * step)
+      return;
+  ragged = {key, (divisor - rest.offset + step - 1) / step, divisor / step};
+}
+
 std::optional<Linear> LoopSpace::divide(const Linear &index, int64_t divisor) {
   Linear quotient, rest;
   for (auto [loop, coefficient] : index.terms)
@@ -76,6 +95,8 @@ std::optional<Linear> LoopSpace::divide(const Linear &index, int64_t divisor) {
   for (auto [loop, coefficient] : rest.terms)
     if (coefficient > 0 && divisor % coefficient == 0)
       want(loop, divisor / coefficient);
+  if (!wanted && !ragged && !rest.terms.empty())
+    noteRagged(index, rest, divisor);
   return std::nullopt;
 }
 

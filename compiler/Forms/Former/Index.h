@@ -37,6 +37,13 @@ struct Linear {
   AffineIndex affine() const;
 };
 
+/// A dimension that no split of its loop takes apart as an index needs: its points from one of
+/// `first`, `first` + `period`, ... to the next can be taken apart.
+struct Ragged {
+  LoopKey key;
+  int64_t first = 0, period = 1;
+};
+
 /// The loops of one kernel, created as they are asked for.
 class LoopSpace {
 public:
@@ -59,9 +66,11 @@ public:
   const Loop &loop(unsigned index) const { return loops[index]; }
   size_t size() const { return loops.size(); }
   std::optional<Splits> wanted; ///< the splits with which to try again
+  std::optional<Ragged> ragged; ///< where no split helps: what would
 
 private:
   void want(unsigned loop, int64_t inner);
+  void noteRagged(const Linear &index, const Linear &rest, int64_t divisor);
 
   struct Origin {
     LoopKey key;

@@ -75,6 +75,7 @@ private:
   bool join(unsigned k, Pair pair);
   bool flatten(unsigned tensor);
   bool copyInstalled(unsigned k, const Pair &pair);
+  void repeatConstants(unsigned k, const Pair &pair);
   std::optional<unsigned> copyOf(const Kernel &kernel, Access &w, const Pair &pair);
   void keep(unsigned k) {
     if (std::none_of(kernelsBefore.begin(), kernelsBefore.end(),
@@ -129,6 +130,7 @@ bool Joiner::joinAll(unsigned k, const Pair &pair) {
 
 bool Joiner::join(unsigned k, Pair pair) {
   keep(k);
+  repeatConstants(k, pair);
   return joinLoops(graph.kernels[k], pair.outer, pair.inner) ||
          (copyInstalled(k, pair) && joinLoops(graph.kernels[k], pair.outer, pair.inner));
 }
@@ -155,7 +157,8 @@ bool Joiner::flatten(unsigned number) {
       }
       access.index[row] = fixed(0);
     };
-    for (const Term &term : graph.kernels[k].terms) // lanes that a contraction takes lie in one tile
+    for (const Term &term :
+         graph.kernels[k].terms) // lanes that a contraction takes lie in one tile
       fits = fits && term.a.tensor != number && term.w.tensor != number;
     forEachAccess(graph.kernels[k], change);
     if (!fits)
@@ -165,6 +168,37 @@ bool Joiner::flatten(unsigned number) {
   tensor.shape[row] = 1;
   tensor.value.clear();
   return true;
+}
+
+/// Constants that only the inner loop moves, along their lanes, lie there once for each step of the
+/// outer one.
+void Joiner::repeatConstants(unsigned k, const Pair &pair) {
+  for (size_t o = 0; o < graph.kernels[k].operands.size(); ++o) {
+    const Kernel &kernel = graph.kernels[k];
+    const Access &operand = kernel.operands[o];
+    const Tensor source = graph.tensors[operand.tensor];
+    const int64_t lanes = source.shape[source.laneDim], times = kernel.loops[pair.outer].extent;
+    if (source.role != TensorRole::Constant || operand.lookup || usesLoop(operand, pair.outer) ||
+        wholeLoop(kernel, operand.index[source.laneDim], lanes, LoopKind::Parallel) != pair.inner)
+      continue;
+    std::vector<int64_t> shape = source.shape;
+    shape[source.laneDim] *= times;
+    const unsigned wide =
+        addTensor(graph, source.name, shape, source.type, source.laneDim, TensorRole::Constant);
+    graph.tensors[wide].splat = source.splat;
+    std::vector<uint8_t> &data = graph.tensors[wide].data;
+    size_t inner = byteWidth(source.type); // bytes from one lane to the next
+    for (size_t d = source.laneDim + 1; d < source.shape.size(); ++d)
+      inner *= size_t(source.shape[d]);
+    const size_t block = source.splat ? source.data.size() : inner * size_t(lanes);
+    for (size_t from = 0; from < source.data.size(); from += block)
+      for (int64_t i = 0; i < (source.splat ? 1 : times); ++i)
+        data.insert(data.end(), source.data.begin() + ptrdiff_t(from),
+                    source.data.begin() + ptrdiff_t(from + block));
+    Access &access = graph.kernels[k].operands[o];
+    access.tensor = wide;
+    access.index[source.laneDim].terms.push_back({pair.outer, lanes});
+  }
 }
 
 /// What the kernel installs gets copies in which both loops are one dimension's.
@@ -180,15 +214,16 @@ bool Joiner::copyInstalled(unsigned k, const Pair &pair) {
     const std::optional<unsigned> copy = copyOf(graph.kernels[k], w, pair);
     if (!copy)
       return false;
-    const auto place = std::find(graph.order.begin(), graph.order.end() - 1,
-                                 std::pair<bool, unsigned>(false, k));
+    const auto place =
+        std::find(graph.order.begin(), graph.order.end() - 1, std::pair<bool, unsigned>(false, k));
     std::rotate(place, graph.order.end() - 1, graph.order.end());
     graph.kernels[k].terms[t].w = w;
   }
   return true;
 }
 
-/// A kernel that copies the rows that `w` takes, in the order of its loops; `w` then reads the copy.
+/// A kernel that copies the rows that `w` takes, in the order of its loops; `w` then reads the
+/// copy.
 std::optional<unsigned> Joiner::copyOf(const Kernel &kernel, Access &w, const Pair &pair) {
   const Tensor source = graph.tensors[w.tensor];
   if (usesEither(w.index[source.laneDim], pair))
@@ -235,8 +270,8 @@ std::optional<unsigned> Joiner::copyOf(const Kernel &kernel, Access &w, const Pa
   to.index.push_back(at(lane));
   read.index.push_back(w.index[source.laneDim]);
   shape.push_back(lanes);
-  read.tensor = to.tensor = addTensor(graph, source.name + ".joined", shape, source.type,
-                                      unsigned(shape.size() - 1));
+  read.tensor = to.tensor =
+      addTensor(graph, source.name + ".joined", shape, source.type, unsigned(shape.size() - 1));
   read.pad = w.pad;
   graph.tensors[to.tensor].unbounded = source.unbounded;
   build.storeBits(build.operand(from), to);

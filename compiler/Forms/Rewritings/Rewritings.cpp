@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Rewritings/Rewritings.h"
 
+#include "compiler/Forms/Rewritings/AlignRanks.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
+#include "compiler/Forms/Rewritings/FoldTiles.h"
 #include "compiler/Forms/Rewritings/ForwardCopies.h"
 #include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
+#include "compiler/Forms/Rewritings/PairRunning.h"
 #include "compiler/Forms/Rewritings/ShareSums.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
@@ -70,9 +73,15 @@ static const Rewriting table[] = {
        forwardCopies(graph);
        return Lines();
      }},
+    {"align-ranks", "gives rows that maps meet the dimensions of what they meet",
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
+       alignRanks(graph);
+       return Lines();
+     }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
-       return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed);
+       return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
+                                     options.layoutsChosen);
      }},
     {"merge-heads", "lets the heads of an attention lie side by side in a row",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
@@ -110,6 +119,11 @@ static const Rewriting table[] = {
        streamBias(graph, machine);
        return Lines();
      }},
+    {"fold-tiles", "adds the vectors of a long row to each other before its lanes are summed",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       foldTiles(graph, machine);
+       return Lines();
+     }},
     {"share-sums", "makes a sum that all lanes of a long result share once",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        shareSums(graph, machine);
@@ -118,6 +132,12 @@ static const Rewriting table[] = {
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        splitEpilogues(graph, longestChain(machine), machine);
+       return Lines();
+     }},
+    {"pair-running", "combines neighbours before a reduction runs over many rows",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       if (!options.sparesRoom)
+         pairRunning(graph, machine);
        return Lines();
      }},
     {"pad-operands",

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/Forms/Kernel.h"
+#include "compiler/Layouts/Assign.h"
 
 #include "arch/spec/Expected.h"
 #include "arch/spec/Machine.h"
@@ -20,8 +21,10 @@ namespace millrace::forms {
 unsigned longestChain(const Machine &machine);
 
 struct RewriteOptions {
-  std::string layouts = "exact"; ///< the layout solver (compiler/Layouts/LayoutProblem.h)
-  uint64_t layoutSeed = 0;       ///< of those that draw
+  std::string layouts = "exact";           ///< the layout solver (compiler/Layouts/LayoutProblem.h)
+  uint64_t layoutSeed = 0;                 ///< of those that draw
+  layouts::Chosen layoutsChosen = nullptr; ///< is shown what they chose
+  bool sparesRoom = false;                 ///< nothing that takes copies of tensors for speed
 };
 
 struct Rewriting {

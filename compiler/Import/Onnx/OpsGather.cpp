@@ -5,6 +5,9 @@
 #include "compiler/Import/Onnx/Gather.h"
 
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Steps.h"
+
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -61,20 +64,102 @@ Status checkIndices(NodeImporter &node, int64_t extent) {
   return Success{};
 }
 
+/// `data` at constant `positions` along `axis`, which `shape` replaces: a slice, shown with steps,
+/// backwards or as windows; or few slices, one after the other. Nothing for others.
+std::optional<Value> sliceAt(TensorBuilder &t, Value data, int64_t axis, ArrayRef<int64_t> shape,
+                             ArrayRef<int64_t> positions) {
+  const Shape extents(shapeOf(data));
+  Shape before(extents.begin(), extents.begin() + axis),
+      after(extents.begin() + axis + 1, extents.end());
+  auto around = [&](ArrayRef<int64_t> middle) {
+    Shape all(before);
+    all.append(middle.begin(), middle.end());
+    all.append(after);
+    return all;
+  };
+  auto take = [&](const Steps &steps, ArrayRef<int64_t> middle) {
+    const Taken taken = takenBy(steps, middle, static_cast<unsigned>(axis), t.ops());
+    Shape offsets(extents.size(), 0), sizes(extents), strides(extents.size(), 1);
+    offsets[axis] = taken.offset, sizes[axis] = taken.size, strides[axis] = taken.stride;
+    Value slice = t.slice(data, offsets, sizes, strides);
+    const Shape result = around(middle);
+    if (taken.isForward)
+      return t.reshape(slice, result);
+    SmallVector<AffineExpr> at;
+    for (int64_t d = 0; d < static_cast<int64_t>(extents.size()); ++d) {
+      const int64_t loop = d < axis ? d : d + static_cast<int64_t>(middle.size()) - 1;
+      at.push_back(d == axis ? taken.at : t.ops().getAffineDimExpr(static_cast<unsigned>(loop)));
+    }
+    auto map = AffineMap::get(static_cast<unsigned>(result.size()), 0, at, t.ops().getContext());
+    return t.map(result, {slice}, {map}, elementTypeOf(data),
+                 [](Scalars &, ValueRange x) { return x[0]; });
+  };
+  const auto count = static_cast<int64_t>(positions.size());
+  if (auto flat = stepsOf({count}, [&](int64_t i) { return positions[i]; }))
+    return t.reshape(take(*flat, {count}), around(shape));
+  if (auto steps = stepsOf(shape, [&](int64_t i) { return positions[i]; }))
+    return take(*steps, shape);
+  SmallVector<Value> parts;
+  const std::optional<SmallVector<Run>> runs = fewRuns(positions);
+  if (!runs)
+    return std::nullopt;
+  for (const Run &run : *runs)
+    parts.push_back(take({run.first, {run.step}}, {run.size}));
+  return t.reshape(t.concat(parts, axis), around(shape));
+}
+
+/// The indices, input 1, if they are constant and the data is not, as positions in `extent`.
+/// Constant data stays a look-up, whose result is a constant, too.
+std::optional<Shape> constantPositions(NodeImporter &node, int64_t extent) {
+  std::optional<Shape> positions = node.constantIntegers(1);
+  if (!positions || positions->empty() || matchPattern(node.in(0), m_Constant()))
+    return std::nullopt;
+  for (int64_t &at : *positions)
+    at = at < 0 ? at + extent : at;
+  return positions;
+}
+
+std::optional<Value> gatherSlices(NodeImporter &node, Value data, int64_t axis,
+                                  ArrayRef<int64_t> shape) {
+  const int64_t extent = shapeOf(data)[axis];
+  if (std::optional<double> one = shape.empty() ? node.constantReal(1) : std::nullopt) {
+    const int64_t at = *normalAxis(static_cast<int64_t>(*one), extent);
+    return sliceAt(node.t, data, axis, shape, {at});
+  }
+  const std::optional<Shape> positions = constantPositions(node, extent);
+  return positions ? sliceAt(node.t, data, axis, shape, *positions) : std::nullopt;
+}
+
+/// GatherElements whose constant indices change along `axis` alone.
+std::optional<Value> gatherElementSlices(NodeImporter &node, int64_t axis) {
+  const std::optional<Shape> positions = constantPositions(node, node.shape(0)[axis]);
+  if (!positions)
+    return std::nullopt;
+  const Shape shape(node.shape(1));
+  int64_t pitch = 1;
+  for (int64_t d = axis + 1; d < node.rank(1); ++d)
+    pitch *= shape[d];
+  Shape along;
+  for (int64_t i = 0; i < shape[axis]; ++i)
+    along.push_back((*positions)[i * pitch]);
+  for (int64_t i = 0; i < static_cast<int64_t>(positions->size()); ++i)
+    if ((*positions)[i] != along[i / pitch % shape[axis]])
+      return std::nullopt;
+  Shape sizes(shape);
+  sizes[axis] = node.shape(0)[axis];
+  Value data = node.t.slice(node.in(0), Shape(sizes.size(), 0), sizes);
+  return sliceAt(node.t, data, axis, {shape[axis]}, along);
+}
+
 Status importGather(NodeImporter &node) {
   std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
   if (Status checked = checkIndices(node, node.shape(0)[*axis]); !checked)
     return checked;
-  std::optional<double> one = node.rank(1) == 0 ? node.constantReal(1) : std::nullopt;
-  if (!one)
-    return node.done(gather(node.t, node.in(0), node.in(1), *axis));
-  // One known index is a slice.
-  std::optional<int64_t> at = normalAxis(static_cast<int64_t>(*one), node.shape(0)[*axis]);
-  Shape shape(node.shape(0));
-  shape.erase(shape.begin() + *axis);
-  return node.done(node.t.reshape(node.t.sliceAxis(node.in(0), *axis, *at, 1), shape));
+  if (std::optional<Value> slices = gatherSlices(node, node.in(0), *axis, node.shape(1)))
+    return node.done(*slices);
+  return node.done(gather(node.t, node.in(0), node.in(1), *axis));
 }
 
 /// result[i...] = data[i... with indices[i...] at `axis`]
@@ -84,6 +169,8 @@ Status importGatherElements(NodeImporter &node) {
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
   if (Status checked = checkIndices(node, node.shape(0)[*axis]); !checked)
     return checked;
+  if (std::optional<Value> slices = gatherElementSlices(node, *axis))
+    return node.done(*slices);
   Value data = node.in(0);
   auto identity = node.t.ops().getMultiDimIdentityMap(static_cast<unsigned>(node.rank(1)));
   Value result = node.t.map(
@@ -97,37 +184,6 @@ Status importGatherElements(NodeImporter &node) {
   return node.done(result);
 }
 
-/// Positions in a dimension that begin at `first` and go on by `step` with one index of the result,
-/// or stay there.
-struct Positions {
-  int64_t first = 0, step = 1;
-  std::optional<unsigned> loop;
-};
-
-/// What `position(i)` gives for the points of `shape`, row major, if it is such positions.
-std::optional<Positions> stepsOf(ArrayRef<int64_t> shape,
-                                 llvm::function_ref<int64_t(int64_t)> position) {
-  Positions all{position(0), 1, std::nullopt};
-  const int64_t count = productOf(shape);
-  for (int64_t d = 0, pitch = count; d < static_cast<int64_t>(shape.size()); ++d) {
-    pitch /= shape[d];
-    const int64_t step = shape[d] > 1 ? position(pitch) - all.first : 0;
-    if (step < 0 || (step > 0 && all.loop))
-      return std::nullopt;
-    if (step > 0)
-      all.step = step, all.loop = static_cast<unsigned>(d);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t at = all.first;
-    for (int64_t d = static_cast<int64_t>(shape.size()), rest = i; d-- > 0; rest /= shape[d])
-      if (all.loop == static_cast<unsigned>(d))
-        at += all.step * (rest % shape[d]);
-    if (position(i) != at)
-      return std::nullopt;
-  }
-  return all;
-}
-
 /// GatherND at constant indices that step evenly through the data, as masks of attention are read:
 /// a slice, broadcast. Nothing for others.
 std::optional<Value> gatherSlice(NodeImporter &node, int64_t batch, int64_t depth,
@@ -136,36 +192,42 @@ std::optional<Value> gatherSlice(NodeImporter &node, int64_t batch, int64_t dept
   ArrayRef<int64_t> extents = node.shape(0), outer = node.shape(1).drop_back();
   if (!indices || indices->empty() || productOf(extents) == 0)
     return std::nullopt;
-  const auto rank = static_cast<unsigned>(shape.size());
+  const auto rank = static_cast<int64_t>(extents.size());
   Shape offsets(extents.size(), 0), sizes(extents.begin(), extents.end()),
       strides(extents.size(), 1), kept;
-  SmallVector<unsigned> loops;
-  for (int64_t d = 0; d < static_cast<int64_t>(extents.size()); ++d) {
-    unsigned loop = static_cast<unsigned>(
-        d < batch ? d : d - batch - depth + static_cast<int64_t>(outer.size()));
-    if (d >= batch && d < batch + depth) {
-      const std::optional<Positions> its = stepsOf(outer, [&](int64_t i) {
-        const int64_t at = (*indices)[i * depth + d - batch];
-        return at < 0 ? at + extents[d] : at;
-      });
-      if (!its)
+  SmallVector<AffineExpr> at;
+  SmallVector<bool> isUsed(shape.size(), false); // twice would be a diagonal
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d < batch || d >= batch + depth) {
+      const auto loop = static_cast<unsigned>(
+          d < batch ? d : d - batch - depth + static_cast<int64_t>(outer.size()));
+      if (std::exchange(isUsed[loop], true))
         return std::nullopt;
-      offsets[d] = its->first;
-      strides[d] = its->step;
-      sizes[d] = its->loop ? outer[*its->loop] : 1;
-      if (its->first < 0 || its->first + (sizes[d] - 1) * its->step >= extents[d])
-        return std::nullopt;
-      if (!its->loop)
-        continue;
-      loop = *its->loop;
+      at.push_back(node.t.ops().getAffineDimExpr(loop));
+      kept.push_back(extents[d]);
+      continue;
     }
-    if (llvm::is_contained(loops, loop)) // a diagonal
+    const std::optional<Steps> its = stepsOf(outer, [&](int64_t i) {
+      const int64_t index = (*indices)[i * depth + d - batch];
+      return index < 0 ? index + extents[d] : index;
+    });
+    if (!its)
       return std::nullopt;
-    loops.push_back(loop);
-    kept.push_back(sizes[d]);
+    const Taken taken = takenBy(*its, outer, 0, node.t.ops());
+    if (taken.offset < 0 || taken.last() >= extents[d])
+      return std::nullopt;
+    offsets[d] = taken.offset, sizes[d] = taken.size, strides[d] = taken.stride;
+    if (taken.size == 1)
+      continue;
+    for (auto [loop, step] : llvm::enumerate(its->by))
+      if (step != 0 && std::exchange(isUsed[loop], true))
+        return std::nullopt;
+    at.push_back(taken.at);
+    kept.push_back(taken.size);
   }
   Value source = node.t.reshape(node.t.slice(node.in(0), offsets, sizes, strides), kept);
-  return node.t.map(shape, {source}, {node.t.select(rank, loops)}, elementTypeOf(source),
+  auto map = AffineMap::get(static_cast<unsigned>(shape.size()), 0, at, node.t.ops().getContext());
+  return node.t.map(shape, {source}, {map}, elementTypeOf(source),
                     [](Scalars &, ValueRange x) { return x[0]; });
 }
 

@@ -7,6 +7,8 @@
 #include "compiler/Import/Onnx/Reduction.h"
 #include "compiler/Support/OnnxValue.h"
 
+#include "mlir/IR/Matchers.h"
+
 #include <cmath>
 #include <limits>
 
@@ -36,17 +38,24 @@ Value mapWith(TensorBuilder &t, Value input, Value statistic, ArrayRef<int64_t> 
                });
 }
 
-/// 1 / sqrt(mean of squares + epsilon)
-Value inverseDeviation(TensorBuilder &t, Value centred, ArrayRef<int64_t> axes, double epsilon) {
-  Value squares = t.reduce(centred, axes, t.scalar(elementTypeOf(centred), 0),
-                           [](Scalars &s, Value x, Value sum) {
-                             Arithmetic a(s);
-                             return a.add(sum, a.mul(x, x));
-                           });
+Value sumOfSquares(TensorBuilder &t, Value input, ArrayRef<int64_t> axes) {
+  return t.reduce(input, axes, t.scalar(elementTypeOf(input), 0),
+                  [](Scalars &s, Value x, Value sum) {
+                    Arithmetic a(s);
+                    return a.add(sum, a.mul(x, x));
+                  });
+}
+
+double countOver(Value input, ArrayRef<int64_t> axes) {
   double count = 1;
   for (int64_t axis : axes)
-    count *= static_cast<double>(shapeOf(centred)[axis]);
-  return t.map({squares}, elementTypeOf(centred), [&](Scalars &s, ValueRange x) {
+    count *= static_cast<double>(shapeOf(input)[axis]);
+  return count;
+}
+
+/// 1 / sqrt(squares / count + epsilon)
+Value inverseDeviation(TensorBuilder &t, Value squares, double count, double epsilon) {
+  return t.map({squares}, elementTypeOf(squares), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
     Value variance = a.div(x[0], a.like(x[0], count));
     Value deviation = a.call<math::SqrtOp>(a.add(variance, a.like(variance, epsilon)));
@@ -56,7 +65,7 @@ Value inverseDeviation(TensorBuilder &t, Value centred, ArrayRef<int64_t> axes, 
 
 /// centred * inverse deviation * scale + bias, in one map.
 Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int64_t> axes,
-                    Value scale, Value bias) {
+                    double count, Value scale, Value bias) {
   ArrayRef<int64_t> shape = shapeOf(centred);
   auto rank = static_cast<unsigned>(shape.size());
   SmallVector<Value> inputs{centred, inverse};
@@ -69,9 +78,6 @@ Value scaleAndShift(TensorBuilder &t, Value centred, Value inverse, ArrayRef<int
   }
   return t.map(shape, inputs, maps, elementTypeOf(centred), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
-    double count = 1;
-    for (int64_t axis : axes)
-      count *= static_cast<double>(shape[axis]);
     const double most = 1.1 * std::sqrt(count); // all of the deviation in one element
     Value result = a.within(a.mul(x[0], x[1]), -most, most);
     if (scale)
@@ -108,17 +114,72 @@ LayerNorm layerNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon,
   Value mean = meanOver(t, input, axes);
   Value centred =
       mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
-  Value inverse = inverseDeviation(t, centred, axes, epsilon);
-  return {scaleAndShift(t, centred, inverse, axes, scale, bias), mean, inverse};
+  const double count = countOver(input, axes);
+  Value inverse = inverseDeviation(t, sumOfSquares(t, centred, axes), count, epsilon);
+  return {scaleAndShift(t, centred, inverse, axes, count, scale, bias), mean, inverse};
 }
 
 LayerNorm rmsNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, Value scale) {
   Shape axes = axesFrom(axis, static_cast<int64_t>(shapeOf(input).size()));
-  Value inverse = inverseDeviation(t, input, axes, epsilon);
-  return {scaleAndShift(t, input, inverse, axes, scale, Value()), Value(), inverse};
+  const double count = countOver(input, axes);
+  Value inverse = inverseDeviation(t, sumOfSquares(t, input, axes), count, epsilon);
+  return {scaleAndShift(t, input, inverse, axes, count, scale, Value()), Value(), inverse};
 }
 
 namespace {
+
+void keepFp32(TensorBuilder &t, Value value) {
+  value.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
+}
+
+/// The sum over the block that each index of the last dimension lies in, of `parts` equal blocks: a
+/// product with ones on the diagonal blocks, which hands the sum to every member.
+Value sumOfBlocks(TensorBuilder &t, Value input, int64_t parts) {
+  const Shape shape(shapeOf(input));
+  const int64_t extent = shape.back(), rows = productOf(shape) / extent, block = extent / parts;
+  std::vector<float> blocks(size_t(extent * extent));
+  for (int64_t i = 0; i < extent; ++i)
+    for (int64_t j = i / block * block; j < (i / block + 1) * block; ++j)
+      blocks[size_t(i * extent + j)] = 1;
+  const auto map = [&](ArrayRef<unsigned> loops) { return t.select(3, loops); };
+  Value sums = t.contract(t.reshape(input, {rows, extent}),
+                          t.reals({extent, extent}, blocks, elementTypeOf(input)), {rows, extent},
+                          {map({0, 2}), map({2, 1}), map({0, 1})}, {2});
+  keepFp32(t, sums);
+  return t.reshape(sums, shape);
+}
+
+/// A tensor of which the dimensions from `axis` on are normalised together: all of them, or with
+/// blocks of the dimension before, of which there are `parts`.
+struct Normalised {
+  Value input;
+  int64_t axis;
+  int64_t parts = 0;
+};
+
+/// Normalises with blocks. Whole dimensions are summed first, then what is left of a block, in
+/// fp32: the tensor itself is read as it is. `scale` and `bias` (may be null) broadcast to the
+/// tensor.
+Value groupNorm(TensorBuilder &t, const Normalised &of, double epsilon, Value scale, Value bias) {
+  const auto [input, axis, parts] = of;
+  const Shape axes = axesFrom(axis, int64_t(shapeOf(input).size()));
+  const double count = countOver(input, axes) * double(shapeOf(input)[axis - 1] / parts);
+  Value sums = t.reduceSum(input, axes);
+  keepFp32(t, sums);
+  Value total = sumOfBlocks(t, sums, parts);
+  Value mean = t.map({total}, elementTypeOf(total), [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.div(x[0], a.like(x[0], count));
+  });
+  keepFp32(t, mean);
+  Value centred =
+      mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
+  Value squares = sumOfSquares(t, centred, axes);
+  keepFp32(t, squares);
+  Value inverse = inverseDeviation(t, sumOfBlocks(t, squares, parts), count, epsilon);
+  keepFp32(t, inverse);
+  return scaleAndShift(t, centred, inverse, axes, count, scale, bias);
+}
 
 Handler softmaxOp(bool takeLog) {
   return [takeLog](NodeImporter &node) -> Status {
@@ -156,64 +217,102 @@ Status importBatchNorm(NodeImporter &node) {
       }));
 }
 
-/// A tensor of which the dimensions from `axis` on are normalised together.
-struct Normalised {
-  Value input;
-  int64_t axis;
-};
+/// Where a tensor of this shape divides into `count` groups of neighbouring elements: how it is
+/// normalised in them.
+std::optional<Normalised> inGroups(Value input, int64_t count) {
+  ArrayRef<int64_t> shape = shapeOf(input);
+  int64_t axis = 0;
+  while (axis < int64_t(shape.size()) && count % shape[axis] == 0 &&
+         (count > 1 || shape[axis] == 1))
+    count /= shape[axis++];
+  if (count == 1)
+    return Normalised{input, axis};
+  if (axis + 1 >= int64_t(shape.size()) || shape[axis] % count != 0)
+    return std::nullopt;
+  return Normalised{input, axis + 1, count};
+}
 
-/// The same elements in more dimensions, if reshapes merged some of those from `axis` on: sums over
-/// pixels and channels need no tensor in which they lie in one row. With `keepsOuter`, the
-/// dimensions before `axis` stay as they are.
-Normalised unmerged(TensorBuilder &t, Value input, int64_t axis, bool keepsOuter) {
-  const Shape outer(shapeOf(input).take_front(axis));
-  const auto extents = [](ArrayRef<int64_t> shape) { // those that are not 1
-    return llvm::count_if(shape, [](int64_t extent) { return extent != 1; });
+/// The first `axis` dimensions of `input` are its groups. The same elements in more dimensions, if
+/// reshapes merged some: sums over pixels and channels need no tensor in which they lie in one row.
+Normalised unmerged(Value input, int64_t axis) {
+  const int64_t groups = productOf(shapeOf(input).take_front(axis));
+  const auto summed = [](const Normalised &of) { // dimensions, of those that are not 1
+    return llvm::count_if(shapeOf(of.input).drop_front(of.axis),
+                          [](int64_t extent) { return extent != 1; }) +
+           (of.parts ? 1 : 0);
   };
   Normalised best{input, axis};
   for (Operation *op = input.getDefiningOp();
        isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op);
-       op = op->getOperand(0).getDefiningOp()) {
-    const Value source = op->getOperand(0);
-    ArrayRef<int64_t> inner = shapeOf(source);
-    int64_t before = 1;
-    while (!inner.empty() && (before != productOf(outer) || inner.front() == 1)) {
-      before *= inner.front();
-      inner = inner.drop_front();
-    }
-    if (before != productOf(outer) ||
-        extents(inner) <= extents(shapeOf(best.input).drop_front(best.axis)))
-      continue;
-    best = {source, int64_t(shapeOf(source).size() - inner.size())};
-    if (keepsOuter) {
-      Shape shape(outer);
-      shape.append(inner.begin(), inner.end());
-      best = {t.reshape(source, shape), axis};
-    }
-  }
+       op = op->getOperand(0).getDefiningOp())
+    if (std::optional<Normalised> next = inGroups(op->getOperand(0), groups);
+        next && summed(*next) + (next->parts ? 1 : 0) > summed(best))
+      best = *next;
   return best;
+}
+
+/// Parameters that each image has alike, one for some of the indices of the first `outer`
+/// dimensions of `input`, in a shape that broadcasts to it. Null for a splat of `neutral`.
+Value atGroups(TensorBuilder &t, Value parameters, double neutral, int64_t images, Value input,
+               int64_t outer) {
+  if (DenseElementsAttr constant; matchPattern(parameters, m_Constant(&constant)) &&
+                                  constant.isSplat() &&
+                                  constant.getSplatValue<APFloat>().convertToDouble() == neutral)
+    return Value();
+  const int64_t count = productOf(shapeOf(parameters));
+  Shape shape(shapeOf(input).take_front(outer));
+  const int64_t block = productOf(shape) / images / count;
+  shape.resize(shapeOf(input).size(), 1);
+  return t.reshape(t.broadcast(t.reshape(parameters, {1, count, 1}), {images, count, block}),
+                   shape);
+}
+
+/// Normalises groups of each image's elements. Scales and biases (inputs 1 and 2) differ along the
+/// first `outer` dimensions.
+Status normaliseGroups(NodeImporter &node, const Normalised &of, int64_t outer) {
+  TensorBuilder &t = node.t;
+  const int64_t channels = node.shape(0)[1];
+  for (size_t i : {1, 2})
+    if (const int64_t count = productOf(node.shape(i)); count != channels)
+      return node.error("input " + std::to_string(i) + " has " + std::to_string(count) +
+                        " elements where there are " + std::to_string(channels) + " channels");
+  const double epsilon = node.getFloat("epsilon", 1e-5);
+  const auto parameters = [&](size_t i, double neutral) {
+    return atGroups(t, node.in(i), neutral, node.shape(0)[0], of.input, outer);
+  };
+  Value scale = parameters(1, 1), bias = parameters(2, 0);
+  if (of.parts)
+    return node.done(t.reshape(groupNorm(t, of, epsilon, scale, bias), node.shape(0)));
+  LayerNorm norm = layerNorm(t, of.input, of.axis, epsilon, scale, bias);
+  for (Value statistic : {norm.mean, norm.inverseDeviation}) // an error in them moves all elements
+    keepFp32(t, statistic);
+  return node.done(t.reshape(norm.result, node.shape(0)));
 }
 
 /// Normalises each channel of each image by itself.
 Status importInstanceNorm(NodeImporter &node) {
-  TensorBuilder &t = node.t;
-  const bool isOneChannel = node.shape(0)[1] == 1; // then the channel needs no dimension
-  auto [input, axis] = unmerged(t, node.in(0), 2, !isOneChannel);
-  LayerNorm norm = layerNorm(t, input, axis, node.getFloat("epsilon", 1e-5), Value(), Value());
-  for (Value statistic : {norm.mean, norm.inverseDeviation}) // an error in them moves all elements
-    statistic.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
-  if (isOneChannel) {
-    Value scale = t.reshape(node.in(1), {}), bias = t.reshape(node.in(2), {});
-    Value result =
-        t.map({norm.result, scale, bias}, elementTypeOf(input), [](Scalars &s, ValueRange x) {
-          Arithmetic a(s);
-          return a.add(a.mul(x[0], x[1]), x[2]);
-        });
-    return node.done(t.reshape(result, node.shape(0)));
-  }
-  Value scaled = perChannel(node, norm.result, node.in(1),
-                            [](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
-  return node.done(t.reshape(addChannelBias(node, scaled, node.in(2)), node.shape(0)));
+  if (node.rank(0) < 3)
+    return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
+                      "; the rank must be at least 3");
+  const Normalised of = unmerged(node.in(0), 2);
+  return normaliseGroups(node, of, of.axis);
+}
+
+/// Normalises groups of channels; scale and bias are per channel.
+Status importGroupNorm(NodeImporter &node) {
+  if (node.rank(0) < 2)
+    return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
+                      "; the rank must be at least 2");
+  const int64_t channels = node.shape(0)[1], groups = node.getInt("num_groups", 0);
+  if (groups < 1 || channels % groups != 0)
+    return node.error("num_groups " + std::to_string(groups) + " does not divide its " +
+                      std::to_string(channels) + " channels");
+  Value input = node.in(0);
+  if (node.rank(0) == 2)
+    input = node.t.reshape(input, {node.shape(0)[0], channels, 1});
+  if (groups == 1)
+    return normaliseGroups(node, {input, 1}, 2);
+  return normaliseGroups(node, {input, 2, groups == channels ? 0 : groups}, 2);
 }
 
 /// Statistics come with extent 1 where they were reduced.
@@ -317,6 +416,7 @@ void addNormalizationOps(HandlerTable &table) {
   table[":LogSoftmax"] = softmaxOp(true);
   table[":BatchNormalization"] = importBatchNorm;
   table[":InstanceNormalization"] = importInstanceNorm;
+  table[":GroupNormalization"] = importGroupNorm;
   table[":LayerNormalization"] = importLayerNorm;
   table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] = importRmsNorm;
   table["com.microsoft:SkipLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(false));

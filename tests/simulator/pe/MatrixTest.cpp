@@ -40,9 +40,9 @@ public:
     p.activate(at, W, 0, 0, p.on(W, Out, 0), ElementType::Int8, 0, kLanes, g1).g0 = uint16_t(g0);
   }
   /// The product of the activation of cycle `activated` goes to row `to` of the results.
-  void result(Cycle activated, uint32_t accumulator, uint32_t to) {
+  void result(Cycle activated, uint32_t accumulator, uint32_t to, unsigned mode = 0) {
     const Cycle at = activated + product;
-    p.accumulate(at, W, 0, accumulator, AccumulateMode::Emit, ElementType::Int8,
+    p.accumulate(at, W, 0, accumulator, uint8_t(mode | AccumulateMode::Emit), ElementType::Int8,
                  p.stream(W, In, 0));
     for (unsigned b = 0; b < 4; ++b)
       p.write(at + emit, W, 40 + b, 100 + to, p.on(W, In, b));
@@ -114,6 +114,34 @@ TEST(Matrix, AResultTakenEarlyDoesNotComputeALaterOneWithWeightsThatAreStillToCo
   for (unsigned c = 0; c < 128; ++c) {
     EXPECT_EQ(x.column(0, c), 5 * 32 * int(c % 16 + 1));
     EXPECT_EQ(x.column(1, c), 2 * 32 * (c < 112 ? int(c % 16 + 1) : int(101 - c % 16))) << c;
+  }
+}
+
+/// Sums are kept as promises until somebody takes one, or until there are 8192 of them. The last of
+/// these products is known before it is added, as its weights are replaced in between.
+TEST(Matrix, AProductIsKeptUntilItIsAddedHoweverManySumsNobodyTook) {
+  Plane x(varied({}));
+  const Loops rows{64, 64, 1, 64, 1, 0}; // 64 sums, each takes a product every 64 cycles
+  x.install(40, 0, 0), x.install(41, 1, 0);
+  for (Cycle at : {60, 60 + 4096}) {
+    x.p.read(at - 1 - Cycle(x.p.machine.lastPosition() - x.p.machine.position(0)), W, 0, 0,
+             x.p.stream(W, Out, 0), times(4096, 0));
+    x.p.activate(at, W, 0, 0, x.p.on(W, Out, 0), ElementType::Int8, 0, kLanes, 2, times(4096));
+    x.p.accumulate(at + x.product, W, 0, 0, at == 60 ? 0 : AccumulateMode::Add, ElementType::Int8,
+                   kNoStream, rows);
+  }
+  const Cycle last = 60 + 2 * 4096;
+  x.activate(last, 2, 0, 2);
+  x.install(last + 3, 0, 1);
+  x.result(last, 100, 0); // number 8193
+  x.activate(last + 200, 1, 0, 2);
+  x.result(last + 200, 5, 1, AccumulateMode::Add);
+  const SimulationResult r = x.p.run();
+  ASSERT_FALSE(r.violation) << verdict(r);
+  for (unsigned c = 0; c < 32; ++c) {
+    const int before = int(c % 16 + 1), after = c < 16 ? int(101 - c) : before;
+    EXPECT_EQ(x.column(0, c), 5 * 32 * before) << c;
+    EXPECT_EQ(x.column(1, c), 65 * 32 * before + 2 * 32 * after) << c;
   }
 }
 

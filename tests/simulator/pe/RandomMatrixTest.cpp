@@ -100,8 +100,13 @@ TEST(RandomMatrix, BatchesGiveWhatCyclesGive) {
   unsigned legal = 0;
   for (unsigned seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const SimulationResult r = RandomPlanes(seed).make().run(); // which compares the two
+    RandomPlanes planes(seed);
+    Program &program = planes.make();
+    const SimulationResult r = program.run(); // which compares the two
     legal += !r.violation;
+    SimulationOptions options = handWritten();
+    options.batch = 1 + seed % 6;
+    EXPECT_EQ(differenceOn(program.image, program.machine, options), "") << options.batch;
   }
   EXPECT_GE(legal, 40u) << "too many stop at a violation to compare values";
 }

@@ -90,14 +90,16 @@ static void assignMacs(ModelFacts &facts,
 
 FailureOr<forms::KernelGraph> formKernels(ModuleOp module, const Machine &machine,
                                           const std::string &precision, bool exactQdq,
-                                          ModelFacts &facts) {
+                                          ModelFacts &facts, bool sparesRoom) {
   const std::optional<forms::Precision> chosen = forms::precisionNamed(precision);
   if (!chosen)
     return module.emitError() << "there is no precision '" << precision
                               << "'; form-kernels knows fp16, bf16 and int8";
   std::map<std::string, forms::ContractionPoints> points;
-  FailureOr<forms::KernelGraph> graph = forms::buildKernelGraph(
-      module, forms::optionsFor(machine, *chosen, exactQdq), &facts.packed, &points);
+  forms::PrecisionOptions options = forms::optionsFor(machine, *chosen, exactQdq);
+  options.sparesRoom = sparesRoom;
+  FailureOr<forms::KernelGraph> graph =
+      forms::buildKernelGraph(module, options, &facts.packed, &points);
   if (failed(graph))
     return failure();
   facts.integerBounds = integerBoundsOf(module);

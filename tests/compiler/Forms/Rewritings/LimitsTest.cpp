@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Where a rewriting must leave a kernel alone: padding that counts, values out of range, values that something else
-// takes, windows that leave their tensor.
+// Where a rewriting must leave a kernel alone: padding that counts, values out of range, values
+// that something else takes, windows that leave their tensor.
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/RepeatedSums.h"
@@ -26,7 +26,8 @@ namespace {
 constexpr ElementType kFp16 = ElementType::Fp16;
 constexpr uint32_t kOne = 0x3c00; ///< in fp16
 
-std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph, const std::map<unsigned, TensorBytes> &inputs) {
+std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph,
+                                             const std::map<unsigned, TensorBytes> &inputs) {
   std::map<std::string, TensorBytes> outputs;
   EXPECT_EQ(graph.verify(), "");
   const Expected<std::vector<TensorBytes>> all = evaluate(graph, inputs);
@@ -37,9 +38,10 @@ std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph, const std
   return outputs;
 }
 
-/// y[c] = op over rows and columns of x[c, rows, columns], of which `above` rows before the first and `below` behind the
-/// last are read as `pad`.
-KernelGraph buildReduction(AluOp op, int64_t rows, int64_t columns, int64_t above, int64_t below, uint32_t pad) {
+/// y[c] = op over rows and columns of x[c, rows, columns], of which `above` rows before the first
+/// and `below` behind the last are read as `pad`.
+KernelGraph buildReduction(AluOp op, int64_t rows, int64_t columns, int64_t above, int64_t below,
+                           uint32_t pad) {
   KernelGraph graph;
   graph.name = "reduction";
   const unsigned x = addTensor(graph, "x", {20, rows, columns}, kFp16, 0, TensorRole::Input);
@@ -88,12 +90,15 @@ TEST(RepeatedSums, MultiplyByAllLoopsThatNoTermUses) {
   EXPECT_EQ(multiplyRepeatedSums(graph), 2u);
   const auto repeated = outputsOf(graph, inputs).at("y");
   for (size_t i = 0; i < once.size(); i += 2) {
-    const auto value = [&](const TensorBytes &y) { return decode(kFp16, y[i] | uint32_t(y[i + 1]) << 8); };
+    const auto value = [&](const TensorBytes &y) {
+      return decode(kFp16, y[i] | uint32_t(y[i + 1]) << 8);
+    };
     EXPECT_EQ(value(repeated), 8 * value(once));
   }
 }
 
-/// y = x w + b, with memory so short that the bias would be streamed; b goes to z, too, if asked for.
+/// y = x w + b, with memory so short that the bias would be streamed; b goes to z, too, if asked
+/// for.
 unsigned streamed(float largest, bool usedTwice) {
   Machine machine = *loadMachine("tsp-small");
   machine.memory.slices = machine.memory.banks = 1, machine.memory.rowsPerBank = 8;
@@ -157,20 +162,24 @@ TEST(SplitRunning, LeavesRowsThatStepEvenlyFromEndToEnd) {
 KernelGraph buildHeads() {
   KernelGraph graph;
   const unsigned p = addTensor(graph, "p", {3, 5, 5}, kFp16, 2, TensorRole::Input),
-                 v = addTensor(graph, "v", {5, 3 * 16}, kFp16, 0, TensorRole::Input), o = addTensor(graph, "o", {3, 5, 16}, kFp16, 2),
+                 v = addTensor(graph, "v", {5, 3 * 16}, kFp16, 0, TensorRole::Input),
+                 o = addTensor(graph, "o", {3, 5, 16}, kFp16, 2),
                  y = addTensor(graph, "y", {5, 4}, ElementType::Fp32, 1, TensorRole::Output),
                  w = addConstant(graph, "w", {3 * 16, 4}, kFp16, 0, randomValues(3 * 16 * 4, 3));
   {
     KernelBuilder build(graph);
-    const unsigned h = build.loop(3), t = build.loop(5), d = build.loop(16), s = build.loop(5, LoopKind::Contracted);
-    build.term({p, {at(h), at(t), at(s)}, 0}, {v, {at(s), {0, {{h, 16}, {d, 1}}}}, 0}, 3 * 5 * 5 * 16);
+    const unsigned h = build.loop(3), t = build.loop(5), d = build.loop(16),
+                   s = build.loop(5, LoopKind::Contracted);
+    build.term({p, {at(h), at(t), at(s)}, 0}, {v, {at(s), {0, {{h, 16}, {d, 1}}}}, 0},
+               3 * 5 * 5 * 16);
     build.store(build.accumulator(), {o, {at(h), at(t), at(d)}});
     build.finish("values");
   }
   KernelBuilder build(graph);
   const unsigned t = build.loop(5), n = build.loop(4), h = build.loop(3, LoopKind::Contracted),
                  d = build.loop(16, LoopKind::Contracted);
-  build.term({o, {at(h), at(t), at(d)}, 0}, {w, {{0, {{h, 16}, {d, 1}}}, at(n)}, 0}, 5 * 3 * 16 * 4);
+  build.term({o, {at(h), at(t), at(d)}, 0}, {w, {{0, {{h, 16}, {d, 1}}}, at(n)}, 0},
+             5 * 3 * 16 * 4);
   build.store(build.accumulator(), {y, {at(t), at(n)}});
   build.finish("projection");
   return graph;
@@ -192,7 +201,8 @@ TEST(MergeHeads, LeavesHeadsThatSomethingElseTakesToo) {
   const unsigned z = addTensor(graph, "z", {3, 5, 16}, kFp16, 2, TensorRole::Output);
   {
     KernelBuilder build(graph);
-    const std::vector<AffineIndex> point = {at(build.loop(3)), at(build.loop(5)), at(build.loop(16))};
+    const std::vector<AffineIndex> point = {at(build.loop(3)), at(build.loop(5)),
+                                            at(build.loop(16))};
     build.store(build.load({2, point, 0}), {z, point});
     build.finish("copy");
   }
@@ -202,7 +212,8 @@ TEST(MergeHeads, LeavesHeadsThatSomethingElseTakesToo) {
                  u = addTensor(graph, "u", {3, 4, 16}, kFp16, 2, TensorRole::Input);
   {
     KernelBuilder build(graph);
-    const unsigned h = build.loop(3), m = build.loop(4), n = build.loop(5), k = build.loop(16, LoopKind::Contracted);
+    const unsigned h = build.loop(3), m = build.loop(4), n = build.loop(5),
+                   k = build.loop(16, LoopKind::Contracted);
     build.term({u, {at(h), at(m), at(k)}, 0}, {2, {at(h), at(n), at(k)}, 0}, 3 * 4 * 5 * 16);
     build.store(build.accumulator(), {q, {at(h), at(m), at(n)}});
     build.finish("weights");
@@ -211,15 +222,18 @@ TEST(MergeHeads, LeavesHeadsThatSomethingElseTakesToo) {
 }
 
 TEST(SplitEpilogues, DoesNotCutBeforeTheSumComesIn) {
-  // y = max(x w, exp(tanh(b))): the first three operations need no sum, but the kernel's second part would have none.
+  // y = max(x w, exp(tanh(b))): the first three operations need no sum, but the kernel's second
+  // part would have none.
   KernelGraph graph;
-  const unsigned x = addTensor(graph, "x", {4, 8}, kFp16, 1, TensorRole::Input), b = addTensor(graph, "b", {4, 6}, kFp16, 1, TensorRole::Input),
+  const unsigned x = addTensor(graph, "x", {4, 8}, kFp16, 1, TensorRole::Input),
+                 b = addTensor(graph, "b", {4, 6}, kFp16, 1, TensorRole::Input),
                  w = addConstant(graph, "w", {6, 8}, kFp16, 1, randomValues(48, 3)),
                  y = addTensor(graph, "y", {4, 6}, ElementType::Fp32, 1, TensorRole::Output);
   KernelBuilder build(graph);
   const unsigned m = build.loop(4), n = build.loop(6), k = build.loop(8, LoopKind::Contracted);
   build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 4 * 6 * 8);
-  const unsigned curved = build.op(AluOp::ExpF32, {build.op(AluOp::TanhF32, {build.load({b, {at(m), at(n)}, 0})})});
+  const unsigned curved =
+      build.op(AluOp::ExpF32, {build.op(AluOp::TanhF32, {build.load({b, {at(m), at(n)}, 0})})});
   build.store(build.op(AluOp::MaxF32, {build.accumulator(), curved}), {y, {at(m), at(n)}});
   build.finish("late");
   KernelGraph whole = graph;

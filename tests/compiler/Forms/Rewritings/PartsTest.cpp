@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lanes that two loops step through, chains of kernels that are done part by part, constants of half
-// the bytes: the same values, and what is meant to be less is less.
+// Lanes that two loops step through, chains of kernels that are done part by part, constants of
+// half the bytes: the same values, and what is meant to be less is less.
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/NarrowConstants.h"
@@ -56,8 +56,8 @@ KernelGraph tokens(int64_t high, int64_t wide, bool isApart) {
   const unsigned x =
       addTensor(graph, "x", {high, wide, kChannels}, ElementType::Fp16, 2, TensorRole::Input);
   const unsigned image = addTensor(graph, "image", {high, wide, kChannels}, ElementType::Fp16, 2);
-  const unsigned v = addConstant(graph, "v", {kRows, kChannels}, ElementType::Fp16, 1,
-                                 numbers(kRows * kChannels));
+  const unsigned v =
+      addConstant(graph, "v", {kRows, kChannels}, ElementType::Fp16, 1, numbers(kRows * kChannels));
   const unsigned y =
       addTensor(graph, "y", {kRows, high * wide}, ElementType::Fp16, 1, TensorRole::Output);
   const unsigned turned =
@@ -71,10 +71,14 @@ KernelGraph tokens(int64_t high, int64_t wide, bool isApart) {
                  k = build.loop(kChannels, LoopKind::Contracted);
   build.term({v, {at(p), at(k)}}, {image, {at(h), at(w), at(k)}}, kRows * kChannels * high * wide);
   const AffineIndex pixel{0, {{h, wide}, {w, 1}}};
+  const unsigned bias = addConstant(graph, "bias", {kRows, wide}, ElementType::Fp32, 1,
+                                    numbers(kRows * wide)); // that only one of the loops moves
+  const unsigned sum =
+      build.op(AluOp::AddF32, {build.accumulator(), build.load({bias, {at(p), at(w)}})});
   if (isApart)
-    build.store(build.accumulator(), {turned, {at(p), at(h), at(w)}});
+    build.store(sum, {turned, {at(p), at(h), at(w)}});
   else
-    build.store(build.accumulator(), {y, {at(p), pixel}});
+    build.store(sum, {y, {at(p), pixel}});
   build.finish("sum");
   if (isApart) {
     KernelBuilder map(graph);
@@ -126,16 +130,17 @@ KernelGraph windows(int64_t batch, int64_t count) {
   auto map = [&](unsigned from, unsigned to, int64_t lanes, float scale, const char *name) {
     KernelBuilder build(graph);
     const unsigned b = build.loop(batch), r = build.loop(count), l = build.loop(lanes);
-    build.store(build.op(AluOp::MulF32,
-                         {build.load({from, {at(b), at(r), at(l)}}), build.constant(scale)}),
-                {to, {at(b), at(r), at(l)}});
+    build.store(
+        build.op(AluOp::MulF32, {build.load({from, {at(b), at(r), at(l)}}), build.constant(scale)}),
+        {to, {at(b), at(r), at(l)}});
     build.finish(name);
   };
   map(x, q, kWidth, 0.25f, "queries");
   KernelBuilder build(graph);
   const unsigned b = build.loop(batch), r = build.loop(count), l = build.loop(count),
                  k = build.loop(kWidth, LoopKind::Contracted);
-  build.term({q, {at(b), at(r), at(k)}}, {q, {at(b), at(l), at(k)}}, batch * count * count * kWidth);
+  build.term({q, {at(b), at(r), at(k)}}, {q, {at(b), at(l), at(k)}},
+             batch * count * count * kWidth);
   build.store(build.accumulator(), {s, {at(b), at(r), at(l)}});
   build.finish("scores");
   map(s, e, count, 0.5f, "halves");

@@ -6,6 +6,7 @@
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/AlignRanks.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
 #include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
@@ -70,7 +71,10 @@ std::vector<float> outputOf(const KernelGraph &graph) {
   EXPECT_EQ(graph.verify(), "");
   Expected<std::vector<TensorBytes>> all = evaluate(graph, randomInputs(graph));
   EXPECT_TRUE(all) << (all ? "" : all.error());
-  const TensorBytes &bytes = (*all)[1]; // the output, of fp32
+  const auto output = std::find_if(graph.tensors.begin(), graph.tensors.end(), [](const Tensor &t) {
+    return t.role == TensorRole::Output; // of fp32
+  });
+  const TensorBytes &bytes = (*all)[size_t(output - graph.tensors.begin())];
   std::vector<float> values(bytes.size() / 4);
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
@@ -136,9 +140,11 @@ TEST(FoldOperands, MakesAMaskOfRowsOnceInNoMoreBytes) {
     KernelBuilder build(graph);
     const unsigned r = build.loop(5), l = build.loop(8);
     const unsigned region = build.load({table, {at(r), at(l)}});
-    const unsigned mask = build.op(AluOp::SelectF32, {build.op(AluOp::EqF32, {region, build.constant(0)}),
-                                                      build.constant(isHalf ? -100 : -100.1f), region});
-    build.store(build.op(AluOp::AddF32, {build.load({x, {at(r), at(l)}}), mask}), {y, {at(r), at(l)}});
+    const unsigned mask =
+        build.op(AluOp::SelectF32, {build.op(AluOp::EqF32, {region, build.constant(0)}),
+                                    build.constant(isHalf ? -100 : -100.1f), region});
+    build.store(build.op(AluOp::AddF32, {build.load({x, {at(r), at(l)}}), mask}),
+                {y, {at(r), at(l)}});
     build.finish("add");
     const std::vector<float> before = outputOf(graph);
     EXPECT_EQ(foldOperands(graph), 1u);
@@ -269,6 +275,108 @@ TEST(SplitSums, AddsNeighboursThenWhatIsLeftByAContraction) {
   EXPECT_EQ(splitSums(wide, tsp()), 0u);
   KernelGraph small = squeeze(24, 7, 7);
   EXPECT_EQ(splitSums(small, tsp()), 0u);
+}
+
+/// out[c] = sum over rows and columns of (x - m)^2, m of one row and of fewer dimensions.
+KernelGraph squares(int64_t channels, int64_t height, int64_t width) {
+  KernelGraph graph = squeeze(channels, height, width);
+  graph.kernels.resize(1);
+  graph.order.resize(1);
+  const unsigned in = addTensor(graph, "m.in", {1, channels}, ElementType::Fp32, 1,
+                                TensorRole::Input),
+                 m = addTensor(graph, "m", {1, channels}, ElementType::Fp32, 1),
+                 out = addTensor(graph, "sums", {1, channels}, ElementType::Fp32, 1,
+                                 TensorRole::Output);
+  graph.tensors[1].role = TensorRole::Intermediate; // nobody makes it or reads it
+  {
+    KernelBuilder build(graph);
+    const std::vector<AffineIndex> point{fixed(0), at(build.loop(channels))};
+    build.store(build.op(AluOp::AbsF32, {build.load({in, point})}), {m, point});
+    build.finish("m");
+  }
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(channels), h = build.loop(height, LoopKind::Running),
+                 w = build.loop(width, LoopKind::Running);
+  const unsigned centred =
+      build.op(AluOp::SubF32, {build.load({2, {fixed(0), at(c), at(h), at(w)}}),
+                               build.load({m, {fixed(0), at(c)}})});
+  build.store(build.reduce(AluOp::AddF32, build.op(AluOp::MulF32, {centred, centred})),
+              {out, {fixed(0), at(c)}});
+  build.finish("squares");
+  return graph;
+}
+
+TEST(SplitSums, SumsWhatMapsMakeOfWholeNeighboursOnly) {
+  for (auto [channels, height, width] : // widths of which 4, 3 and 1 are neighbours; long rows
+       {std::array<int64_t, 3>{24, 20, 40}, {24, 60, 9}, {40, 20, 17}, {200, 17, 20}}) {
+    KernelGraph graph = squares(channels, height, width);
+    const std::vector<float> before = outputOf(graph);
+    EXPECT_EQ(splitSums(graph, tsp()), 1u);
+    for (const Kernel &kernel : graph.kernels)
+      EXPECT_EQ(count(kernel, Node::Kind::Reduce), 0u);
+    EXPECT_EQ(graph.kernels[2].terms.size(), channels == 200 ? 0u : 2u); // in two parts
+    const std::vector<float> after = outputOf(graph);
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_NEAR(after[i], before[i], 2e-5f * std::abs(before[i])) << width;
+  }
+  KernelGraph small = squares(24, 7, 7);
+  EXPECT_EQ(splitSums(small, tsp()), 0u);
+}
+
+TEST(SplitSums, OfIntegersAreExact) {
+  for (auto [channels, height, width] : // two parts, three, and none
+       {std::array<int64_t, 3>{24, 32, 20}, {24, 40, 170}, {200, 17, 19}}) {
+    KernelGraph graph = squeeze(channels, height, width);
+    graph.kernels.resize(1);
+    graph.order.resize(1);
+    graph.tensors[1].role = TensorRole::Intermediate; // nobody makes it or reads it
+    graph.tensors[2].type = ElementType::Int8;
+    const unsigned out =
+        addTensor(graph, "sums", {1, channels}, ElementType::Fp32, 1, TensorRole::Output);
+    KernelBuilder bytes(graph);
+    const unsigned i = bytes.loop(channels), j = bytes.loop(height), k = bytes.loop(width);
+    const std::vector<AffineIndex> point{fixed(0), at(i), at(j), at(k)};
+    bytes.store(bytes.op(AluOp::AddF32,
+                         {bytes.op(AluOp::MulF32, {bytes.load({0, point}), bytes.constant(20)}),
+                          bytes.constant(100)}),
+                {2, point});
+    bytes.finish("x");
+    graph.kernels[0] = graph.kernels[1];
+    graph.kernels.pop_back();
+    graph.order = {{false, 0}};
+    KernelBuilder build(graph);
+    const unsigned c = build.loop(channels), h = build.loop(height, LoopKind::Running),
+                   w = build.loop(width, LoopKind::Running);
+    build.store(build.reduce(AluOp::AddF32, build.load({2, {fixed(0), at(c), at(h), at(w)}})),
+                {out, {fixed(0), at(c)}});
+    build.finish("sums");
+    const std::vector<float> before = outputOf(graph);
+    EXPECT_GT(*std::max_element(before.begin(), before.end()), 60.0f * float(height * width));
+    EXPECT_EQ(splitSums(graph, tsp()), 1u);
+    EXPECT_EQ(graph.kernels[1].terms.size(), channels == 200 ? 0u : width == 170 ? 3u : 2u);
+    EXPECT_EQ(outputOf(graph), before);
+  }
+}
+
+TEST(AlignRanks, GivesARowTheDimensionsOfWhatItMeets) {
+  KernelGraph graph = squeeze(24, 20, 10);
+  Tensor &mean = graph.tensors[3];
+  mean.shape = {24};
+  mean.laneDim = 0;
+  for (Kernel &kernel : graph.kernels)
+    for (Access *access : {kernel.operands.empty() ? nullptr : &kernel.operands.front(),
+                           &kernel.results.front().access})
+      if (access && access->tensor == 3)
+        access->index = {access->index[1]};
+  ASSERT_EQ(graph.verify(), "");
+  const std::vector<float> before = outputOf(graph);
+  EXPECT_EQ(alignRanks(graph), 1u);
+  EXPECT_EQ(graph.verify(), "");
+  EXPECT_EQ(graph.tensors[3].shape, (std::vector<int64_t>{1, 24, 1, 1}));
+  EXPECT_EQ(graph.tensors[3].laneDim, 1u);
+  EXPECT_EQ(outputOf(graph), before);
+  EXPECT_EQ(alignRanks(graph), 0u);
 }
 
 } // namespace

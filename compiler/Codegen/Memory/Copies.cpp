@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Memory/Copies.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace millrace::grid {
+
+using forms::TensorRole;
+
+namespace {
+
+unsigned sum(const Copies &copies) { return copies.rows[0] + copies.rows[1]; }
+
+void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned k,
+               std::vector<Copies> &all) {
+  const forms::Kernel &kernel = graph.kernels[k];
+  const auto grow = [&](unsigned tensor, auto change) {
+    const unsigned before = sum(all[tensor]);
+    change(all[tensor].rows);
+    if (sum(all[tensor]) > before)
+      all[tensor].rowsFor = k;
+  };
+  for (const forms::Term &t : kernel.terms) {
+    const MxmFormatSpec *format = machine.mxm.format(graph.tensors[t.a.tensor].type);
+    const unsigned planes = format ? format->planes : machine.mxm.planes;
+    grow(t.a.tensor, [&](unsigned(&counts)[kHemispheres]) {
+      for (unsigned &rows : counts)
+        rows = std::max(rows, std::max(1u, machine.mxm.planes / planes));
+    });
+    if (Copies &w = all[t.w.tensor];
+        graph.tensors[t.w.tensor].role != TensorRole::Constant && !w.columns)
+      w.columns = true, w.columnsFor = k;
+  }
+  std::map<unsigned, unsigned> reads; // of one tensor in one piece
+  for (const forms::Access &o : kernel.operands)
+    if (!o.lookup) // tables have copies of their own
+      ++reads[o.tensor];
+  for (auto [t, n] : reads)
+    grow(t, [n = n](unsigned(&rows)[kHemispheres]) {
+      unsigned h = 0;
+      rows[0] = std::max(rows[0], 1u);
+      rows[1] = std::max(rows[1], 1u);
+      while (rows[0] + rows[1] < n)
+        ++rows[h++ % kHemispheres];
+    });
+}
+
+} // namespace
+
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine) {
+  std::vector<Copies> all(graph.tensors.size());
+  for (unsigned k = 0; k < graph.kernels.size(); ++k)
+    addReader(graph, machine, k, all);
+  std::set<unsigned> byHost;
+  for (const forms::HostCall &call : graph.hostCalls) {
+    byHost.insert(call.inputs.begin(), call.inputs.end());
+    byHost.insert(call.outputs.begin(), call.outputs.end());
+  }
+  for (unsigned t = 0; t < all.size(); ++t) {
+    const TensorRole role = graph.tensors[t].role;
+    const bool read = (byHost.count(t) && role != TensorRole::Constant) ||
+                      role == TensorRole::Output ||
+                      (all[t].columns && machine.pes() > 1); // or to travel
+    if (sum(all[t]) == 0 && read)
+      all[t].rows[0] = 1;
+  }
+  return all;
+}
+
+} // namespace millrace::grid

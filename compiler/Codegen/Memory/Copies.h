@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which copies of a tensor its readers need on a PE, and which of them is the reason.
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+#include <optional>
+#include <vector>
+
+namespace millrace::grid {
+
+struct Copies {
+  unsigned rows[kHemispheres] = {0, 0}; ///< row copies, by hemisphere
+  bool columns = false;                 ///< laid out for Install; not of constants
+  // Kernels: the first that needs as many row copies, the first that installs it.
+  std::optional<unsigned> rowsFor, columnsFor;
+};
+
+/// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses;
+/// of several operands of one kernel that are one tensor, each has a row copy of its own.
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::grid

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Rewritings/PairRunning.h"
+
+#include "compiler/Forms/KernelBuilder.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace millrace::forms {
+namespace {
+
+/// A reduction of what one operand reads, step by step along a dimension of its rows.
+struct Reduction {
+  unsigned node = 0;    ///< in fp32
+  unsigned operand = 0; ///< that moves
+  unsigned widened = 0; ///< the node that is reduced: the operand as fp32
+  unsigned loop = 0;    ///< the running one
+  unsigned dim = 0;     ///< of the operand's tensor, that the loop moves
+  unsigned lane = 0;    ///< the loop along the lanes
+};
+
+/// Whether the order in which the operation combines more than two numbers is free.
+bool isAssociative(AluOp op) {
+  return op == AluOp::AddF32 || op == AluOp::MaxF32 || op == AluOp::MinF32;
+}
+
+/// The loop that moves the lanes of the access, one by one, and nothing else of it.
+std::optional<unsigned> laneLoop(const KernelGraph &graph, const Kernel &kernel,
+                                 const Access &access) {
+  const unsigned laneDim = graph.tensors[access.tensor].laneDim;
+  const std::optional<unsigned> lane = onlyLoop(kernel, access.index[laneDim]);
+  if (!lane || coefficient(access.index[laneDim], *lane) != 1)
+    return std::nullopt;
+  for (unsigned d = 0; d < access.index.size(); ++d)
+    if (d != laneDim && coefficient(access.index[d], *lane))
+      return std::nullopt;
+  return lane;
+}
+
+std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &kernel) {
+  Reduction found;
+  unsigned reductions = 0, loops = 0;
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    if (kernel.nodes[n].kind == Node::Kind::Reduce)
+      found.node = n, ++reductions;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
+      found.loop = l, ++loops;
+  if (!kernel.terms.empty() || reductions != 1 || loops != 1 || kernel.results.size() != 1 ||
+      !isAssociative(kernel.nodes[found.node].op))
+    return std::nullopt;
+  found.widened = kernel.nodes[found.node].args[0];
+  const Node *node = &kernel.nodes[found.widened];
+  const bool isNarrow = node->kind == Node::Kind::Op;
+  if (isNarrow && node->args.size() == 1)
+    node = &kernel.nodes[node->args[0]];
+  if (node->kind != Node::Kind::Operand)
+    return std::nullopt;
+  found.operand = node->index;
+  const Access &access = kernel.operands[found.operand];
+  const Tensor &tensor = graph.tensors[access.tensor];
+  if ((isNarrow ? widenToF32(tensor.type) != kernel.nodes[found.widened].op
+                : tensor.type != ElementType::Fp32) ||
+      tensor.role == TensorRole::Constant || access.lookup)
+    return std::nullopt;
+  for (const Access &other : kernel.operands)
+    if (&other != &access && usesLoop(other, found.loop))
+      return std::nullopt;
+  for (const AffineIndex &index : access.index)
+    if (const auto [low, high] = rangeOf(kernel, index);
+        low < 0 || high >= tensor.shape[size_t(&index - access.index.data())])
+      return std::nullopt; // padded
+  unsigned moved = 0;
+  for (unsigned d = 0; d < access.index.size(); ++d)
+    if (coefficient(access.index[d], found.loop))
+      found.dim = d, ++moved;
+  const std::optional<unsigned> lane = laneLoop(graph, kernel, access);
+  if (moved != 1 || found.dim == tensor.laneDim || !lane ||
+      laneLoop(graph, kernel, kernel.results[0].access) != lane)
+    return std::nullopt;
+  found.lane = *lane;
+  return found;
+}
+
+/// How many neighbours to combine at a time; 1 where that saves less than a further step takes.
+int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduction &of,
+                     const Machine &machine) {
+  constexpr double kStep = 200;        // cycles from reading an operand to reading the result
+  constexpr int64_t kMostShare = 8;    // of all rows, for the copies
+  constexpr int64_t kMostStreams = 32; // that operands come on
+  const Tensor &tensor = graph.tensors[kernel.operands[of.operand].tensor];
+  const int64_t steps = kernel.loops[of.loop].extent, vector = machine.lanes(),
+                bytes = byteWidth(tensor.type), lanes = kernel.loops[of.lane].extent;
+  int64_t rows = (lanes + vector - 1) / vector;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (l != of.lane)
+      rows *= kernel.loops[l].extent;
+  int64_t held = 1;
+  for (unsigned d = 0; d < tensor.shape.size(); ++d)
+    held *= d == tensor.laneDim ? (tensor.shape[d] + vector - 1) / vector : tensor.shape[d];
+  const int64_t all = int64_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice();
+  const int64_t operations = bytes < 4 ? 2 : 1; // for each: to widen, to combine
+  const double interval =
+      double(machine.latency.aluLatency(std::string(aluOpInfo(kernel.nodes[of.node].op).mnemonic)));
+  const auto cyclesOf = [&](int64_t each) {
+    const double running = double(rows / each) * interval / kHemispheres / machine.pes();
+    return each == 1 ? running : running + double(rows / each) / machine.pes() + kStep;
+  };
+  int64_t best = 1;
+  for (int64_t each = 2; each <= steps / 2; each *= 2)
+    if (steps % each == 0 && each * operations - 1 <= int64_t(machine.vxm.alus) &&
+        each * bytes <= kMostStreams && held * bytes * each * kMostShare <= all &&
+        cyclesOf(each) < cyclesOf(best))
+      best = each;
+  return best;
+}
+
+/// Combines `each` neighbours into a tensor of its own, and reduces that.
+void pair(KernelGraph &graph, unsigned number, const Reduction &of, int64_t each) {
+  const Kernel kernel = graph.kernels[number];
+  const AluOp combine = kernel.nodes[of.node].op;
+  const Access from = kernel.operands[of.operand];
+  KernelBuilder map(graph, kernel);
+  map.kernel().loops[of.loop] = {kernel.loops[of.loop].extent / each, LoopKind::Parallel};
+  std::vector<unsigned> level;
+  const int64_t step = coefficient(from.index[of.dim], of.loop);
+  for (int64_t k = 0; k < each; ++k) {
+    Access access = from;
+    AffineIndex &index = access.index[of.dim];
+    index.offset += k * step;
+    for (auto &[loop, moves] : index.terms)
+      moves *= loop == of.loop ? each : 1;
+    level.push_back(map.load(access));
+  }
+  for (; level.size() > 1; level.resize(level.size() / 2))
+    for (size_t k = 0; k < level.size() / 2; ++k)
+      level[k] = map.op(combine, {level[2 * k], level[2 * k + 1]});
+  Access part{0, {}, 0};
+  std::vector<int64_t> shape;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (l != of.lane) {
+      part.index.push_back(at(l));
+      shape.push_back(map.kernel().loops[l].extent);
+    }
+  part.index.push_back(at(of.lane));
+  shape.push_back(kernel.loops[of.lane].extent);
+  part.tensor = addTensor(graph, kernel.name + ".parts", shape, ElementType::Fp32,
+                          unsigned(shape.size() - 1));
+  graph.tensors[part.tensor].unbounded = graph.tensors[from.tensor].unbounded;
+  map.store(level.front(), part);
+  map.finish(kernel.name, kernel.provenance);
+  KernelBuilder rest(graph, kernel);
+  rest.kernel().loops[of.loop].extent /= each;
+  rest.continueFrom(kernel, of.node, rest.reduce(combine, rest.load(part)));
+  graph.kernels[number] = std::move(rest.kernel());
+}
+
+} // namespace
+
+unsigned pairRunning(KernelGraph &graph, const Machine &machine) {
+  unsigned shortened = 0;
+  const std::vector<std::pair<bool, unsigned>> order = std::move(graph.order);
+  graph.order.clear();
+  for (auto [isHost, number] : order) {
+    if (!isHost)
+      if (const std::optional<Reduction> of = reductionOf(graph, graph.kernels[number]))
+        if (const int64_t each = neighboursOf(graph, graph.kernels[number], *of, machine);
+            each > 1) {
+          pair(graph, number, *of, each); // its map goes before it
+          ++shortened;
+        }
+    graph.order.push_back({isHost, number});
+  }
+  return shortened;
+}
+
+} // namespace millrace::forms

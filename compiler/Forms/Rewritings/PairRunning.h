@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "compiler/Forms/Kernel.h"
+
+#include "arch/spec/Machine.h"
+
+namespace millrace::forms {
+
+/// A running reduction takes a row in as many cycles as its operation takes. Where it has many
+/// rows, maps combine a few neighbours each first, as many as the VXM takes at once and as there is
+/// room for: each of them is read from a copy of its own. Returns how many reductions it shortened.
+unsigned pairRunning(KernelGraph &graph, const Machine &machine);
+
+} // namespace millrace::forms

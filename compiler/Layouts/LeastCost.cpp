@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Layouts/LeastCost.h"
+
+#include <algorithm>
+
+namespace millrace::layouts {
+
+Joints::Joints(const LayoutProblem &problem) {
+  for (unsigned v = 0; v < problem.variables.size(); ++v) {
+    Joint alone{{v}, {}};
+    for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c)
+      alone.values.push_back({c});
+    joints.push_back(std::move(alone));
+    places.push_back({v, 0});
+  }
+  for (size_t f = 0; f < problem.factors.size(); ++f)
+    if (problem.factors[f].variables.size() == 2 &&
+        problem.graph.kernels[problem.factors[f].kernel].terms.empty())
+      join(problem, f);
+  // Without those that are part of another now.
+  std::vector<Joint> left;
+  for (Joint &joint : joints)
+    if (!joint.variables.empty()) {
+      for (unsigned i = 0; i < joint.variables.size(); ++i)
+        places[joint.variables[i]] = {unsigned(left.size()), i};
+      left.push_back(std::move(joint));
+    }
+  joints = std::move(left);
+}
+
+/// Joins what a map reads and writes, if no more values go together than one of them has alone.
+void Joints::join(const LayoutProblem &problem, size_t f) {
+  const unsigned u = problem.factors[f].variables[0], v = problem.factors[f].variables[1];
+  const auto [a, inA] = places[u];
+  const auto [b, inB] = places[v];
+  const size_t most = std::max(sizeOf(a), sizeOf(b));
+  std::vector<std::vector<unsigned>> values;
+  for (const std::vector<unsigned> &x : joints[a].values)
+    if (a == b) {
+      if (problem.cost(f, {x[inA], x[inB]}) < kImpossible)
+        values.push_back(x);
+    } else {
+      for (const std::vector<unsigned> &y : joints[b].values)
+        if (problem.cost(f, {x[inA], y[inB]}) < kImpossible) {
+          if (values.size() == most)
+            return;
+          values.push_back(x);
+          values.back().insert(values.back().end(), y.begin(), y.end());
+        }
+    }
+  joints[a].values = std::move(values);
+  if (a == b)
+    return;
+  for (unsigned w : joints[b].variables) {
+    places[w] = {a, unsigned(joints[a].variables.size())};
+    joints[a].variables.push_back(w);
+  }
+  joints[b] = {};
+}
+
+std::vector<unsigned> Joints::sizes() const {
+  std::vector<unsigned> sizes;
+  for (const Joint &joint : joints)
+    sizes.push_back(unsigned(joint.values.size()));
+  return sizes;
+}
+
+Choice Joints::choiceOf(const Values &values) const {
+  Choice choice(places.size(), 0);
+  for (unsigned v = 0; v < choice.size(); ++v)
+    choice[v] = candidate(v, values);
+  return choice;
+}
+
+Values Joints::valuesOf(const Choice &choice) const {
+  Values values;
+  for (const Joint &joint : joints) {
+    std::vector<unsigned> own;
+    for (unsigned v : joint.variables)
+      own.push_back(choice[v]);
+    const auto found = std::find(joint.values.begin(), joint.values.end(), own);
+    values.push_back(found == joint.values.end() ? 0 : unsigned(found - joint.values.begin()));
+  }
+  return values;
+}
+
+CostTables costTables(const LayoutProblem &problem, const Joints &joints, double bytePrice) {
+  CostTables all;
+  const std::vector<unsigned> sizes = joints.sizes();
+  for (size_t f = 0; f < problem.factors.size(); ++f) {
+    std::vector<unsigned> of;
+    size_t entries = 1;
+    for (unsigned v : problem.factors[f].variables)
+      if (const unsigned j = joints.jointOf(v); !std::count(of.begin(), of.end(), j)) {
+        of.push_back(j);
+        entries *= sizes[j];
+      }
+    Values values(joints.count(), 0);
+    auto cost = [&] {
+      std::vector<unsigned> own;
+      for (unsigned v : problem.factors[f].variables)
+        own.push_back(joints.candidate(v, values));
+      return problem.cost(f, own, bytePrice);
+    };
+    if (entries <= kLargestTable) {
+      Table table{of, {}};
+      forEachValue(sizes, of, values, [&] { table.costs.push_back(cost()); });
+      all.tables.push_back(std::move(table));
+      continue;
+    }
+    all.isExact = false;
+    Table alone{{of[0]}, {}};
+    forEachValue(sizes, alone.variables, values, [&] { alone.costs.push_back(cost()); });
+    for (size_t i = 1; i < of.size(); ++i) {
+      Table pair{{of[0], of[i]}, {}};
+      std::fill(values.begin(), values.end(), 0);
+      forEachValue(sizes, pair.variables, values, [&] {
+        const double own = alone.costs[values[of[0]]];
+        pair.costs.push_back(own == kImpossible ? kImpossible : cost() - own);
+      });
+      all.tables.push_back(std::move(pair));
+    }
+    all.tables.push_back(std::move(alone));
+  }
+  return all;
+}
+
+double costAround(const LayoutProblem &problem, const std::vector<size_t> &factors,
+                  const Choice &choice, double bytePrice) {
+  double sum = 0;
+  std::vector<unsigned> own;
+  for (size_t f : factors) {
+    own.clear();
+    for (unsigned u : problem.factors[f].variables)
+      own.push_back(choice[u]);
+    sum += problem.cost(f, own, bytePrice);
+  }
+  return sum;
+}
+
+std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem) {
+  std::vector<std::vector<size_t>> around(problem.variables.size());
+  for (size_t f = 0; f < problem.factors.size(); ++f)
+    for (unsigned v : problem.factors[f].variables)
+      around[v].push_back(f);
+  return around;
+}
+
+void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
+  const auto around = factorsAround(problem);
+  constexpr unsigned kMostRounds = 20;
+  bool changed = true;
+  for (unsigned round = 0; changed && round < kMostRounds; ++round) {
+    changed = false;
+    for (unsigned v = 0; v < choice.size(); ++v) {
+      const unsigned before = choice[v];
+      double least = costAround(problem, around[v], choice, bytePrice);
+      unsigned best = before;
+      for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
+        choice[v] = c;
+        if (const double cost = costAround(problem, around[v], choice, bytePrice); cost < least)
+          least = cost, best = c;
+      }
+      choice[v] = best;
+      changed |= best != before;
+    }
+  }
+}
+
+namespace {
+
+Choice eliminate(const LayoutProblem &problem, const Joints &joints, double bytePrice) {
+  Choice plain(problem.variables.size(), 0);
+  const Elimination elimination(joints.sizes(), costTables(problem, joints, bytePrice).tables,
+                                Values(joints.count(), 0), kLargestElimination);
+  Choice choice = joints.choiceOf(elimination.best());
+  improve(problem, choice, bytePrice);
+  if (problem.cost(choice, bytePrice) <= problem.cost(plain, bytePrice))
+    return choice;
+  improve(problem, plain, bytePrice); // where what was approximated led to what cannot work
+  return plain;
+}
+
+} // namespace
+
+Priced leastCost(const LayoutProblem &problem) {
+  constexpr unsigned kMostPrices = 12;
+  const Joints joints(problem);
+  Priced found{eliminate(problem, joints, 0), 0};
+  double price = 1e-4;
+  for (unsigned i = 0;
+       i < kMostPrices && problem.weightBytes(found.choice) > problem.mostWeightBytes();
+       ++i, price *= 2)
+    found = {eliminate(problem, joints, price), price};
+  return found;
+}
+
+} // namespace millrace::layouts

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A layout problem as tables for variable elimination, and what improves a choice by exchange where
+// the tables are too large: what the solver `exact` and the explanation of a choice share.
+#pragma once
+
+#include "compiler/Layouts/Elimination.h"
+#include "compiler/Layouts/LayoutProblem.h"
+
+namespace millrace::layouts {
+
+/// Variables of the problem that maps allow few candidates together (bands, and bands with what a
+/// window reads beyond them): one variable of the elimination. Its first value is plain.
+struct Joint {
+  std::vector<unsigned> variables;
+  std::vector<std::vector<unsigned>> values; ///< a candidate of each
+};
+
+/// All variables, each in one joint.
+class Joints {
+public:
+  explicit Joints(const LayoutProblem &problem);
+
+  size_t count() const { return joints.size(); }
+  std::vector<unsigned> sizes() const;
+  size_t sizeOf(unsigned joint) const { return joints[joint].values.size(); }
+  unsigned jointOf(unsigned variable) const { return places[variable].first; }
+  /// The candidate of a variable in a value of its joint.
+  unsigned candidateIn(unsigned variable, unsigned value) const {
+    return joints[places[variable].first].values[value][places[variable].second];
+  }
+  unsigned candidate(unsigned variable, const Values &values) const {
+    return candidateIn(variable, values[places[variable].first]);
+  }
+  Choice choiceOf(const Values &values) const;
+  /// The other way; 0 for a joint that has no such value.
+  Values valuesOf(const Choice &choice) const;
+
+private:
+  std::vector<Joint> joints;
+  std::vector<std::pair<unsigned, unsigned>> places; ///< per variable: joint, place in it
+
+  void join(const LayoutProblem &problem, size_t factor);
+};
+
+/// The costs of all factors as tables. A large one, of several operands, is taken to be the sum of
+/// what each of them costs beside plain ones: then the tables are not exact.
+struct CostTables {
+  std::vector<Table> tables;
+  bool isExact = true;
+};
+CostTables costTables(const LayoutProblem &problem, const Joints &joints, double bytePrice);
+
+constexpr size_t kLargestTable = 20'000;          ///< entries of a factor
+constexpr size_t kLargestElimination = 1'200'000; ///< entries of a joint and its neighbours
+
+/// The factors of each variable.
+std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem);
+/// What these factors of one variable cost.
+double costAround(const LayoutProblem &problem, const std::vector<size_t> &factors,
+                  const Choice &choice, double bytePrice = 0);
+/// Gives one variable after the other the candidate that is best beside the others', until nothing
+/// changes.
+void improve(const LayoutProblem &problem, Choice &choice, double bytePrice);
+
+/// A choice, and the price in cycles of a byte of weights at which it is the one of least cost.
+struct Priced {
+  Choice choice;
+  double bytePrice = 0;
+};
+/// The least cost. While the weights are too many, the price of a byte rises from 0; perhaps they
+/// are too many at the highest price, too.
+Priced leastCost(const LayoutProblem &problem);
+
+} // namespace millrace::layouts

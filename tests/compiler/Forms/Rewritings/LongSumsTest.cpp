@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Are sums of long rows, and reductions that run over many rows, shortened where that is worth a
+// step, with values that differ by no more than the order of addition?
+#include "compiler/Forms/Builders.h"
+#include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/Rewritings/FoldTiles.h"
+#include "compiler/Forms/Rewritings/PairRunning.h"
+
+#include "arch/spec/MachineFile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace millrace;
+using namespace millrace::forms;
+
+namespace {
+
+Machine tsp() {
+  Expected<Machine> machine = loadMachine("tsp-v1");
+  EXPECT_TRUE(machine);
+  return *machine;
+}
+
+/// Relative L2 distance of all results.
+double distance(const KernelGraph &before, const KernelGraph &after) {
+  EXPECT_EQ(after.verify(), "");
+  const auto inputs = randomInputs(before);
+  const auto x = evaluate(before, inputs), y = evaluate(after, inputs);
+  if (!x || !y)
+    return INFINITY;
+  double error = 0, norm = 0;
+  for (unsigned t = 0; t < before.tensors.size(); ++t) {
+    const Tensor &tensor = before.tensors[t];
+    const unsigned width = byteWidth(tensor.type);
+    for (size_t i = 0; tensor.role == TensorRole::Output && i < x->at(t).size(); i += width) {
+      uint32_t bits[2] = {0, 0};
+      std::memcpy(&bits[0], &x->at(t)[i], width);
+      std::memcpy(&bits[1], &y->at(t)[i], width);
+      const double a = decode(tensor.type, bits[0]), b = decode(tensor.type, bits[1]);
+      error += (a - b) * (a - b);
+      norm += a * a;
+    }
+  }
+  return std::sqrt(error / norm);
+}
+
+/// Vectors that sums over lanes sweep: a row for each 160 lanes of each term.
+int64_t sweepsOf(const KernelGraph &graph) {
+  int64_t sweeps = 0;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms) {
+      const Tensor &a = graph.tensors[term.a.tensor];
+      const auto loop = onlyLoop(kernel, term.a.index[a.laneDim]);
+      int64_t rows = 1;
+      for (unsigned d = 0; d < a.shape.size(); ++d)
+        rows *= d == a.laneDim ? 1 : a.shape[d];
+      sweeps += rows * ((kernel.loops[*loop].extent + 159) / 160);
+    }
+  return sweeps;
+}
+
+TEST(FoldTiles, AddsVectorsOfALongRowBeforeItsLanesAreSummed) {
+  const KernelGraph before = buildLayerNorm(128, 768);
+  KernelGraph after = before;
+  EXPECT_EQ(sweepsOf(before), 128 * 3 * 5); // the mean, and two terms of the squares
+  EXPECT_EQ(foldTiles(after, tsp()), 2u);
+  EXPECT_EQ(sweepsOf(after), 128 * 3 * (2 + 1)); // two vectors as one, and 128 lanes beside them
+  EXPECT_LT(distance(before, after), 1e-4);
+}
+
+TEST(FoldTiles, AddsAsManyVectorsAsTheVxmTakesAtOnce) {
+  const KernelGraph before = buildLayerNorm(64, 2048);
+  KernelGraph after = before;
+  EXPECT_EQ(foldTiles(after, tsp()), 2u);
+  EXPECT_EQ(sweepsOf(before), 64 * 3 * 13);
+  EXPECT_LT(sweepsOf(after), sweepsOf(before) / 2);
+  EXPECT_LT(distance(before, after), 1e-4);
+}
+
+TEST(FoldTiles, StaysWhereRowsAreShortOrFew) {
+  for (const auto &[rows, width] : {std::pair{128, 320}, {128, 639}, {1, 2048}, {8, 768}}) {
+    KernelGraph graph = buildLayerNorm(rows, width);
+    const KernelGraph before = graph;
+    EXPECT_EQ(foldTiles(graph, tsp()), 0u) << rows << " x " << width;
+    EXPECT_EQ(graph, before);
+  }
+}
+
+/// y[h, l] = the greatest, or the sum, of x[h, r, l] over r.
+KernelGraph reduceRows(AluOp op, ElementType type, int64_t heads, int64_t rows, int64_t lanes) {
+  KernelGraph graph;
+  graph.name = "reduce";
+  const unsigned x = addTensor(graph, "x", {heads, rows, lanes}, type, 2, TensorRole::Input);
+  const unsigned z = addTensor(graph, "z", {heads, rows, lanes}, type, 2);
+  const unsigned y =
+      addTensor(graph, "y", {heads, lanes}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder twice(graph);
+  const std::vector<AffineIndex> all{at(twice.loop(heads)), at(twice.loop(rows)),
+                                     at(twice.loop(lanes))};
+  const unsigned value = twice.load({x, all, 0});
+  twice.store(twice.op(AluOp::AddF32, {twice.op(AluOp::Pass, {value}), value}), {z, all, 0});
+  twice.finish("twice");
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(heads), l = build.loop(lanes),
+                 r = build.loop(rows, LoopKind::Running);
+  build.store(build.reduce(op, build.load({z, {at(h), at(r), at(l)}, 0})), {y, {at(h), at(l)}, 0});
+  build.finish("reduce");
+  return graph;
+}
+
+TEST(PairRunning, CombinesNeighboursWhereARunTakesLong) {
+  for (const AluOp op : {AluOp::MaxF32, AluOp::AddF32})
+    for (const ElementType type : {ElementType::Fp16, ElementType::Fp32}) {
+      const KernelGraph before = reduceRows(op, type, 12, 128, 128);
+      KernelGraph after = before;
+      EXPECT_EQ(pairRunning(after, tsp()), 1u);
+      ASSERT_EQ(after.kernels.size(), 3u);
+      const Kernel &map = after.kernels[2];
+      EXPECT_EQ(map.operands.size(), 8u);
+      EXPECT_EQ(after.kernels[1].loops[2].extent, 128 / 8);
+      EXPECT_LT(distance(before, after), op == AluOp::MaxF32 ? 1e-30 : 1e-6);
+    }
+}
+
+TEST(PairRunning, LeavesShortRunsAndWhatHasNoRoomForCopies) {
+  for (const auto &[heads, rows] : {std::pair{1, 64}, {4, 16}, {3, 127}, {4096, 128}}) {
+    KernelGraph graph = reduceRows(AluOp::MaxF32, ElementType::Fp32, heads, rows, 64);
+    const KernelGraph before = graph;
+    EXPECT_EQ(pairRunning(graph, tsp()), 0u) << heads << " x " << rows;
+    EXPECT_EQ(graph, before);
+  }
+}
+
+} // namespace
