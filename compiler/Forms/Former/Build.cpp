@@ -128,6 +128,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   splitMaxWindows(function);
   PointsByNode contractions = contractionsOf(function);
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of
+  multiplyBlocks(function, options.activation());
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
   Former former(function, options, graph);

@@ -31,6 +31,11 @@ struct PrecisionOptions {
   int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
   bool sparesRoom = false; ///< no forms that are sooner done and take more memory
   bool canGather = true;   ///< a superlane holds the two bytes of an address (R12)
+
+  /// What real numbers become in memory, where nothing asks for more.
+  ElementType activation() const {
+    return precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
+  }
 };
 
 /// The options of a stated precision for a machine.

@@ -394,14 +394,15 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
     return failure();
   if (options.precision == Precision::Int8 && isQuantized(op))
     return computeIntegerContraction(attempt, op, index, 1, {});
-  if (ranges.needsFp32(op->getOperand(0)) || ranges.needsFp32(op->getOperand(1)))
+  const bool inParts = multipliesInParts(op);
+  if (!inParts && (ranges.needsFp32(op->getOperand(0)) || ranges.needsFp32(op->getOperand(1))))
     return computeOuterProduct(attempt, op, index);
   FailureOr<Operands> operands = contractionPoints(attempt, op, index, /*cutsPadding=*/true);
   if (failed(operands) ||
       failed(addProduct(attempt, *operands, {op->getOperand(0), op->getOperand(1)},
-                        isInteger               ? ElementType::Int8
-                        : multipliesInParts(op) ? ElementType::Bf16
-                                                : activation())))
+                        isInteger ? ElementType::Int8
+                        : inParts ? ElementType::Bf16
+                                  : activation())))
     return failure();
   return Scalar{attempt.build.accumulator(), isInteger ? Scalar::Kind::I32 : Scalar::Kind::F32};
 }

@@ -310,9 +310,7 @@ private:
   mlir::FailureOr<ElementType> memoryType(mlir::Value value);
   bool isScale(mlir::Value value);
   bool isCompared(mlir::Value value);
-  ElementType activation() const {
-    return options.precision == Precision::Bf16 ? ElementType::Bf16 : ElementType::Fp16;
-  }
+  ElementType activation() const { return options.activation(); }
   unsigned opCount(const Attempt &attempt) const;
 
   mlir::func::FuncOp function;

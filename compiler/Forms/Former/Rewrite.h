@@ -3,6 +3,8 @@
 // Rewrites of the tensor level that make forms cheaper; what comes out is tensor level again.
 #pragma once
 
+#include "compiler/Forms/Kernel.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -35,6 +37,11 @@ void viewIntegers(mlir::func::FuncOp function);
 /// x: whoever makes x then makes the map, too, and what reads the view reads what lies there
 /// already. Exact.
 void mapBeforeViews(mlir::func::FuncOp function);
+
+/// Sums over blocks of a tensor's last dimension that are handed back to all members of their block
+/// (group normalisation) become one product with a constant matrix of 0 and 1, where the tensor is
+/// finite as memory holds it in `stored`: sums keep its lanes.
+void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);

@@ -132,21 +132,17 @@ void keepFp32(TensorBuilder &t, Value value) {
   value.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
 }
 
-/// The sum over the block that each index of the last dimension lies in, of `parts` equal blocks: a
-/// product with ones on the diagonal blocks, which hands the sum to every member.
+/// The sum over the block that each index of the last dimension lies in, of `parts` equal blocks,
+/// handed back to every member.
 Value sumOfBlocks(TensorBuilder &t, Value input, int64_t parts) {
   const Shape shape(shapeOf(input));
   const int64_t extent = shape.back(), rows = productOf(shape) / extent, block = extent / parts;
-  std::vector<float> blocks(size_t(extent * extent));
-  for (int64_t i = 0; i < extent; ++i)
-    for (int64_t j = i / block * block; j < (i / block + 1) * block; ++j)
-      blocks[size_t(i * extent + j)] = 1;
-  const auto map = [&](ArrayRef<unsigned> loops) { return t.select(3, loops); };
-  Value sums = t.contract(t.reshape(input, {rows, extent}),
-                          t.reals({extent, extent}, blocks, elementTypeOf(input)), {rows, extent},
-                          {map({0, 2}), map({2, 1}), map({0, 1})}, {2});
+  Value sums = t.reduceSum(t.reshape(input, {rows, parts, block}), {2});
   keepFp32(t, sums);
-  return t.reshape(sums, shape);
+  Value handed = t.broadcast(t.reshape(sums, {rows, parts, 1}), {rows, parts, block});
+  if (handed != sums)
+    keepFp32(t, handed);
+  return t.reshape(handed, shape);
 }
 
 /// A tensor of which the dimensions from `axis` on are normalised together: all of them, or with
