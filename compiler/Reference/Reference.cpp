@@ -135,6 +135,26 @@ struct Reference::State {
   void (*entry)(void **) = nullptr;
 };
 
+namespace {
+
+/// A bf16 number is returned in the low half of the register that an fp32 number is returned in.
+float roundToBf16(double number) {
+  llvm::APFloat real(number);
+  bool isInexact = false;
+  real.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &isInexact);
+  return llvm::bit_cast<float>(uint32_t(real.bitcastToAPInt().getZExtValue()));
+}
+float roundFloatToBf16(float number) { return roundToBf16(number); } // exact as double
+
+/// LLVM calls these where the CPU has no instruction for them; GCC 12's library lacks them.
+llvm::orc::SymbolMap roundingToBf16(llvm::orc::MangleAndInterner named) {
+  const auto flags = llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable;
+  return {{named("__truncsfbf2"), {llvm::orc::ExecutorAddr::fromPtr(&roundFloatToBf16), flags}},
+          {named("__truncdfbf2"), {llvm::orc::ExecutorAddr::fromPtr(&roundToBf16), flags}}};
+}
+
+} // namespace
+
 Reference::Reference(std::unique_ptr<State> state) : state(std::move(state)) {}
 Reference::Reference(Reference &&) noexcept = default;
 Reference &Reference::operator=(Reference &&) noexcept = default;
@@ -183,6 +203,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   auto engine = ExecutionEngine::create(*lowered, options, std::move(optimizedFor));
   if (!engine)
     return Error{"cannot generate code: " + textOf(engine.takeError())};
+  (*engine)->registerSymbols(roundingToBf16);
   auto pointer = (*engine)->lookupPacked(entry);
   if (!pointer)
     return Error{"cannot generate code: " + textOf(pointer.takeError())};

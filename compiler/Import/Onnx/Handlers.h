@@ -27,6 +27,7 @@ void addEinsumOps(HandlerTable &table);
 void addResizeOps(HandlerTable &table);
 void addScatterOps(HandlerTable &table);
 void addTopKOps(HandlerTable &table);
+void addRecurrentOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);

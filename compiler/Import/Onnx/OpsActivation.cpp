@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Elementwise functions of one tensor.
+#include "compiler/Import/Onnx/Activation.h"
 #include "compiler/Import/Onnx/Handlers.h"
+
+#include "llvm/ADT/StringMap.h"
 
 #include <cmath>
 #include <numbers>
@@ -12,13 +15,6 @@ namespace millrace::onnx_import {
 namespace {
 
 using Order = Arithmetic::Order;
-
-/// The attributes alpha, beta, gamma with their defaults.
-struct Parameters {
-  double alpha = 0, beta = 0, gamma = 0;
-};
-
-using UnaryBody = std::function<Value(Arithmetic &, Value, const Parameters &)>;
 
 Handler unary(UnaryBody body, Parameters defaults = {}) {
   return [body, defaults](NodeImporter &node) -> Status {
@@ -164,7 +160,6 @@ void addMathCalls(HandlerTable &table) {
   table[":Log"] = mathCall<math::LogOp>();
   table[":Sqrt"] = mathCall<math::SqrtOp>();
   table[":Erf"] = mathCall<math::ErfOp>();
-  table[":Tanh"] = mathCall<math::TanhOp>();
   table[":Sin"] = mathCall<math::SinOp>();
   table[":Cos"] = mathCall<math::CosOp>();
   table[":Tan"] = mathCall<math::TanOp>();
@@ -181,33 +176,64 @@ void addMathCalls(HandlerTable &table) {
   table[":Round"] = mathCall<math::RoundEvenOp>();
 }
 
+using P = const Parameters &;
+
+Value relu(Arithmetic &a, Value x, P) { return a.max(x, a.like(x, 0)); }
+
+Value thresholdedRelu(Arithmetic &a, Value x, P p) {
+  return a.choose(a.compare(Order::Less, a.like(x, p.alpha), x), x, a.like(x, 0));
+}
+
+Value leakyRelu(Arithmetic &a, Value x, P p) {
+  return a.choose(isBelow(a, x, 0), scale(a, x, p.alpha), x);
+}
+
+/// Those that are operations, too.
+const llvm::StringMap<Activation> &namedActivations() {
+  static const llvm::StringMap<Activation> named = {
+      {"Relu", {relu, {}, 0}},
+      {"Tanh", {[](Arithmetic &a, Value x, P) { return a.call<math::TanhOp>(x); }, {}, 0}},
+      {"Sigmoid", {[](Arithmetic &a, Value x, P) { return a.sigmoid(x); }, {}, 0}},
+      {"Softplus", {[](Arithmetic &a, Value x, P) { return softplus(a, x); }, {}, 0}},
+      {"Softsign",
+       {[](Arithmetic &a, Value x, P) { return a.div(x, a.add(a.abs(x), a.like(x, 1))); }, {}, 0}},
+      {"LeakyRelu", {leakyRelu, {0.01}, 1}},
+      {"ThresholdedRelu", {thresholdedRelu, {1}, 1}},
+      {"Elu", {elu, {1}, 1}},
+      {"HardSigmoid", {hardSigmoid, {0.2, 0.5}, 2}},
+  };
+  return named;
+}
+
 } // namespace
 
+std::optional<Activation> activationNamed(std::string_view name) {
+  if (auto found = namedActivations().find(name); found != namedActivations().end())
+    return found->second;
+  if (name == "Affine")
+    return Activation{
+        [](Arithmetic &a, Value x, P p) { return a.add(scale(a, x, p.alpha), a.like(x, p.beta)); },
+        {1, 0},
+        2};
+  if (name == "ScaledTanh")
+    return Activation{[](Arithmetic &a, Value x, P p) {
+                        return scale(a, a.call<math::TanhOp>(scale(a, x, p.beta)), p.alpha);
+                      },
+                      {1, 1},
+                      2};
+  return std::nullopt;
+}
+
 void addActivationOps(HandlerTable &table) {
-  using P = const Parameters &;
   addMathCalls(table);
-  table[":Relu"] = unary([](Arithmetic &a, Value x, P) { return a.max(x, a.like(x, 0)); });
+  for (const auto &entry : namedActivations())
+    table[(":" + entry.getKey()).str()] = unary(entry.second.body, entry.second.parameters);
   table[":Neg"] = unary([](Arithmetic &a, Value x, P) { return a.neg(x); });
   table[":Abs"] = unary([](Arithmetic &a, Value x, P) { return a.abs(x); });
   table[":Sign"] = unary(sign);
   table[":Reciprocal"] = unary([](Arithmetic &a, Value x, P) { return a.div(a.like(x, 1), x); });
-  table[":Sigmoid"] = unary([](Arithmetic &a, Value x, P) { return a.sigmoid(x); });
-  table[":Softplus"] = unary([](Arithmetic &a, Value x, P) { return softplus(a, x); });
-  table[":Softsign"] =
-      unary([](Arithmetic &a, Value x, P) { return a.div(x, a.add(a.abs(x), a.like(x, 1))); });
-  table[":LeakyRelu"] =
-      unary([](Arithmetic &a, Value x,
-               P p) { return a.choose(isBelow(a, x, 0), scale(a, x, p.alpha), x); },
-            {0.01});
-  table[":ThresholdedRelu"] = unary(
-      [](Arithmetic &a, Value x, P p) {
-        return a.choose(a.compare(Order::Less, a.like(x, p.alpha), x), x, a.like(x, 0));
-      },
-      {1});
-  table[":Elu"] = unary(elu, {1});
   table[":Selu"] = unary(selu, {1.67326319217681884765625, 0, 1.05070102214813232421875});
   table[":Celu"] = unary(celu, {1});
-  table[":HardSigmoid"] = unary(hardSigmoid, {0.2, 0.5});
   table[":HardSwish"] = unary(hardSwish);
   table[":Mish"] = unary(
       [](Arithmetic &a, Value x, P) { return a.mul(x, a.call<math::TanhOp>(softplus(a, x))); });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Resize by nearest and linear interpolation: addresses alone where each output takes one input and
-// the steps are even, else one contraction per resized axis with a constant matrix of weights.
+// Resize by nearest, linear and cubic interpolation: addresses alone where each output takes one
+// input and the steps are even, else one contraction per resized axis with a constant matrix of
+// weights.
 #include "compiler/Import/Onnx/Handlers.h"
 
 #include <cmath>
@@ -24,25 +25,40 @@ Expected<SmallVector<Axis>> readResized(NodeImporter &node) {
   std::optional<ConstantView> view = node.has(2) ? viewConstant(node.in(2)) : std::nullopt;
   for (int64_t i = 0; view && i < view->type.getNumElements(); ++i)
     scales.push_back(static_cast<float>(view->real(i)));
-  if (node.getString("keep_aspect_ratio_policy", "stretch") != "stretch")
-    return node.error("keep_aspect_ratio_policy is not supported");
   if (sizes ? sizes->size() != axes.size() : scales.size() != axes.size())
     return node.error("its scales or sizes are not constant, or not one per axis");
-  SmallVector<Axis> resized;
-  for (auto [i, given] : llvm::enumerate(axes)) {
+  for (int64_t &given : axes) {
     std::optional<int64_t> axis = normalAxis(given, node.rank(0));
     if (!axis)
       return node.error("an axis lies outside of rank " + std::to_string(node.rank(0)));
-    int64_t inputs = node.shape(0)[*axis];
+    given = *axis;
+  }
+  const std::string policy = node.getString("keep_aspect_ratio_policy", "stretch");
+  if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
+    return node.error("keep_aspect_ratio_policy '" + policy + "' is not supported");
+  std::optional<float> common; // scale, where the ratio of the axes stays
+  for (size_t i = 0; i < axes.size() && sizes && policy != "stretch"; ++i) {
+    const float scale =
+        static_cast<float>((*sizes)[i]) / static_cast<float>(node.shape(0)[axes[i]]);
+    common = !common                  ? scale
+             : policy == "not_larger" ? std::min(*common, scale)
+                                      : std::max(*common, scale);
+  }
+  SmallVector<Axis> resized;
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    int64_t inputs = node.shape(0)[axis];
     int64_t outputs =
-        sizes ? (*sizes)[i]
-              : static_cast<int64_t>(std::floor(static_cast<float>(inputs) * scales[i]));
-    float scale = sizes ? static_cast<float>(outputs) / static_cast<float>(inputs) : scales[i];
+        common  ? static_cast<int64_t>(std::floor(static_cast<float>(inputs) * *common + 0.5F))
+        : sizes ? (*sizes)[i]
+                : static_cast<int64_t>(std::floor(static_cast<float>(inputs) * scales[i]));
+    float scale = common  ? *common
+                  : sizes ? static_cast<float>(outputs) / static_cast<float>(inputs)
+                          : scales[i];
     if (outputs < 1)
-      return node.error("resizes dimension " + std::to_string(*axis) + " to " +
+      return node.error("resizes dimension " + std::to_string(axis) + " to " +
                         std::to_string(outputs));
     if (outputs != inputs || scale != 1)
-      resized.push_back({*axis, inputs, outputs, scale});
+      resized.push_back({axis, inputs, outputs, scale});
   }
   return resized;
 }
@@ -80,34 +96,59 @@ float roundNearest(std::string mode, const Axis &axis, float position) {
   return mode == "round_prefer_floor" && isHalf ? std::floor(position) : std::round(position);
 }
 
+/// The weight of an input that lies `distance` inputs from where the output lies.
+double linearWeight(double distance) { return std::max(0.0, 1 - std::fabs(distance)); }
+
+/// Keys' cubic convolution with the parameter a.
+double cubicWeight(double distance, double a) {
+  const double x = std::fabs(distance);
+  if (x <= 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
 /// Row x of the matrix has the weights of the inputs in output x.
 Expected<SmallVector<float>> weightMatrix(NodeImporter &node, const Axis &axis) {
   std::string coordinates = node.getString("coordinate_transformation_mode", "half_pixel");
   std::string nearest = node.getString("nearest_mode", "round_prefer_floor"),
               mode = node.getString("mode", "nearest");
-  if ((mode != "nearest" && mode != "linear") || node.getInt("antialias", 0) != 0)
-    return node.error("mode '" + mode +
-                      "' (or antialias) is not supported; nearest and linear are");
+  if (mode != "nearest" && mode != "linear" && mode != "cubic")
+    return node.error("mode '" + mode + "' is not supported; nearest, linear and cubic are");
   if (axis.inputs > kMostMade / std::max<int64_t>(axis.outputs, 1))
     return node.error("resizes " + std::to_string(axis.inputs) + " elements to " +
                       std::to_string(axis.outputs) +
                       ", which takes more than 2^26 weights; use smaller extents");
+  const bool isCubic = mode == "cubic", leavesOutside = node.getInt("exclude_outside", 0) != 0;
+  const double a = node.getFloat("cubic_coeff_a", -0.75);
+  // Where there are fewer outputs, a filter against aliasing is as much wider.
+  const double step = node.getInt("antialias", 0) != 0 ? std::min<double>(axis.scale, 1) : 1;
+  const auto reach = int64_t(std::ceil((isCubic ? 2 : 1) / step));
   SmallVector<float> matrix(axis.outputs * axis.inputs, 0);
-  auto add = [&](int64_t x, float input, float weight) {
-    auto at = std::clamp<int64_t>(static_cast<int64_t>(input), 0, axis.inputs - 1);
-    matrix[x * axis.inputs + at] += weight;
-  };
   for (int64_t x = 0; x < axis.outputs; ++x) {
     std::optional<float> position = sourcePosition(coordinates, axis, x);
     if (!position)
       return node.error("coordinate_transformation_mode '" + coordinates + "' is not supported");
+    const auto at = [&](int64_t input) -> float & {
+      return matrix[x * axis.inputs + std::clamp<int64_t>(input, 0, axis.inputs - 1)];
+    };
     if (mode == "nearest") {
-      add(x, roundNearest(nearest, axis, *position), 1);
+      at(static_cast<int64_t>(roundNearest(nearest, axis, *position))) = 1;
       continue;
     }
-    float below = std::floor(*position), share = *position - below;
-    add(x, below, 1 - share);
-    add(x, below + 1, share);
+    const auto below = static_cast<int64_t>(std::floor(*position));
+    SmallVector<std::pair<int64_t, double>>
+        weights; // of inputs; those beyond the edges are its own
+    double sum = 0;
+    for (int64_t input = below - reach; input <= below + reach + 1; ++input) {
+      const double distance = (double(input) - double(*position)) * step;
+      const bool isOutside = input < 0 || input >= axis.inputs;
+      weights.push_back({input, leavesOutside && isOutside ? 0
+                                : isCubic                  ? cubicWeight(distance, a)
+                                                           : linearWeight(distance)});
+      sum += weights.back().second;
+    }
+    for (auto [input, weight] : weights)
+      at(input) += sum == 0 ? 0 : static_cast<float>(weight / sum); // all are outside: nothing
   }
   return matrix;
 }

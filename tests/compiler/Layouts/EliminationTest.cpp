@@ -71,6 +71,21 @@ TEST(Elimination, AVariableOfALargeTableKeepsItsValue) {
   EXPECT_EQ(elimination.best()[0], 1u);
 }
 
+TEST(Elimination, ATableOfMoreEntriesThanCanBeCountedIsLarge) {
+  constexpr unsigned kVariables = 17, kValues = 16; // 16^16 is 0 in 64 bits
+  std::vector<Table> tables;                        // of all pairs; equal values cost nothing
+  for (unsigned v = 0; v < kVariables; ++v)
+    for (unsigned w = 0; w < v; ++w) {
+      tables.push_back({{w, v}, std::vector<double>(kValues * kValues, 1)});
+      for (unsigned value = 0; value < kValues; ++value)
+        tables.back().costs[value * kValues + value] = 0;
+    }
+  const Values base(kVariables, 3);
+  const Elimination elimination(std::vector<unsigned>(kVariables, kValues), tables, base, 10'000);
+  EXPECT_FALSE(elimination.isComplete());
+  EXPECT_EQ(elimination.best(), base);
+}
+
 class AnyTables : public testing::TestWithParam<unsigned> {};
 
 TEST_P(AnyTables, CostWhatTrialFinds) {

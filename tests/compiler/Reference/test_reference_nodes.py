@@ -40,6 +40,8 @@ FAMILIES = [
     r"dynamicquantizelinear|qlinearconv|qlinearmatmul_2D_(uint8|int8)_float32|quantizelinear_blocked_asymmetric",
     r"resize_(up|down)sample_scales_(nearest|linear|linear_align_corners|linear_half_pixel_symmetric)",
     r"resize_upsample_sizes_nearest_(axes_3_2|ceil_half_pixel|floor_align_corners|round_prefer_ceil_asymmetric)",
+    r"resize_(up|down)sample_scales_cubic(_A_n0p5_exclude_outside|_align_corners|_antialias)?|resize_downsample_sizes_linear_antialias",
+    r"(lstm|gru|simple_rnn)_(defaults|with_initial_bias|batchwise|bidirectional|reverse)|lstm_with_peepholes|(gru|rnn)_seq_length",
     r"einsum_(transpose|sum|batch_matmul|inner_prod)|triu_neg|tril_pos|cumsum_1d_reverse_exclusive|cumsum_2d_axis_0",
     r"attention_4d_causal|attention_3d_attn_mask|rotary_embedding|mvn|group_normalization_epsilon",
 ]
