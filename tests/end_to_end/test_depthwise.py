@@ -10,14 +10,14 @@ from oracle import relative_l2, run_millrace, save_model
 node = helper.make_node
 
 
-def judged(millrace, tmp_path, nodes, shape, constants, machine="tsp-v1", precision="fp16", bound=2e-3):
+def judged(millrace, tmp_path, nodes, shape, constants, machine="tsp-v1", precision="fp16", bound=2e-3, host=()):
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
                               [numpy_helper.from_array(np.float32(a), name) for name, a in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     inputs = probe.seeded_inputs(model)
     got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path, ["--check"])
-    assert got.report["host_ops"] == []
+    assert set(got.report["host_ops"]) <= set(host)
     assert got.report["predicted_cycles"] == got.report["measured_cycles"]
     assert relative_l2(got.outputs["y"], probe.run(model, inputs)["y"]) <= bound
     return got.report
@@ -58,3 +58,26 @@ def test_an_inverted_residual_block_is_all_on_the_grid(millrace, tmp_path, preci
                     {"w0": numbers(72, 12, 1, 1) / 4, "w1": numbers(72, 1, 3, 3, seed=1) / 3,
                      "w2": numbers(12, 72, 1, 1, seed=2) / 8, "low": 0, "high": 6}, precision=precision, bound=bound)
     assert report["macs_total"] == report["macs_on_grid"] == 100 * 72 * (12 + 9 + 12)
+
+
+@pytest.mark.parametrize("channels, times, kernel, extents, most", [
+    (48, 2, 7, (32, 32), 8_000), (24, 3, 3, (20, 20), 7_000), (400, 2, 3, (14, 14), 4_000), (10, 4, 5, (30,), 3_000)], ids=str)
+def test_several_results_of_each_channel(millrace, tmp_path, channels, times, kernel, extents, most):
+    """A channel for each of them, between convolutions: not a row for each value, which took 489,543 cycles for the first."""
+    rank = len(extents)
+    nodes = [node("Conv", ["x", "w0"], ["a"], pads=[1] * 2 * rank),
+             node("Conv", ["a", "w1", "b1"], ["b"], group=channels, pads=[kernel // 2] * 2 * rank, strides=[2] * rank),
+             node("Relu", ["b"], ["c"]), node("Conv", ["c", "w2"], ["y"])]
+    report = judged(millrace, tmp_path, nodes, [1, 3, *extents],
+                    {"w0": numbers(channels, 3, *(3,) * rank) / 5, "w1": numbers(channels * times, 1, *(kernel,) * rank, seed=1) / kernel,
+                     "b1": numbers(channels * times, seed=2), "w2": numbers(32, channels * times, *(1,) * rank, seed=3) / 20})
+    assert report["measured_cycles"] < most
+
+
+@pytest.mark.parametrize("channels, group, results, options", [
+    (16, 16, 16, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # bilinear upsampling as networks learn it
+    (12, 3, 6, {"strides": [2, 2]}), (8, 2, 20, {"dilations": [1, 2], "output_padding": [1, 0], "strides": [2, 1]})], ids=str)
+def test_transposed_in_groups(millrace, tmp_path, channels, group, results, options):
+    """By the host: no kernel reads channels of their own between zeros."""
+    judged(millrace, tmp_path, [node("ConvTranspose", ["x", "w", "b"], ["y"], "transposed", group=group, **options)], [1, channels, 6, 5],
+           {"w": numbers(channels, results // group, 4, 4) / 4, "b": numbers(results, seed=1)}, host=["transposed"])

@@ -143,3 +143,17 @@ def test_what_is_hidden_altogether_is_no_number_and_spoils_no_other(millrace, tm
     mask = np.where(NUMBERS.random((1, 1, tokens, tokens)) < 0.2, -np.inf, 0).astype(np.float32)
     mask[0, 0, 3] = -np.inf
     check(millrace, tmp_path, *attention(tokens, heads, depth, mask))
+
+
+@pytest.mark.parametrize("channels,extent,most", [(64, 28, 6_000), (256, 14, 6_000)])
+def test_a_window_over_the_means_of_channels(millrace, tmp_path, channels, extent, most):
+    """Efficient channel attention: a convolution along the channels wants a mean in each row. What is summed keeps its lanes, and
+    the means are turned: 228,542 cycles for 64 channels, when the image was made once more with a row for each of its values."""
+    normal = NUMBERS.standard_normal
+    nodes = [node("Conv", ["x", "w0"], ["a"], pads=[1] * 4), node("ReduceMean", ["a", "axes"], ["m"], keepdims=0),
+             node("Reshape", ["m", "row"], ["v"]), node("Conv", ["v", "w1"], ["c"], pads=[2, 2]), node("Sigmoid", ["c"], ["s"]),
+             node("Reshape", ["s", "gates"], ["g"]), node("Mul", ["a", "g"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": normal((1, 3, extent, extent)).astype(np.float32)},
+                   {"w0": (normal((channels, 3, 3, 3)) / 5).astype(np.float32), "w1": normal((1, 1, 5)).astype(np.float32),
+                    "axes": np.int64([2, 3]), "row": np.int64([1, 1, channels]), "gates": np.int64([1, channels, 1, 1])})
+    assert report["host_ops"] == [] and report["measured_cycles"] < most

@@ -372,7 +372,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     if (!lane || dim == *lane || (shapeOf(base)[*lane] == 1 && !isExact))
       return value;
   }
-  unsigned wanted = lane.value_or(preferredLane(base));
+  const bool isWanted = lane && (isExact || shapeOf(base).empty() || shapeOf(base)[*lane] > 1);
+  const unsigned wanted = isWanted ? *lane : preferredLane(base);
   Operation *op = base.getDefiningOp();
   FailureOr<Stored> result = failure();
   if (!op)
@@ -390,7 +391,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned
-  } else if (const std::optional<unsigned> natural = laneBeforeTurning(base, wanted);
+  } else if (const std::optional<unsigned> sum = laneOfSum(base, wanted),
+             natural = sum ? sum : laneBeforeTurning(base, wanted);
              natural && known.empty() && !hosted.contains(base)) {
     if (FailureOr<Stored> made = store(base, natural, /*isExact=*/true); succeeded(made))
       result = storeTransposed(base, *made, wanted);

@@ -49,6 +49,28 @@ static Value behindUnitDims(Value value) {
   return value;
 }
 
+/// Along whose lanes a sum over rows, or a map of one, is made where `lane` has one element: along
+/// those of what it sums, which would else lie in rows of one lane. None for other values.
+std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
+  linalg::LinalgOp op = formOf(base);
+  while (op && isMap(op) && op.getNumDpsInputs() == 1 && op.getIndexingMapsArray()[0].isIdentity())
+    op = formOf(op->getOperand(0));
+  if (shapeOf(base).empty() || shapeOf(base)[lane] != 1 || !op || !isFormable(op) ||
+      combinerOf(op) != Combiner::Sum || op.getNumReductionLoops() == 0 ||
+      op.getNumDpsInputs() != 1)
+    return std::nullopt;
+  const Value summed = op->getOperand(0);
+  const AffineExpr lanes =
+      op.getIndexingMapsArray()[0].getResult(preferredLane(summed)); // of what is summed
+  const ArrayRef<AffineExpr> result =
+      op.getMatchingIndexingMap(op.getDpsInitOperand(0)).getResults();
+  const AffineExpr *natural = llvm::find(result, lanes);
+  if (!isa<AffineDimExpr>(lanes) || natural == result.end())
+    return std::nullopt;
+  const auto dim = unsigned(natural - result.begin());
+  return shapeOf(base)[dim] > 1 ? std::optional(dim) : std::nullopt;
+}
+
 /// The dimension along whose lanes the value, maps of a product with constants, is best computed
 /// before it is turned to have `lane` along them; none if it is best computed so at once, where the
 /// constants' rows are swept for each of the product's tiles.

@@ -186,6 +186,7 @@ private:
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
+  std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {

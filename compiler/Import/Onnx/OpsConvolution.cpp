@@ -31,6 +31,29 @@ Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t
   return createConvolution<linalg::DepthwiseConv2DNchwChwOp>(node, input, weights, shape, window);
 }
 
+/// Several results of each channel: a depthwise convolution for the first ones, for the second ones
+/// and so on, whose channels are then interleaved.
+Value depthwiseTimes(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
+                     const Window &window) {
+  TensorBuilder &t = node.t;
+  const int64_t channels = shapeOf(input)[1], times = shape[1] / channels;
+  Shape part(shape), parted(shape), offsets(shapeOf(weights).size(), 0), strides(offsets.size(), 1),
+      kernel(shapeOf(weights));
+  part[1] = kernel[0] = channels;
+  strides[0] = times;
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < times; ++i) {
+    offsets[0] = i;
+    parts.push_back(
+        depthwise(node, input, t.slice(weights, offsets, kernel, strides), part, window));
+  }
+  parted[1] = times;
+  parted.insert(parted.begin() + 2, channels);
+  Shape order = allAxes(int64_t(parted.size()));
+  std::swap(order[1], order[2]);
+  return t.reshape(t.transpose(t.reshape(t.concat(parts, 1), parted), order), shape);
+}
+
 /// Groups as a dimension of their own: N x G x C/G x H x W.
 Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
               const Window &window, int64_t group) {
@@ -83,6 +106,8 @@ Value convolve(NodeImporter &node, Value input, Value weights, Window window) {
   shape.append(window.outputs);
   if (group > 1 && window.rank() < 3 && group == shape[1] && group == shapeOf(input)[1])
     return depthwise(node, input, weights, shape, window);
+  if (group > 1 && window.rank() < 3 && group == shapeOf(input)[1])
+    return depthwiseTimes(node, input, weights, shape, window);
   if (group > 1 && window.rank() == 1) {
     addUnitDimension(node, input, weights, window);
     Shape wide(shape);
@@ -133,14 +158,16 @@ Status importConv(NodeImporter &node) {
 Status importConvTranspose(NodeImporter &node) {
   TensorBuilder &t = node.t;
   Shape in(node.shape(0)), kernel(node.shape(1));
-  if (node.getInt("group", 1) != 1)
-    return node.error("transposed convolution in groups is not supported");
+  const int64_t group = node.getInt("group", 1);
   if (in.size() < 3 || in.size() > 5 || kernel.size() != in.size())
     return node.error("convolves tensors of rank " + std::to_string(in.size()) + " and " +
                       std::to_string(kernel.size()) + "; 1 to 3 spatial dimensions are supported");
-  if (kernel[0] != in[1])
+  if (kernel[0] != in[1] || group < 1 || in[1] % group != 0)
     return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
-                      std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]));
+                      std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]) + " in " +
+                      std::to_string(group) + " groups");
+  if (in.size() == 5 && group != 1)
+    return node.error("grouped convolution in 3 dimensions is not supported");
   size_t rank = in.size() - 2;
   if (node.getString("auto_pad", "NOTSET") != "NOTSET" || node.attribute("output_shape"))
     return node.error(
@@ -156,9 +183,12 @@ Status importConvTranspose(NodeImporter &node) {
   Window window;
   window.dilations = dilations;
   Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1),
-      permutation = allAxes(static_cast<int64_t>(in.size()));
-  std::swap(permutation[0], permutation[1]);
-  Value weights = t.transpose(node.in(1), permutation);
+      permutation = allAxes(static_cast<int64_t>(in.size()) + 1), parted(kernel), turned(kernel);
+  std::swap(permutation[1], permutation[2]); // behind the group
+  parted[0] = turned[1] = in[1] / group;
+  parted.insert(parted.begin(), group);
+  turned[0] = group * kernel[1];
+  Value weights = t.reshape(t.transpose(t.reshape(node.in(1), parted), permutation), turned);
   SmallVector<AffineExpr> flipped;
   for (unsigned i = 0; i < in.size(); ++i)
     flipped.push_back(i < 2 ? t.ops().getAffineDimExpr(i)

@@ -175,13 +175,8 @@ Value resizeByAddress(TensorBuilder &t, Value input, const Axis &axis, ArrayRef<
     bool isEven = true;
     for (int64_t x = 0; x < axis.outputs; ++x)
       isEven &= taken[x] == x / times;
-    if (isEven) {
-      Shape single(shape), repeated(shape), result(shape);
-      single.insert(single.begin() + axis.axis + 1, 1);
-      repeated.insert(repeated.begin() + axis.axis + 1, times);
-      result[axis.axis] = axis.outputs;
-      return t.reshape(t.broadcast(t.reshape(input, single), repeated), result);
-    }
+    if (isEven)
+      return t.repeat(input, axis.axis, times);
   }
   const int64_t step = axis.outputs > 1 ? taken[1] - taken[0] : 1;
   for (int64_t x = 1; x < axis.outputs; ++x)

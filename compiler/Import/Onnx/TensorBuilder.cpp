@@ -347,6 +347,14 @@ Value TensorBuilder::broadcast(Value input, ArrayRef<int64_t> shape) {
              [](Scalars &, ValueRange arguments) { return arguments[0]; });
 }
 
+Value TensorBuilder::repeat(Value input, int64_t axis, int64_t times) {
+  Shape single(shapeOf(input)), repeated(single), result(single);
+  single.insert(single.begin() + axis + 1, 1);
+  repeated.insert(repeated.begin() + axis + 1, times);
+  result[axis] *= times;
+  return reshape(broadcast(reshape(input, single), repeated), result);
+}
+
 Value TensorBuilder::pad(Value input, ArrayRef<int64_t> low, ArrayRef<int64_t> high, Value scalar) {
   auto isZero = [](int64_t amount) { return amount == 0; };
   if (llvm::all_of(low, isZero) && llvm::all_of(high, isZero))

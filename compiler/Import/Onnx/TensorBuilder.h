@@ -74,6 +74,8 @@ public:
   mlir::Value reshape(mlir::Value input, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value input, llvm::ArrayRef<int64_t> permutation);
   mlir::Value broadcast(mlir::Value input, llvm::ArrayRef<int64_t> shape);
+  /// Each index of `axis` as often as `times` says, one after the other.
+  mlir::Value repeat(mlir::Value input, int64_t axis, int64_t times);
   mlir::Value pad(mlir::Value input, llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high,
                   mlir::Value scalar);
   mlir::Value slice(mlir::Value input, llvm::ArrayRef<int64_t> offsets,
