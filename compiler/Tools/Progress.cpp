@@ -48,6 +48,13 @@ void Progress::update(uint64_t done) {
   show(done);
 }
 
+void Progress::note(const std::string &text) {
+  if (verbosity != Verbosity::Verbose)
+    return;
+  endLine();
+  std::fprintf(stderr, "millrace: %s: %s\n", name.c_str(), text.c_str());
+}
+
 unsigned percentOf(uint64_t done, uint64_t total) {
   return unsigned(100.0 * double(std::min(done, total)) / double(total));
 }

@@ -41,6 +41,9 @@ public:
     update(done);
   }
 
+  /// Something a reader of details wants to know about the stage under way.
+  void note(const std::string &text);
+
 private:
   using Clock = std::chrono::steady_clock;
   void show(uint64_t done);

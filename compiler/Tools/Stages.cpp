@@ -215,6 +215,7 @@ std::optional<Failure> Stages::scheduleKernels() {
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
   fit.compile.progress = [&](size_t done, size_t of) { progress.update(done, of); };
+  fit.compile.refused = [&](const std::string &why) { progress.note(why); };
   Expected<Image> compiled = grid::compileToFit(graph, *target, fit, report);
   if (!compiled)
     return failed(TooLarge, compiled.error());

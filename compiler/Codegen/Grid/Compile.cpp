@@ -428,6 +428,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       Expected<Image> image = compiler.run();
       if (image)
         return image;
+      if (options.refused)
+        options.refused(image.error());
       report.crowded = compiler.crowded();
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)

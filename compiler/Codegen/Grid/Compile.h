@@ -19,6 +19,8 @@ struct CompileOptions {
   std::string order = "graph";
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
+  /// Called with why an attempt failed, before the next one.
+  std::function<void(const std::string &)> refused;
 };
 
 /// What the compiler knows about one kernel's schedule; cycles within the grid segment.

@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings/PairRunning.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/SplitBatches.h"
 
 #include <algorithm>
 #include <optional>
@@ -83,10 +84,10 @@ std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &ker
 }
 
 /// How many neighbours to combine at a time; 1 where that saves less than a further step takes.
+/// `room`: rows of memory for the copies that they are read from.
 int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduction &of,
-                     const Machine &machine) {
+                     const Machine &machine, int64_t room) {
   constexpr double kStep = 200;        // cycles from reading an operand to reading the result
-  constexpr int64_t kMostShare = 8;    // of all rows, for the copies
   constexpr int64_t kMostStreams = 32; // that operands come on
   const Tensor &tensor = graph.tensors[kernel.operands[of.operand].tensor];
   const int64_t steps = kernel.loops[of.loop].extent, vector = machine.lanes(),
@@ -98,7 +99,6 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
   int64_t held = 1;
   for (unsigned d = 0; d < tensor.shape.size(); ++d)
     held *= d == tensor.laneDim ? (tensor.shape[d] + vector - 1) / vector : tensor.shape[d];
-  const int64_t all = int64_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice();
   const int64_t operations = bytes < 4 ? 2 : 1; // for each: to widen, to combine
   const double interval =
       double(machine.latency.aluLatency(std::string(aluOpInfo(kernel.nodes[of.node].op).mnemonic)));
@@ -109,7 +109,7 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
   int64_t best = 1;
   for (int64_t each = 2; each <= steps / 2; each *= 2)
     if (steps % each == 0 && each * operations - 1 <= int64_t(machine.vxm.alus) &&
-        each * bytes <= kMostStreams && held * bytes * each * kMostShare <= all &&
+        each * bytes <= kMostStreams && held * bytes * each <= room &&
         cyclesOf(each) < cyclesOf(best))
       best = each;
   return best;
@@ -158,13 +158,16 @@ void pair(KernelGraph &graph, unsigned number, const Reduction &of, int64_t each
 } // namespace
 
 unsigned pairRunning(KernelGraph &graph, const Machine &machine) {
+  constexpr int64_t kMostShare = 8, kAtOnce = 2; // of all rows; tensors with copies at a time
+  const int64_t all = int64_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice(),
+                room = std::min(all / kMostShare, roomBeside(graph, machine) / kAtOnce);
   unsigned shortened = 0;
   const std::vector<std::pair<bool, unsigned>> order = std::move(graph.order);
   graph.order.clear();
   for (auto [isHost, number] : order) {
     if (!isHost)
       if (const std::optional<Reduction> of = reductionOf(graph, graph.kernels[number]))
-        if (const int64_t each = neighboursOf(graph, graph.kernels[number], *of, machine);
+        if (const int64_t each = neighboursOf(graph, graph.kernels[number], *of, machine, room);
             each > 1) {
           pair(graph, number, *of, each); // its map goes before it
           ++shortened;

@@ -328,6 +328,16 @@ int64_t peakRows(const KernelGraph &graph, const Machine &machine) {
   return lives.rows.empty() ? 0 : lives.rows[lives.peak()];
 }
 
+int64_t roomBeside(const KernelGraph &graph, const Machine &machine) {
+  int64_t rows =
+      int64_t(machine.pes()) * kHemispheres * machine.memory.slices * machine.rowsPerSlice();
+  const Uses uses(graph);
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    if (graph.tensors[t].role == TensorRole::Constant && !uses.readers[t].empty())
+      rows -= rowsOf(graph.tensors[t], machine);
+  return std::max<int64_t>(0, rows - peakRows(graph, machine));
+}
+
 unsigned splitBatches(KernelGraph &graph, const Machine &machine, int64_t most) {
   constexpr unsigned kMostParts = 8, kMostChains = 64, kSeeds = 3;
   constexpr size_t kFarthest = 32; // kernels before and behind the peak

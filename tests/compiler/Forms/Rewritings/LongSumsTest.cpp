@@ -135,4 +135,17 @@ TEST(PairRunning, LeavesShortRunsAndWhatHasNoRoomForCopies) {
   }
 }
 
+/// Copies for speed have what constants and values leave of the memory.
+TEST(PairRunning, TakesFewerCopiesWhereConstantsFillTheMemory) {
+  for (const auto &[tables, operands] : {std::pair{1, 8}, {2500, 4}, {2650, 2}}) {
+    KernelGraph graph = reduceRows(AluOp::MaxF32, ElementType::Fp32, 12, 128, 128);
+    const unsigned table =
+        addTensor(graph, "table", {tables, 128, 128}, ElementType::Fp16, 2, TensorRole::Constant);
+    graph.kernels[0].operands.push_back({table, {AffineIndex{}, at(1), at(2)}, 0});
+    EXPECT_EQ(pairRunning(graph, tsp()), 1u);
+    ASSERT_EQ(graph.kernels.size(), 3u);
+    EXPECT_EQ(graph.kernels[2].operands.size(), size_t(operands)) << tables << " tables";
+  }
+}
+
 } // namespace
