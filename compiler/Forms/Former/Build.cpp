@@ -129,6 +129,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   PointsByNode contractions = contractionsOf(function);
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of
   multiplyBlocks(function, options.activation());
+  if (options.precision != Precision::Int8)
+    multiplySlices(function, options.activation(), options.lanes);
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
   Former former(function, options, graph);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/LaneProduct.h"
 #include "compiler/Forms/Former/Rewrite.h"
-#include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace millrace::forms {
 
@@ -54,42 +52,11 @@ void multiplyBlocks(linalg::GenericOp broadcast, Value blocks) {
     joined.push_back({dim});
   joined.back().push_back(type.getRank() - 1);
   Value rows = builder.createOrFold<tensor::CollapseShapeOp>(loc, blocks, joined);
-  const auto joinedType = cast<RankedTensorType>(rows.getType());
-
   std::vector<float> ones(size_t(extent * extent));
   for (int64_t i = 0; i < extent; ++i)
     for (int64_t j = i / block * block; j < (i / block + 1) * block; ++j)
       ones[size_t(i * extent + j)] = 1;
-  const auto bytes = ArrayRef(reinterpret_cast<const char *>(ones.data()), ones.size() * 4);
-  Value matrix = arith::ConstantOp::create(
-      builder, loc,
-      makeConstant(RankedTensorType::get({extent, extent}, type.getElementType()), bytes,
-                   "blocks"));
-
-  // [..., from], [from, to] -> [..., to]; `from` is the last loop.
-  const auto rank = unsigned(joinedType.getRank());
-  SmallVector<AffineExpr> dims;
-  for (unsigned dim = 0; dim <= rank; ++dim)
-    dims.push_back(builder.getAffineDimExpr(dim));
-  const auto mapOf = [&](ArrayRef<AffineExpr> exprs) {
-    return AffineMap::get(rank + 1, 0, exprs, builder.getContext());
-  };
-  SmallVector<AffineExpr> read(dims.begin(), dims.begin() + rank - 1);
-  read.push_back(dims[rank]);
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  loops.push_back(utils::IteratorType::reduction);
-  Value zero = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(0));
-  Value empty = tensor::EmptyOp::create(builder, loc, joinedType.getShape(), type.getElementType());
-  Value init =
-      linalg::FillOp::create(builder, loc, ValueRange(zero), ValueRange(empty)).getResult(0);
-  auto product = linalg::GenericOp::create(
-      builder, loc, TypeRange(joinedType), ValueRange{rows, matrix}, ValueRange(init),
-      {mapOf(read), mapOf({dims[rank], dims[rank - 1]}), mapOf(ArrayRef(dims).take_front(rank))},
-      loops, [&](OpBuilder &b, Location at, ValueRange x) {
-        Value multiplied = arith::MulFOp::create(b, at, x[0], x[1]);
-        Value added = arith::AddFOp::create(b, at, x[2], multiplied);
-        linalg::YieldOp::create(b, at, added);
-      });
+  auto product = multiplyLanes(builder, loc, rows, ones, extent, "blocks");
   product->setAttr(kKeepFp32, builder.getUnitAttr());
   Value result = tensor::ExpandShapeOp::create(builder, loc, type, product.getResult(0), joined);
   for (Operation *user : llvm::make_early_inc_range(broadcast->getUsers()))

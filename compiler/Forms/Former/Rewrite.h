@@ -43,6 +43,11 @@ void mapBeforeViews(mlir::func::FuncOp function);
 /// finite as memory holds it in `stored`: sums keep its lanes.
 void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
+/// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
+/// becomes one product of the rows with a constant matrix of 0, 1 and -1, where they are finite as
+/// memory holds them in `stored`; of blocks of up to `lanes`. Exact.
+void multiplySlices(mlir::func::FuncOp function, ElementType stored, int64_t lanes);
+
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Former/LaneProduct.h"
+
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
+                                std::span<const float> matrix, int64_t extent, StringRef name) {
+  const auto type = cast<RankedTensorType>(rows.getType());
+  const auto rank = unsigned(type.getRank());
+  const auto bytes = ArrayRef(reinterpret_cast<const char *>(matrix.data()), matrix.size() * 4);
+  const auto matrixType =
+      RankedTensorType::get({type.getShape().back(), extent}, type.getElementType());
+  Value factors = arith::ConstantOp::create(builder, loc, makeConstant(matrixType, bytes, name));
+
+  // [..., from], [from, to] -> [..., to]; `from` is the last loop.
+  SmallVector<AffineExpr> dims;
+  for (unsigned dim = 0; dim <= rank; ++dim)
+    dims.push_back(builder.getAffineDimExpr(dim));
+  const auto mapOf = [&](ArrayRef<AffineExpr> exprs) {
+    return AffineMap::get(rank + 1, 0, exprs, builder.getContext());
+  };
+  SmallVector<AffineExpr> read(dims.begin(), dims.begin() + rank - 1);
+  read.push_back(dims[rank]);
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  loops.push_back(utils::IteratorType::reduction);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() = extent;
+  Value zero = arith::ConstantOp::create(builder, loc, builder.getF32FloatAttr(0));
+  Value empty = tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
+  Value init =
+      linalg::FillOp::create(builder, loc, ValueRange(zero), ValueRange(empty)).getResult(0);
+  return linalg::GenericOp::create(
+      builder, loc, TypeRange(init.getType()), ValueRange{rows, factors}, ValueRange(init),
+      {mapOf(read), mapOf({dims[rank], dims[rank - 1]}), mapOf(ArrayRef(dims).take_front(rank))},
+      loops, [&](OpBuilder &b, Location at, ValueRange x) {
+        Value multiplied = arith::MulFOp::create(b, at, x[0], x[1]);
+        Value added = arith::AddFOp::create(b, at, x[2], multiplied);
+        linalg::YieldOp::create(b, at, added);
+      });
+}
+
+} // namespace millrace::forms

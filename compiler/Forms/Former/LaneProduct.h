@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products that move or share lanes, at the tensor level.
+#pragma once
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+#include <span>
+
+namespace millrace::forms {
+
+/// result[..., to] = sum over from of rows[..., from] * matrix[from * extent + to]: the last
+/// dimension of `rows`, of f32, by a constant matrix that becomes `extent` lanes. The constant is
+/// called `name`.
+mlir::linalg::GenericOp multiplyLanes(mlir::OpBuilder &builder, mlir::Location loc,
+                                      mlir::Value rows, std::span<const float> matrix,
+                                      int64_t extent, mlir::StringRef name);
+
+} // namespace millrace::forms
