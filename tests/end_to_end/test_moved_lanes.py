@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rows of which slices are negated, dealt in turn, turned over or put side by side again, as rotary positions do.
+
+Each of them is one product with a constant matrix where numbers are finite; an infinity stays in its own place where they need not be.
+"""
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from test_infinities import check as check_places
+from test_infinities import strange
+from test_masks_and_windows import check
+
+node = helper.make_node
+NUMBERS = np.random.default_rng(21)
+FINITE = [node("Cast", ["x"], ["f"], to=onnx.TensorProto.FLOAT), node("Mul", ["f", "step"], ["a"])]
+
+
+class Slices:
+    """Nodes that move what lies along the last dimension, and the constants that they take."""
+
+    def __init__(self):
+        self.nodes, self.constants = [], {}
+
+    def constant(self, value):
+        name = f"k{len(self.constants)}"
+        self.constants[name] = np.asarray(value)
+        return name
+
+    def call(self, op, *operands, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(node(op, list(operands), [name], **attributes))
+        return name
+
+    def slice(self, x, begin, end, step=1, axis=-1):
+        return self.call("Slice", x, *(self.constant(np.int64([v])) for v in (begin, end, axis, step)))
+
+    def deal(self, parts, shape):
+        """The parts' lanes in turn: the first of each, the second of each."""
+        last = self.constant(np.int64([len(shape)]))
+        stacked = self.call("Concat", *(self.call("Unsqueeze", part, last) for part in parts), axis=-1)
+        return self.call("Reshape", stacked, self.constant(np.int64(shape)))
+
+
+def pairs(s, x, shape):
+    return s.deal([s.call("Neg", s.slice(x, 1, 2**40, 2)), s.slice(x, 0, 2**40, 2)], shape)
+
+
+def halves(s, x, shape):
+    half = shape[-1] // 2
+    return s.call("Concat", s.call("Neg", s.slice(x, half, 2**40)), s.slice(x, 0, half), axis=-1)
+
+
+def thirds(s, x, shape):
+    third = shape[-1] // 3
+    return s.deal([s.slice(x, k * third, (k + 1) * third) for k in (2, 0, 1)], shape)
+
+
+def complex_pairs(s, x, shape):
+    """(a + ib)(c + id) with a and b in turn."""
+    a, b = s.slice(x, 0, 2**40, 2), s.slice(x, 1, 2**40, 2)
+    angle = NUMBERS.standard_normal((shape[-2], shape[-1] // 2))
+    c, d = s.constant(np.float32(np.cos(angle))), s.constant(np.float32(np.sin(angle)))
+    return s.deal([s.call("Sub", s.call("Mul", a, c), s.call("Mul", b, d)), s.call("Add", s.call("Mul", a, d), s.call("Mul", b, c))], shape)
+
+
+def backwards(s, x, shape):
+    return s.call("Concat", *(s.slice(x, at, at + 1) for at in reversed(range(shape[-1]))), axis=-1)
+
+
+def twice(s, x, shape):
+    return pairs(s, halves(s, x, shape), shape)
+
+
+# heads of a vector and less; rows of several vectors, whose pairs stay in blocks; one row alone
+SHAPES = [(1, 3, 50, 60), (2, 24, 96), (40, 768), (3, 5, 6), (1, 1, 1, 48)]
+
+
+@pytest.mark.parametrize("form", [pairs, halves, thirds, complex_pairs, twice])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_of_numbers(millrace, tmp_path, form, shape):
+    s = Slices()
+    moved = form(s, "a", shape)
+    cosine, sine = (s.constant(NUMBERS.standard_normal(shape[-2:]).astype(np.float32)) for _ in range(2))
+    nodes = [*FINITE, *s.nodes, node("Mul", ["a", cosine], ["u"]), node("Mul", [moved, sine], ["v"]), node("Add", ["u", "v"], ["y"])]
+    data = NUMBERS.normal(0, 32, shape).clip(-128, 127).astype(np.int8)
+    report = check(millrace, tmp_path, nodes, {"x": data}, {**s.constants, "step": np.float32(1 / 32)})
+    assert report["host_ops"] == []
+
+
+@pytest.mark.parametrize("form", [pairs, halves, thirds, backwards])
+def test_infinities_stay_in_their_places(millrace, tmp_path, form):
+    shape = (2, 9, 12)
+    s = Slices()
+    moved = form(s, "x", shape)
+    check_places(millrace, tmp_path, [*s.nodes, node("Add", [moved, "one"], ["y"])], {"x": strange(*shape)},
+                 {**s.constants, "one": np.float32(1)})
+
+
+def test_pairs_of_a_head_take_a_vector_a_row(millrace, tmp_path):
+    """The product of rows with what turns them takes as many vectors as there are rows (two halves of the MXM share them)."""
+    shape, s = (1, 4, 128, 64), Slices()
+    moved = pairs(s, "a", shape)
+    report = check(millrace, tmp_path, [*FINITE, *s.nodes, node("Sigmoid", [moved], ["y"])],
+                   {"x": NUMBERS.normal(0, 32, shape).clip(-128, 127).astype(np.int8)}, {**s.constants, "step": np.float32(1 / 32)})
+    assert sum(kernel["mxm_vectors"] for kernel in report["kernels"]) <= 2 * 4 * 128
