@@ -93,7 +93,8 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
 }
 
 Status GridCompiler::planKernels() {
-  int64_t bundles = 0;
+  int64_t bundles = 0, most = 0;
+  const Kernel *largest = nullptr;
   for (const Kernel &kernel : graph.kernels) {
     if (Status s = checkFormats(kernel); !s)
       return s;
@@ -101,9 +102,14 @@ Status GridCompiler::planKernels() {
     if (!work)
       return work.takeError();
     works.push_back(std::move(*work));
-    bundles += leastBundlesOf(c, kernel, works.back());
-    if (bundles > kMostBundles)
-      return tooManyBundles(kernel, leastBundlesOf(c, kernel, works.back()));
+    const int64_t its = leastBundlesOf(c, kernel, works.back());
+    bundles += its;
+    if (its > most) {
+      most = its;
+      largest = &kernel;
+    }
+    if (bundles > kMostBundles) // each holds what its parts are: those that follow could be many
+      return tooManyBundles(*largest, most, bundles);
   }
   if (Status s = planOrder(); !s)
     return s;

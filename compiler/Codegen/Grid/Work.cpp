@@ -135,7 +135,7 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   int64_t instances = 1;
   for (unsigned l : outer)
     if (kernel.loops[l].extent > kMostBundles / instances)
-      return tooManyBundles(kernel, kMostBundles);
+      return tooManyBundles(kernel, kMostBundles, kMostBundles);
     else
       instances *= kernel.loops[l].extent;
   w.instances.push_back(std::vector<int64_t>(kernel.loops.size(), 0));
@@ -187,12 +187,12 @@ int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
   return rows * passesOfShare(c, kernel, w);
 }
 
-Error tooManyBundles(const Kernel &kernel, int64_t bundles) {
+Error tooManyBundles(const Kernel &kernel, int64_t bundles, int64_t all) {
   return Error{"kernel '" + kernel.name + "' takes " + std::to_string(bundles) +
-               " or more sweeps through the machine, with those before it more than the " +
-               std::to_string(kMostBundles) +
-               " that are scheduled at most; use a smaller input, or compute '" +
-               kernel.provenance + "' outside"};
+               " sweeps through the machine, the most of the " + std::to_string(all) +
+               " that the program takes or more; " + std::to_string(kMostBundles) +
+               " are scheduled at most; use a smaller input, or compute '" + kernel.provenance +
+               "' outside"};
 }
 
 int64_t leastBundlesOf(const Context &c, const Kernel &kernel, const Work &w) {

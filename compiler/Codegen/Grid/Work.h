@@ -30,7 +30,8 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel);
 constexpr int64_t kMostBundles = 1'000'000;
 /// What a kernel takes at least, before its rows are dealt.
 int64_t leastBundlesOf(const Context &c, const Kernel &kernel, const Work &work);
-Error tooManyBundles(const Kernel &kernel, int64_t bundles);
+/// `kernel` takes the most, `bundles`, of `all` or more.
+Error tooManyBundles(const Kernel &kernel, int64_t bundles, int64_t all);
 
 /// Columns [from, to) of a lane tile that belong to one step of the group loop.
 struct Head {
