@@ -11,9 +11,15 @@ namespace millrace::forms {
 using namespace mlir;
 
 /// Is a product with constants, of few rows, sooner made with its own lanes and then turned than
-/// with `lane` along the lanes, where all the constants' rows are swept?
+/// with `lane` along the lanes, where all the constants' rows are swept? And what is cut out of a
+/// larger value, if `lane` has one element, since all of that would lie in rows of one lane?
 bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
   constexpr int64_t kAtOnce = 160; // lanes that are multiplied, about
+  const auto elementsOf = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getNumElements();
+  };
+  if (shapeOf(part)[lane] == 1 && 1 < elementsOf(part) && 2 * elementsOf(part) <= elementsOf(base))
+    return true;
   linalg::LinalgOp op = formOf(base);
   if (!op || !isContraction(op) ||
       (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
@@ -22,7 +28,7 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
   for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
     depth *= iterator == utils::IteratorType::reduction ? extent : 1;
   const int64_t sweeps = (depth + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
-                columns = cast<RankedTensorType>(part.getType()).getNumElements() / rows;
+                columns = elementsOf(part) / rows;
   const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
   return natural + 2 * turning < columns * sweeps;
 }
