@@ -2,12 +2,85 @@
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 
 #include <algorithm>
 #include <optional>
 
 namespace millrace::forms {
 namespace {
+
+/// Calls f(kernel, access) for every access of the tensor.
+template <class F> void forEachAccessOf(KernelGraph &graph, unsigned tensor, F f) {
+  for (Kernel &kernel : graph.kernels)
+    forEachAccess(kernel, [&](Access &access) {
+      if (access.tensor == tensor)
+        f(kernel, access);
+    });
+}
+
+/// How many heads the dimension counts beside something else (windows, images), if every access
+/// steps through all heads of one of these, by one loop: dimension / heads and heads are then two
+/// dimensions. 0 if not.
+int64_t headsWithin(KernelGraph &graph, unsigned tensor, unsigned dim) {
+  const int64_t extent = graph.tensors[tensor].shape[dim];
+  int64_t heads = 0;
+  bool isOne = std::none_of(graph.kernels.begin(), graph.kernels.end(), [&](const Kernel &kernel) {
+    return std::any_of(kernel.operands.begin(), kernel.operands.end(),
+                       [&](const Access &o) { return o.lookup && o.lookup->tensor == tensor; });
+  });
+  forEachAccessOf(graph, tensor, [&](const Kernel &kernel, const Access &access) {
+    const AffineIndex &index = access.index[dim];
+    int64_t its = 0;
+    for (auto [loop, step] : index.terms)
+      if (step == 1)
+        its = its ? -1 : kernel.loops[loop].extent;
+    heads = heads ? heads : its;
+    const auto [low, high] = rangeOf(kernel, index);
+    isOne = isOne && its == heads && heads > 1 && heads < extent && extent % heads == 0 &&
+            index.offset % heads == 0 && low >= 0 && high < extent && !access.lookup;
+    for (auto [loop, step] : index.terms)
+      isOne = isOne && (step == 1 || step % heads == 0);
+  });
+  return isOne ? heads : 0;
+}
+
+/// [.., n * heads, ..] becomes [.., n, heads, ..], as headsWithin() allows.
+void splitDimension(KernelGraph &graph, unsigned number, unsigned dim, int64_t heads) {
+  forEachAccessOf(graph, number, [&](const Kernel &, Access &access) {
+    AffineIndex &outer = access.index[dim], inner;
+    const auto one = std::find_if(outer.terms.begin(), outer.terms.end(),
+                                  [](const auto &term) { return term.second == 1; });
+    inner.terms.push_back(*one);
+    outer.terms.erase(one);
+    for (auto &[loop, step] : outer.terms)
+      step /= heads;
+    outer.offset /= heads;
+    access.index.insert(access.index.begin() + dim + 1, inner);
+  });
+  Tensor &tensor = graph.tensors[number];
+  tensor.shape[dim] /= heads;
+  tensor.shape.insert(tensor.shape.begin() + dim + 1, heads);
+  tensor.laneDim += tensor.laneDim > dim ? 1 : 0;
+}
+
+/// Undoes splitDimension().
+void joinDimensions(KernelGraph &graph, unsigned number, unsigned dim) {
+  Tensor &tensor = graph.tensors[number];
+  const int64_t heads = tensor.shape[dim + 1];
+  forEachAccessOf(graph, number, [&](const Kernel &, Access &access) {
+    AffineIndex &outer = access.index[dim];
+    for (auto &[loop, step] : outer.terms)
+      step *= heads;
+    outer.offset *= heads;
+    outer.terms.push_back(access.index[dim + 1].terms.front());
+    std::sort(outer.terms.begin(), outer.terms.end());
+    access.index.erase(access.index.begin() + dim + 1);
+  });
+  tensor.shape[dim] *= heads;
+  tensor.shape.erase(tensor.shape.begin() + dim + 1);
+  tensor.laneDim -= tensor.laneDim > dim ? 1 : 0;
+}
 
 /// A tensor whose dimension `heads` can join its lanes.
 struct Merge {
@@ -161,13 +234,23 @@ unsigned mergeHeads(KernelGraph &graph, const Machine &machine) {
     const int64_t lanes = tensor.shape[tensor.laneDim];
     if (lanes % group != 0 || lanes * 2 > vector)
       continue;
-    for (unsigned dim = 0; dim < tensor.shape.size(); ++dim)
-      if (Merge merge{t, dim, lanes};
-          dim != tensor.laneDim && tensor.shape[dim] > 1 && merger.isPossible(merge)) {
-        merger.apply(merge);
-        ++merged;
-        break;
+    const auto mergeIfPossible = [&](unsigned dim) {
+      const Merge merge{t, dim, lanes};
+      if (dim == tensor.laneDim || tensor.shape[dim] == 1 || !merger.isPossible(merge))
+        return false;
+      merger.apply(merge);
+      return true;
+    };
+    bool isDone = false;
+    for (unsigned dim = 0; dim < tensor.shape.size() && !isDone; ++dim)
+      isDone = mergeIfPossible(dim);
+    for (unsigned dim = 0; dim < tensor.shape.size() && !isDone && tensor.hostLoops.empty(); ++dim)
+      if (const int64_t heads = dim == tensor.laneDim ? 0 : headsWithin(graph, t, dim)) {
+        splitDimension(graph, t, dim, heads);
+        if (!(isDone = mergeIfPossible(dim + 1)))
+          joinDimensions(graph, t, dim);
       }
+    merged += isDone;
   }
   return merged;
 }
