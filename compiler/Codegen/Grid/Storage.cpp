@@ -28,9 +28,9 @@ ColumnPadding Storage::paddingOf(unsigned tensor) const {
              : ColumnPadding::Zeros;
 }
 
-void Storage::planCopies(const std::vector<size_t> &order) {
+void Storage::planCopies(const std::vector<size_t> &order, bool sparing) {
   needs.clear();
-  for (const Copies &copies : copiesOf(c.graph, c.machine))
+  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing))
     needs.push_back({copies});
   lives.resize(needs.size());
   for (size_t at = 0; at < order.size(); ++at)
@@ -61,7 +61,10 @@ uint64_t Storage::mostValueRows() const {
     if (lives[t].from == SIZE_MAX)
       continue;
     const uint64_t vectors = byteWidth(c.tensor(t).type) * c.layouts[t].tiles.size();
-    uint64_t rows = std::max(needs[t].rows[0], needs[t].rows[1]) * vectors;
+    const auto [less, more] = std::minmax(needs[t].rows[0], needs[t].rows[1]);
+    uint64_t rows = more * vectors;
+    if (less == 0) // others have theirs in the other hemisphere
+      rows = (rows + 1) / kHemispheres;
     if (c.tensor(t).role == TensorRole::Constant) {
       constant += isOfOneKernel(t) ? rows * streamedRows(t) / kHemispheres
                                    : rows * uint64_t(c.layouts[t].rows);

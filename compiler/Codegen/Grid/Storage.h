@@ -15,8 +15,9 @@ public:
       : c(c), works(works), partition(partition) {}
 
   /// Decides which copies a PE that holds a tensor has of it, wherever work is dealt to.
-  /// Kernels and calls of the host run in this order (places of graph.order).
-  void planCopies(const std::vector<size_t> &order);
+  /// Kernels and calls of the host run in this order (places of graph.order). `sparing`: no more
+  /// than readers need.
+  void planCopies(const std::vector<size_t> &order, bool sparing);
   /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly.
   uint64_t mostValueRows() const;
   /// Rows of as many slices as an install reads at once that all column copies take together, in a

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Memory/Copies.h"
 
+#include "compiler/Forms/KernelBuilder.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -47,12 +49,36 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
     });
 }
 
+/// One copy, in the hemisphere that has less, of what has one in either for its readers' sake: a
+/// stream from the other hemisphere takes as long for every row.
+void spare(const forms::KernelGraph &graph, const Machine &machine, std::vector<Copies> &all) {
+  std::vector<bool> isSwept(graph.tensors.size(), false);
+  for (const forms::Kernel &kernel : graph.kernels)
+    for (const forms::Term &t : kernel.terms)
+      isSwept[t.a.tensor] = true;
+  const int64_t lanes = machine.lanes();
+  uint64_t rows[kHemispheres] = {0, 0};
+  for (unsigned t = 0; t < all.size(); ++t) {
+    const forms::Tensor &tensor = graph.tensors[t];
+    if (isSwept[t] || all[t].rows[0] != 1 || all[t].rows[1] != 1)
+      continue;
+    const unsigned h = rows[0] <= rows[1] ? 0 : 1;
+    all[t].rows[1 - h] = 0;
+    const int64_t width = tensor.shape[tensor.laneDim];
+    rows[h] += uint64_t(forms::elementCount(tensor) / width * ((width + lanes - 1) / lanes)) *
+               byteWidth(tensor.type);
+  }
+}
+
 } // namespace
 
-std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine) {
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
+                             bool sparing) {
   std::vector<Copies> all(graph.tensors.size());
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
     addReader(graph, machine, k, all);
+  if (sparing)
+    spare(graph, machine, all);
   std::set<unsigned> byHost;
   for (const forms::HostCall &call : graph.hostCalls) {
     byHost.insert(call.inputs.begin(), call.inputs.end());

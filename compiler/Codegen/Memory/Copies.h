@@ -20,7 +20,9 @@ struct Copies {
 };
 
 /// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses;
-/// of several operands of one kernel that are one tensor, each has a row copy of its own.
-std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine);
+/// of several operands of one kernel that are one tensor, each has a row copy of its own. What maps
+/// alone read, one row at a time, has a copy in either hemisphere; with `sparing`, in one of them.
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
+                             bool sparing = false);
 
 } // namespace millrace::grid
