@@ -2,11 +2,10 @@
 #include "compiler/Forms/Rewritings/FoldTiles.h"
 
 #include "compiler/Forms/KernelBuilder.h"
-#include "compiler/Forms/Uses.h"
+#include "compiler/Forms/Rewritings/WholeVectors.h"
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 namespace millrace::forms {
 namespace {
@@ -181,65 +180,17 @@ private:
   }
 };
 
-/// Tensors whose rows are taken vector by vector wherever lanes of them are. Of another (a
-/// concatenation of rows of other lengths), vectors added to each other would be cut where each of
-/// them is, and so would all rows that meet them lane by lane, back to where they come from:
-/// products then sweep many short tiles.
-class Aligned {
-public:
-  Aligned(const KernelGraph &graph, int64_t vector)
-      : isCut(graph.tensors.size(), false), sources(graph.tensors.size()) {
-    for (const Kernel &kernel : graph.kernels) {
-      forEachAccess(kernel, [&](const Access &access) {
-        const Tensor &tensor = graph.tensors[access.tensor];
-        const AffineIndex &lanes = access.index[tensor.laneDim];
-        bool isWhole = lanes.offset % vector == 0;
-        for (auto [loop, step] : lanes.terms)
-          isWhole &= step == 1 || step % vector == 0;
-        if (!isWhole && tensor.role != TensorRole::Constant)
-          isCut[access.tensor] = true;
-      });
-      for (const Result &result : kernel.results)
-        for (const Access &operand : kernel.operands)
-          if (graph.tensors[operand.tensor].role != TensorRole::Constant)
-            sources[result.access.tensor].push_back(operand.tensor);
-    }
-  }
-
-  /// And all that it is mapped from.
-  bool isAligned(unsigned tensor) const {
-    std::set<unsigned> seen{tensor};
-    std::vector<unsigned> open{tensor};
-    while (!open.empty()) {
-      const unsigned t = open.back();
-      open.pop_back();
-      if (t >= isCut.size()) // made by a fold
-        continue;
-      if (isCut[t])
-        return false;
-      for (unsigned source : sources[t])
-        if (seen.insert(source).second)
-          open.push_back(source);
-    }
-    return true;
-  }
-
-private:
-  std::vector<bool> isCut;
-  std::vector<std::vector<unsigned>> sources;
-};
-
 } // namespace
 
 unsigned foldTiles(KernelGraph &graph, const Machine &machine) {
   unsigned folds = 0;
-  const Aligned rows(graph, std::min<int64_t>(machine.lanes(), machine.mxm.columns));
+  const WholeVectors rows(graph, std::min<int64_t>(machine.lanes(), machine.mxm.columns));
   const std::vector<std::pair<bool, unsigned>> order = std::move(graph.order);
   graph.order.clear();
   for (auto [isHost, number] : order) {
     if (!isHost)
       if (const std::optional<unsigned> loop = summedLoop(graph, graph.kernels[number]);
-          loop && rows.isAligned(graph.kernels[number].terms[0].a.tensor))
+          loop && rows.areIn(graph.kernels[number].terms[0].a.tensor))
         if (std::optional<Kernel> sum = Folder(graph, number, *loop, machine).folded()) {
           graph.kernels[number] = std::move(*sum); // its maps go before it
           ++folds;

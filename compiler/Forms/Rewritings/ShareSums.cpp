@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings/ShareSums.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/WholeVectors.h"
 
 #include <algorithm>
 #include <map>
@@ -209,6 +210,7 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
   constexpr int64_t kStep = 120;    // cycles from reading an operand to reading the result
   constexpr size_t kMostShared = 2; // each is read again, four bytes wide
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  const WholeVectors rows(graph, vector);
   unsigned cuts = 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (const auto &[isHost, index] : graph.order) {
@@ -218,7 +220,8 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
     const Kernel kernel = graph.kernels[index];
     const std::optional<unsigned> lane = laneLoopOf(graph, kernel);
     if (!lane || kernel.loops[*lane].extent <= vector || !sumsAlike(graph, kernel, *lane) ||
-        savedCycles(graph, kernel, *lane, machine, vector) < kStep)
+        savedCycles(graph, kernel, *lane, machine, vector) < kStep ||
+        !rows.areIn(kernel.results.front().access.tensor))
       continue;
     Sharer sharer(graph, kernel, *lane, vector);
     if (sharer.sharedCount() == 0 || sharer.sharedCount() > kMostShared)
