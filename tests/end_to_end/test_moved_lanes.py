@@ -105,3 +105,22 @@ def test_pairs_of_a_head_take_a_vector_a_row(millrace, tmp_path):
     report = check(millrace, tmp_path, [*FINITE, *s.nodes, node("Sigmoid", [moved], ["y"])],
                    {"x": NUMBERS.normal(0, 32, shape).clip(-128, 127).astype(np.int8)}, {**s.constants, "step": np.float32(1 / 32)})
     assert sum(kernel["mxm_vectors"] for kernel in report["kernels"]) <= 2 * 4 * 128
+
+
+def test_tokens_of_large_values_are_channels(millrace, tmp_path):
+    """One row of each value becomes a channel of a convolution: no reason to compute all of each value a number a row (13 times)."""
+    tokens, width = 64, 96
+    nodes, stacked = list(FINITE), []
+    constants = {"step": np.float32(1 / 32), "row": np.int64([0]), "end": np.int64([1]), "axis": np.int64([1]),
+                 "mix": NUMBERS.standard_normal((5, 3, 1)).astype(np.float32)}
+    for k in range(3):
+        constants[f"w{k}"] = (NUMBERS.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32)
+        nodes += [node("MatMul", ["a" if k == 0 else f"t{k - 1}", f"w{k}"], [f"m{k}"]), node("Tanh", [f"m{k}"], [f"t{k}"]),
+                  node("Slice", [f"t{k}", "row", "end", "axis"], [f"s{k}"])]
+        stacked.append(f"s{k}")
+    nodes += [node("Concat", stacked, ["tokens"], axis=1), node("Conv", ["tokens", "mix"], ["mixed"]),
+              node("ReduceMean", ["t2"], ["mean"], axes=[1]), node("Add", ["mixed", "mean"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.normal(0, 32, (1, tokens, width)).clip(-128, 127).astype(np.int8)}, constants,
+                   opset=17)
+    assert report["host_ops"] == []
+    assert sum(kernel["mxm_vectors"] for kernel in report["kernels"]) < 3000

@@ -3,6 +3,7 @@
 // Where copies and constants lie, which rows the host fills, and from when on rows are free again.
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Codegen/Memory/Context.h"
+#include "compiler/Codegen/Memory/Copies.h"
 
 #include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
@@ -126,4 +127,33 @@ TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
     sets.push_back(tile->slices[0] / 16);
   }
   EXPECT_THAT(sets, testing::ElementsAre(0, 0, 0, 0, 1));
+}
+
+TEST(Copies, OneOfWhatMapsAloneReadWhereMemoryIsShort) {
+  KernelGraph graph = productOfInputs(16); // sweeps x
+  const unsigned y = 2;
+  std::vector<unsigned> biases;
+  for (const char *name : {"a", "b"}) {
+    const unsigned bias = addSplat(graph, name, {6, 16}, ElementType::Fp32, 1, 0.5f),
+                   out = addTensor(graph, "out", {6, 16}, ElementType::Fp32, 1, TensorRole::Output);
+    KernelBuilder build(graph);
+    const unsigned m = build.loop(6), n = build.loop(16);
+    const Access at0{bias, {at(m), at(n)}, 0};
+    build.store(build.op(AluOp::AddF32, {build.load({y, {at(m), at(n)}, 0}), build.load(at0)}), {out, {at(m), at(n)}, 0});
+    build.finish("map");
+    biases.push_back(bias);
+  }
+  const Machine machine = *loadMachine("tsp-small");
+  const auto all = grid::copiesOf(graph, machine), few = grid::copiesOf(graph, machine, /*sparing=*/true);
+  unsigned perHemisphere[kHemispheres] = {0, 0};
+  for (unsigned t : {biases[0], biases[1], y}) {
+    EXPECT_EQ(all[t].rows[0], 1u);
+    EXPECT_EQ(all[t].rows[1], 1u);
+    EXPECT_EQ(few[t].rows[0] + few[t].rows[1], 1u) << graph.tensors[t].name;
+    perHemisphere[few[t].rows[1]] += 1;
+  }
+  EXPECT_GT(perHemisphere[0], 0u) << "both hemispheres have some";
+  EXPECT_GT(perHemisphere[1], 0u);
+  EXPECT_EQ(few[0].rows[0], all[0].rows[0]) << "either hemisphere sweeps x";
+  EXPECT_EQ(few[0].rows[1], all[0].rows[1]);
 }

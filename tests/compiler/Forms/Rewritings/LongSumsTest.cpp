@@ -6,6 +6,7 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings/FoldTiles.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
+#include "compiler/Forms/Rewritings/ShareSums.h"
 
 #include "arch/spec/MachineFile.h"
 
@@ -87,6 +88,48 @@ TEST(FoldTiles, StaysWhereRowsAreShortOrFew) {
     const KernelGraph before = graph;
     EXPECT_EQ(foldTiles(graph, tsp()), 0u) << rows << " x " << width;
     EXPECT_EQ(graph, before);
+  }
+}
+
+/// The same of rows that two kernels write side by side, the second one from lane `cut` on.
+KernelGraph buildJoinedLayerNorm(int64_t rows, int64_t width, int64_t cut) {
+  KernelGraph graph = buildLayerNorm(rows, width);
+  const auto input =
+      std::find_if(graph.tensors.begin(), graph.tensors.end(),
+                   [](const Tensor &tensor) { return tensor.role == TensorRole::Input; });
+  const auto joined = unsigned(input - graph.tensors.begin());
+  const ElementType type = input->type;
+  graph.tensors[joined] = {};
+  const unsigned scratch =
+      addTensor(graph, "joined", {rows, width}, type, 1, TensorRole::Intermediate);
+  graph.tensors[joined] = graph.tensors[scratch];
+  graph.tensors.pop_back();
+  const std::vector<std::pair<bool, unsigned>> order = std::move(graph.order);
+  graph.order.clear();
+  for (auto [from, lanes] : {std::pair{int64_t(0), cut}, {cut, width - cut}}) {
+    const unsigned part = addTensor(graph, "part", {rows, lanes}, type, 1, TensorRole::Input);
+    KernelBuilder build(graph);
+    const unsigned r = build.loop(rows), l = build.loop(lanes);
+    build.store(build.load({part, {at(r), at(l)}, 0}), {joined, {at(r), {from, {{l, 1}}}}, 0});
+    build.finish("join");
+  }
+  graph.order.insert(graph.order.end(), order.begin(), order.end());
+  return graph;
+}
+
+/// Vectors added to each other would be cut where parts meet, and so would all that meet them.
+TEST(FoldTiles, LeavesRowsWhosePartsEndWithinAVector) {
+  for (const auto &[cut, folds] : {std::pair{320, 2u}, {640, 2u}, {384, 0u}, {100, 0u}}) {
+    KernelGraph graph = buildJoinedLayerNorm(128, 768, cut);
+    ASSERT_EQ(graph.verify(), "");
+    EXPECT_EQ(foldTiles(graph, tsp()), folds) << "cut at " << cut;
+  }
+}
+
+TEST(ShareSums, LeavesRowsWhosePartsEndWithinAVector) {
+  for (const auto &[cut, isShared] : {std::pair{320, true}, {384, false}}) {
+    KernelGraph graph = buildJoinedLayerNorm(128, 768, cut);
+    EXPECT_EQ(shareSums(graph, tsp()) > 0, isShared) << "cut at " << cut;
   }
 }
 

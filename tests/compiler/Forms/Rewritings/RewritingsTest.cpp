@@ -108,6 +108,69 @@ TEST(MergeHeads, LetsHeadsOfWholeColumnGroupsLieInOneRow) {
   EXPECT_EQ(mergeHeads(graph, machine), 0u);
 }
 
+/// As exporters write attention in windows: y[w, t, n] = sum over h and d of (sum over s of
+/// p[w * heads + h, t, s] v[w * heads + h, s, d]) weights[h * lanes + d, n].
+KernelGraph buildWindows(int64_t windows, int64_t heads, int64_t tokens, int64_t lanes) {
+  KernelGraph graph;
+  graph.name = "windows";
+  const auto fp16 = ElementType::Fp16;
+  const int64_t width = 9, both = windows * heads;
+  const unsigned p = addTensor(graph, "p", {both, tokens, tokens}, fp16, 2, TensorRole::Input),
+                 v = addTensor(graph, "v", {both, tokens, lanes}, fp16, 1, TensorRole::Input),
+                 o = addTensor(graph, "o", {both, tokens, lanes}, fp16, 2);
+  std::vector<float> values(size_t(heads * lanes * width));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = float(int(i * 7 % 23) - 11) / 16;
+  const unsigned w = addConstant(graph, "w", {heads * lanes, width}, fp16, 0, values),
+                 y = addTensor(graph, "y", {windows, tokens, width}, ElementType::Fp32, 2,
+                               TensorRole::Output);
+  const auto member = [&](unsigned window, unsigned head) {
+    return AffineIndex{0, {{window, heads}, {head, 1}}};
+  };
+  {
+    KernelBuilder build(graph);
+    const unsigned k = build.loop(windows), h = build.loop(heads), t = build.loop(tokens),
+                   d = build.loop(lanes), s = build.loop(tokens, LoopKind::Contracted);
+    build.term({p, {member(k, h), at(t), at(s)}, 0}, {v, {member(k, h), at(s), at(d)}, 0},
+               both * tokens * tokens * lanes);
+    build.store(build.accumulator(), {o, {member(k, h), at(t), at(d)}});
+    build.finish("values");
+  }
+  KernelBuilder build(graph);
+  const unsigned k = build.loop(windows), t = build.loop(tokens), n = build.loop(width),
+                 h = build.loop(heads, LoopKind::Contracted),
+                 d = build.loop(lanes, LoopKind::Contracted);
+  build.term({o, {member(k, h), at(t), at(d)}, 0}, {w, {{0, {{h, lanes}, {d, 1}}}, at(n)}, 0},
+             both * tokens * lanes * width);
+  build.store(build.accumulator(), {y, {at(k), at(t), at(n)}});
+  build.finish("projection");
+  return graph;
+}
+
+TEST(MergeHeads, TakesWindowsAndHeadsApart) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildWindows(4, 6, 5, 32);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(mergeHeads(graph, machine), 1u);
+  EXPECT_EQ(graph.tensors[2].shape, (std::vector<int64_t>{4, 5, 6 * 32}));
+  EXPECT_EQ(graph.verify(), "");
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(MergeHeads, PutsDimensionsTogetherAgainWhereHeadsStayApart) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildWindows(4, 6, 5, 24); // a head is no whole column group
+  const KernelGraph narrow = graph;
+  EXPECT_EQ(mergeHeads(graph, machine), 0u);
+  EXPECT_EQ(graph, narrow);
+  graph = buildWindows(4, 6, 5, 32);
+  graph.kernels[1].terms[0].w.index[0].terms[0].second = 16; // not in the order of the weights
+  const KernelGraph other = graph;
+  EXPECT_EQ(mergeHeads(graph, machine), 0u);
+  EXPECT_EQ(graph, other);
+}
+
 TEST(MergeHeads, LeavesHeadsThatFillNoColumnGroupOrHalfAVector) {
   const Machine machine = *loadMachine("tsp-v1");
   for (int64_t lanes : {8, 24, 176}) {
