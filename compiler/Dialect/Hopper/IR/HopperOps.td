@@ -211,7 +211,7 @@ def Hopper_TmaLoadOp : Hopper_Op<"tma_load"> {
   let arguments = (ins Hopper_TensorMapType:$map, I32:$row, I32:$column, Hopper_Address:$address,
       Hopper_Address:$barrier, Optional<I16>:$mask);
   let assemblyFormat = [{
-    $map `[` $row `,` $column `]` `to` $address `signal` $barrier (`multicast` $mask^)? attr-dict `:` type($map)
+    $map `[` $row `,` $column `]` `to` $address `signal` $barrier (`multicast` $mask^)? attr-dict `:` qualified(type($map))
   }];
   let hasVerifier = 1;
 }
@@ -223,7 +223,7 @@ def Hopper_TmaStoreOp : Hopper_Op<"tma_store"> {
     next `tma_store_commit`. Errors: as of `tma_load`.
   }];
   let arguments = (ins Hopper_Address:$address, Hopper_TensorMapType:$map, I32:$row, I32:$column);
-  let assemblyFormat = "$address `to` $map `[` $row `,` $column `]` attr-dict `:` type($map)";
+  let assemblyFormat = "$address `to` $map `[` $row `,` $column `]` attr-dict `:` qualified(type($map))";
   let hasVerifier = 1;
 }
 
@@ -261,7 +261,7 @@ def Hopper_MatrixDescriptorOp : Hopper_Op<"matrix_descriptor", [Pure]> {
 def Hopper_AccumulatorZeroOp : Hopper_Op<"accumulator_zero", [Pure]> {
   let summary = "an accumulator of zeros";
   let results = (outs Hopper_AccumulatorType:$result);
-  let assemblyFormat = "attr-dict `:` type($result)";
+  let assemblyFormat = "attr-dict `:` qualified(type($result))";
   let hasVerifier = 1;
 }
 
@@ -269,7 +269,7 @@ def Hopper_AccumulatorReadOp : Hopper_Op<"accumulator_read", [Pure]> {
   let summary = "one of this thread's registers of an accumulator that is not in flight";
   let arguments = (ins Hopper_AccumulatorType:$accumulator, I32Attr:$index);
   let results = (outs F32:$result);
-  let assemblyFormat = "$accumulator `[` $index `]` attr-dict `:` type($accumulator)";
+  let assemblyFormat = "$accumulator `[` $index `]` attr-dict `:` qualified(type($accumulator))";
   let hasVerifier = 1;
 }
 
@@ -296,7 +296,7 @@ def Hopper_WgmmaOp : Hopper_Op<"wgmma", [AllTypesMatch<["accumulator", "result"]
   }];
   let arguments = (ins Hopper_AccumulatorType:$accumulator, I64:$a, I64:$b, TypeAttr:$operands);
   let results = (outs Hopper_AccumulatorType:$result);
-  let assemblyFormat = "$accumulator `,` $a `,` $b $operands attr-dict `:` type($accumulator)";
+  let assemblyFormat = "$accumulator `,` $a `,` $b $operands attr-dict `:` qualified(type($accumulator))";
   let hasVerifier = 1;
 }
 
@@ -310,7 +310,7 @@ def Hopper_WgmmaRsOp : Hopper_Op<"wgmma_rs", [AllTypesMatch<["accumulator", "res
       TypeAttr:$operands);
   let results = (outs Hopper_AccumulatorType:$result);
   let assemblyFormat = [{
-    $accumulator `,` `[` $a0 `,` $a1 `,` $a2 `,` $a3 `]` `,` $b $operands attr-dict `:` type($accumulator)
+    $accumulator `,` `[` $a0 `,` $a1 `,` $a2 `,` $a3 `]` `,` $b $operands attr-dict `:` qualified(type($accumulator))
   }];
   let hasVerifier = 1;
 }
