@@ -80,8 +80,8 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
       return mlir::success();
     }
     // Locations of the tensor level name ONNX nodes; kernels have them as an attribute.
-    const bool isTensorLevel = !module->getOps<mlir::func::FuncOp>().empty() &&
-                               module->getOps<spatial::GraphOp>().empty();
+    const bool isTensorLevel =
+        !module->getOps<mlir::func::FuncOp>().empty() && module->getOps<spatial::GraphOp>().empty();
     module->print(out, mlir::OpPrintingFlags().enableDebugInfo(isTensorLevel));
     out << "\n";
     return mlir::success();
@@ -144,7 +144,8 @@ int runPasses(const OptOptions &options) {
 void addOpt(CLI::App &app, Action &action) {
   auto options = std::make_shared<OptOptions>();
   CLI::App *command =
-      app.add_subcommand("opt", "Runs single passes on text of the tensor, the spatial or the hopper level")
+      app.add_subcommand(
+             "opt", "Runs single passes on text of the tensor, the spatial or the hopper level")
           ->group(heading::Models);
   command->footer("Examples:\n"
                   "  millrace opt model.mlir --pass=form-kernels{machine=lp30} "

@@ -8,7 +8,6 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMTypes.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
-#include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -23,7 +22,7 @@ using namespace mlir;
 
 std::vector<Adversary> Adversary::all() {
   constexpr Landing early = Landing::Early, late = Landing::Late;
-  return {{early, early, early, 0}, {late, late, late, 1},  {early, late, late, 2},
+  return {{early, early, early, 0}, {late, late, late, 1},   {early, late, late, 2},
           {late, early, early, 3},  {early, late, early, 1}, {late, late, late, 4}};
 }
 
@@ -92,9 +91,9 @@ Expected<EmulatedKernel> EmulatedKernel::create(ModuleOp module, std::string_vie
     return done.takeError();
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
-  auto optimize = makeOptimizingTransformer(/*optLevel=*/1, /*sizeLevel=*/0, nullptr);
   ExecutionEngineOptions options;
-  options.transformer = optimize;
+  // Time goes into what the code calls, so that optimising it would take longer than it saves.
+  options.jitCodeGenOptLevel = llvm::CodeGenOptLevel::None;
   options.enableGDBNotificationListener = false;
   options.enablePerfNotificationListener = false;
   auto engine = ExecutionEngine::create(*lowered, options);

@@ -25,8 +25,8 @@ struct Adversary {
   Landing loads = Landing::Early;    ///< TMA writes shared memory
   Landing products = Landing::Early; ///< wgmma reads shared memory
   Landing stores = Landing::Early;   ///< TMA reads shared memory
-  /// Order of threads, CTAs and loads, and the lane that `elect` takes. 0: ascending; 1: descending;
-  /// others: shuffled.
+  /// Order of threads, CTAs and loads, and the lane that `elect` takes. 0: ascending; 1:
+  /// descending; others: shuffled.
   unsigned seed = 0;
 
   /// The choices that every kernel is tested under.

@@ -33,12 +33,17 @@ void Machine::waitUntil(std::function<bool()> ready, std::string text) {
 }
 
 void Machine::orderThreads() {
-  order.resize(threads.size());
-  std::iota(order.begin(), order.end(), 0);
+  // Whole warps change places: what happens inside of one is in step anyway.
+  std::vector<unsigned> warps((threads.size() + 31) / 32);
+  std::iota(warps.begin(), warps.end(), 0);
   if (adversary.seed == 1)
-    std::reverse(order.begin(), order.end());
+    std::reverse(warps.begin(), warps.end());
   else if (adversary.seed > 1)
-    std::shuffle(order.begin(), order.end(), random);
+    std::shuffle(warps.begin(), warps.end(), random);
+  order.clear();
+  for (unsigned warp : warps)
+    for (unsigned thread = warp * 32; thread < (warp + 1) * 32; ++thread)
+      order.push_back(thread);
 }
 
 void Machine::endThread() {
@@ -90,30 +95,44 @@ std::string Machine::deadlock() const {
   return text;
 }
 
-Status Machine::schedule() {
-  for (size_t live = threads.size(); live;) {
-    bool anyRan = false;
-    if (adversary.seed > 1)
-      orderThreads();
-    for (unsigned next : order) {
-      Thread &thread = threads[next];
-      if (fibers.hasEnded(next) || (thread.ready && !thread.ready()))
-        continue;
-      thread.ready = nullptr;
-      current = next;
-      isInFiber = true;
-      fibers.resume(next);
-      isInFiber = false;
-      anyRan = true;
-      live -= fibers.hasEnded(next);
-      if (!error.empty())
-        return Error{error};
+bool Machine::runThread(unsigned next) {
+  Thread &thread = threads[next];
+  if (!error.empty() || fibers.hasEnded(next) || (thread.ready && !thread.ready()))
+    return false;
+  thread.ready = nullptr;
+  current = next;
+  isInFiber = true;
+  fibers.resume(next);
+  isInFiber = false;
+  live -= fibers.hasEnded(next);
+  return true;
+}
+
+bool Machine::runRound() {
+  if (adversary.seed > 1)
+    orderThreads();
+  bool anyRan = false;
+  for (size_t warp = 0; warp < order.size(); warp += 32) {
+    bool ran = true;
+    while (ran) {
+      ran = false;
+      for (size_t i = warp; i < warp + 32; ++i)
+        ran |= runThread(order[i]);
+      anyRan |= ran;
+      // Every second seed lets a warp run ahead of all others as far as it can.
+      ran &= adversary.seed % 2 == 1;
     }
-    if (!anyRan && !landOne())
-      report(deadlock());
-    if (!error.empty())
-      return Error{error};
   }
+  return anyRan;
+}
+
+Status Machine::schedule() {
+  live = threads.size();
+  while (live && error.empty())
+    if (!runRound() && error.empty() && !landOne())
+      report(deadlock());
+  if (!error.empty())
+    return Error{error};
   if (!loads.empty())
     return Error{"the cluster ends before " + std::to_string(loads.size()) +
                  " boxes that tma_load asked for have landed; wait for their barrier"};

@@ -24,7 +24,7 @@ struct KernelShape {
 struct Accumulator {
   unsigned columns = 0;
   bool isInFlight = false;
-  std::vector<float> values;     ///< columns / 2
+  std::vector<float> values;            ///< columns / 2
   const struct Product *last = nullptr; ///< that writes it
 };
 
@@ -45,9 +45,9 @@ struct Collective {
   Kind kind = Kind::Fence;
   unsigned joined = 0;
   bool isDone = false;
-  unsigned groups = 0;                             ///< of a wait
-  Product *product = nullptr;                      ///< of a wgmma
-  std::array<uint32_t, 32> addresses = {};         ///< of a stmatrix, by lane
+  unsigned groups = 0;                     ///< of a wait
+  Product *product = nullptr;              ///< of a wgmma
+  std::array<uint32_t, 32> addresses = {}; ///< of a stmatrix, by lane
   std::array<std::array<uint32_t, 4>, 32> words = {};
 };
 
@@ -62,7 +62,7 @@ struct Mbarrier {
   uint32_t count = 0, pending = 0;
   int64_t bytes = 0;
   uint32_t phase = 0;
-  unsigned maker = 0;   ///< thread that made it
+  unsigned maker = 0;    ///< thread that made it
   bool isFenced = false; ///< visible to TMA
 };
 
@@ -80,8 +80,8 @@ struct TmaStore {
 };
 
 struct Thread {
-  unsigned number = 0; ///< in its CTA
-  unsigned cta = 0;    ///< in its cluster
+  unsigned number = 0;         ///< in its CTA
+  unsigned cta = 0;            ///< in its cluster
   std::function<bool()> ready; ///< empty: it can run
   std::string waitsFor;
   std::vector<Accumulator> accumulators;
@@ -168,6 +168,10 @@ public:
 private:
   Status schedule();
   void orderThreads();
+  /// Runs the thread until it waits or ends, if it can run; whether it did.
+  bool runThread(unsigned next);
+  /// Runs every thread once, or each warp as far as it comes; whether any thread ran.
+  bool runRound();
   bool landOne();
   void land(const TmaLoad &load);
   void execute(TmaStore &store, const Cta &cta);
@@ -194,6 +198,7 @@ private:
   std::deque<TmaLoad> loads; ///< that did not land
   ThreadBarrier clusterBarrier;
   unsigned current = 0;
+  size_t live = 0; ///< threads that have not ended
   bool isInFiber = false;
   std::string error;
 };

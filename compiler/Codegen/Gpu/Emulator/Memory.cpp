@@ -15,7 +15,8 @@ constexpr unsigned kUnit = 16; ///< bytes whose visibility is tracked
 
 } // namespace
 
-//===-- Barriers in shared memory -----------------------------------------------------------------===//
+//===-- Barriers in shared memory
+//-----------------------------------------------------------------===//
 
 void Machine::initBarrier(uint32_t address, uint32_t count) {
   if (address % 8 || address + 8 > shape.sharedBytes)
@@ -37,12 +38,14 @@ Mbarrier *Machine::findBarrier(unsigned number, uint32_t address) {
   }
   Cta &owner = ctas[number];
   if (owner.ended == shape.threads) {
-    report("a barrier of a CTA that has ended; end the kernel with cluster_arrive and cluster_wait");
+    report(
+        "a barrier of a CTA that has ended; end the kernel with cluster_arrive and cluster_wait");
     return nullptr;
   }
   auto found = owner.mbarriers.find(address);
   if (found == owner.mbarriers.end()) {
-    report("there is no barrier at " + text(address) + " yet; mbarrier_init, then a barrier of all "
+    report("there is no barrier at " + text(address) +
+           " yet; mbarrier_init, then a barrier of all "
            "its users, come first");
     return nullptr;
   }
@@ -75,7 +78,8 @@ void Machine::waitPhase(uint32_t address, uint32_t parity) {
               "mbarrier_wait " + text(address) + " parity " + text(parity & 1));
 }
 
-//===-- TMA -----------------------------------------------------------------------------------------===//
+//===-- TMA
+//-----------------------------------------------------------------------------------------===//
 
 bool Machine::checkBox(const TensorMap &map, uint32_t address, const char *what) {
   const unsigned alignment = map.swizzle ? 1024 : 128;
@@ -184,7 +188,8 @@ void Machine::waitStores(unsigned groups) {
       execute(store, cta());
 }
 
-//===-- Writes of threads ---------------------------------------------------------------------------===//
+//===-- Writes of threads
+//---------------------------------------------------------------------------===//
 
 bool Machine::checkVisible(const Cta &of, uint32_t address, const char *reader) {
   if (of.dirtyWriters[address / kUnit])
@@ -239,7 +244,8 @@ void Machine::fenceAsync() {
   thread().dirty.clear();
 }
 
-//===-- Barriers of threads -------------------------------------------------------------------------===//
+//===-- Barriers of threads
+//-------------------------------------------------------------------------===//
 
 void Machine::syncThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name) {
   if (barrier.arrived && barrier.expected != expected)
@@ -265,8 +271,7 @@ void Machine::clusterArrive() {
 
 void Machine::clusterWait() {
   const uint64_t generation = thread().clusterGeneration;
-  waitUntil([this, generation] { return clusterBarrier.generation != generation; },
-            "cluster_wait");
+  waitUntil([this, generation] { return clusterBarrier.generation != generation; }, "cluster_wait");
 }
 
 void Machine::setRegisters(unsigned registers) {

@@ -57,8 +57,8 @@ bool isMeant(Machine &machine, const TensorMap &map, uint32_t rows, uint32_t col
   const bool fits = map.boxRows == rows && map.boxColumns == columns &&
                     map.elementBytes == elementBytes && map.swizzle == swizzle;
   if (!fits)
-    machine.report("a tensor map of the launch has boxes of " + std::to_string(map.boxRows) + " x " +
-                   std::to_string(map.boxColumns) + ", and the kernel moves " +
+    machine.report("a tensor map of the launch has boxes of " + std::to_string(map.boxRows) +
+                   " x " + std::to_string(map.boxColumns) + ", and the kernel moves " +
                    std::to_string(rows) + " x " + std::to_string(columns) +
                    " of its element size and swizzle");
   return fits;
@@ -92,9 +92,7 @@ uint64_t matrixDescriptor(uint32_t address, uint32_t stride) {
          (address & 0x3FFFF) >> 4;
 }
 int64_t accumulatorZero(uint32_t columns) { return Machine::running->zeroAccumulator(columns); }
-int64_t accumulatorHandOver(int64_t accumulator) {
-  return Machine::running->handOver(accumulator);
-}
+int64_t accumulatorHandOver(int64_t accumulator) { return Machine::running->handOver(accumulator); }
 int64_t accumulatorTakeBack(int64_t accumulator) {
   return inThread([&](Machine &m) { return m.takeBack(accumulator); });
 }

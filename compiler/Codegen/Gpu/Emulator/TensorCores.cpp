@@ -39,7 +39,8 @@ unsigned rowOf(unsigned thread, unsigned register_) {
 
 } // namespace
 
-//===-- Accumulators --------------------------------------------------------------------------------===//
+//===-- Accumulators
+//--------------------------------------------------------------------------------===//
 
 int64_t Machine::zeroAccumulator(unsigned columns) {
   thread().accumulators.push_back({columns, false, std::vector<float>(columns / 2, 0.0f), nullptr});
@@ -74,13 +75,14 @@ float Machine::readAccumulator(int64_t number, unsigned index) {
   return accumulator.values[index];
 }
 
-//===-- Steps of a warpgroup ------------------------------------------------------------------------===//
+//===-- Steps of a warpgroup
+//------------------------------------------------------------------------===//
 
 int64_t Machine::multiply(int64_t number, const Product &wanted, const uint32_t *registersA) {
   Warpgroup &group = cta().warpgroups[warpgroup()];
   bool isLast = false;
-  Collective *step = join(group.collectives, thread().warpgroupStep, Collective::Kind::Wgmma,
-                          kThreads, isLast);
+  Collective *step =
+      join(group.collectives, thread().warpgroupStep, Collective::Kind::Wgmma, kThreads, isLast);
   if (!step)
     return number;
   if (!step->product) {
@@ -97,8 +99,7 @@ int64_t Machine::multiply(int64_t number, const Product &wanted, const uint32_t 
   accumulator.last = &product;
   if (registersA)
     std::memcpy(&product.registersA[size_t(own) * 4], registersA, 16);
-  if (product.a != wanted.a || product.b != wanted.b ||
-      product.hasRegisterA != wanted.hasRegisterA)
+  if (product.a != wanted.a || product.b != wanted.b || product.hasRegisterA != wanted.hasRegisterA)
     report("the threads of a warpgroup give wgmma different descriptors");
   if (isLast)
     finishWarpgroupStep(cta(), group, *step);
@@ -137,7 +138,8 @@ void Machine::finishWarpgroupStep(Cta &cta, Warpgroup &group, Collective &step) 
   step.isDone = true;
 }
 
-//===-- The product ---------------------------------------------------------------------------------===//
+//===-- The product
+//---------------------------------------------------------------------------------===//
 
 bool Machine::readOperand(const Cta &from, uint64_t descriptor, unsigned rows, bool isBf16,
                           std::vector<double> &values) {
@@ -151,8 +153,8 @@ bool Machine::readOperand(const Cta &from, uint64_t descriptor, unsigned rows, b
     for (unsigned half = 0; half < 2; ++half) {
       const uint32_t at = swizzle128(start + r / 8 * stride + r % 8 * 128 + half * 16);
       if (uint64_t(at) + 16 > shape.sharedBytes) {
-        report("wgmma reads at " + std::to_string(at) + " of " +
-               std::to_string(shape.sharedBytes) + " bytes of shared memory");
+        report("wgmma reads at " + std::to_string(at) + " of " + std::to_string(shape.sharedBytes) +
+               " bytes of shared memory");
         return false;
       }
       if (!checkVisible(from, at, "wgmma"))
@@ -201,8 +203,8 @@ void Machine::execute(Cta &cta, unsigned group, Product &product) {
         threads[first + t].accumulators[static_cast<size_t>(product.accumulators[t])];
     for (unsigned i = 0; i < columns / 2; ++i) {
       const unsigned column = i / 4 * 8 + t % 4 * 2 + i % 2;
-      accumulator.values[i] = static_cast<float>(
-          accumulator.values[i] + sums[size_t(rowOf(t, i / 2)) * columns + column]);
+      accumulator.values[i] = static_cast<float>(accumulator.values[i] +
+                                                 sums[size_t(rowOf(t, i / 2)) * columns + column]);
     }
   }
 }

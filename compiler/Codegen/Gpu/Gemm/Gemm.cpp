@@ -137,7 +137,8 @@ void GemmBuilder::initBarriers() {
   ClusterWaitOp::create(b);
 }
 
-//===-- Producer ------------------------------------------------------------------------------------===//
+//===-- Producer
+//------------------------------------------------------------------------------------===//
 
 void GemmBuilder::produce() {
   SetMaxRegistersOp::create(b, RegisterChange::Decrease, schedule.producerRegisters, 1);
@@ -145,8 +146,8 @@ void GemmBuilder::produce() {
     Value elected = ElectOp::create(b, b.getI1Type());
     when(elected, [&] {
       // Fresh barriers let the first round of waits for "empty" pass with parity 1.
-      auto loop = scf::ForOp::create(b, number(0), tiles, number(1),
-                                     ValueRange{number(0), number(1)});
+      auto loop =
+          scf::ForOp::create(b, number(0), tiles, number(1), ValueRange{number(0), number(1)});
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
       const RingState state{loop.getRegionIterArgs()[0], loop.getRegionIterArgs()[1]};
@@ -180,7 +181,8 @@ void GemmBuilder::loadStage(Value tile, RingState state) {
   }
 }
 
-//===-- Consumers -----------------------------------------------------------------------------------===//
+//===-- Consumers
+//-----------------------------------------------------------------------------------===//
 
 SmallVector<Value> GemmBuilder::multiplyStage(RingState state, ValueRange accumulators) {
   MbarrierWaitOp::create(b, fullBarrier(state.stage), state.parity);
@@ -215,9 +217,8 @@ SmallVector<Value> GemmBuilder::multiplyStage(RingState state, ValueRange accumu
 void GemmBuilder::release(Value stage) {
   Value barrier = emptyBarrier(stage);
   Value own = bits(thread, 127);
-  when(isBelow(own, schedule.cluster), [&] {
-    MbarrierArriveOp::create(b, barrier, schedule.cluster > 1 ? own : Value());
-  });
+  when(isBelow(own, schedule.cluster),
+       [&] { MbarrierArriveOp::create(b, barrier, schedule.cluster > 1 ? own : Value()); });
 }
 
 SmallVector<Value> GemmBuilder::reduce() {
@@ -229,7 +230,7 @@ SmallVector<Value> GemmBuilder::reduce() {
   // zeros written to registers in flight, and serialise (C7515).
   const RingState first{number(0), number(0)};
   const SmallVector<Value> begun = multiplyStage(first, zeros);
-  const RingState second = next(first);
+  const RingState second{number(1), number(0)}; // there are two stages at least
   SmallVector<Value> carried = {second.stage, second.parity, first.stage};
   llvm::append_range(carried, begun);
   auto loop = scf::ForOp::create(b, number(1), tiles, number(1), carried);
@@ -258,7 +259,8 @@ void GemmBuilder::consume() {
   storeTile(reduce());
 }
 
-//===-- Epilogue ------------------------------------------------------------------------------------===//
+//===-- Epilogue
+//------------------------------------------------------------------------------------===//
 
 /// This thread's four columns of a group of 16: two neighbours, and two eight further.
 SmallVector<Value> GemmBuilder::biasOf(unsigned group) {
@@ -275,7 +277,8 @@ SmallVector<Value> GemmBuilder::biasOf(unsigned group) {
   return values;
 }
 
-/// Rounds 16 columns of an accumulator and stores them: four matrices of 8 x 8, rows before columns.
+/// Rounds 16 columns of an accumulator and stores them: four matrices of 8 x 8, rows before
+/// columns.
 void GemmBuilder::storeFragment(Value sums, unsigned group, Value rowAddress, Value rowInEight) {
   const SmallVector<Value> addends = problem.hasBias ? biasOf(group) : SmallVector<Value>();
   SmallVector<Value> packed;
@@ -320,7 +323,8 @@ void GemmBuilder::storeTile(ArrayRef<Value> accumulators) {
   });
 }
 
-//===-- The kernel ----------------------------------------------------------------------------------===//
+//===-- The kernel
+//----------------------------------------------------------------------------------===//
 
 KernelOp GemmBuilder::build(const std::string &name) {
   SmallVector<Type> types = {boxes(schedule.tileM), boxes(schedule.tileN / schedule.cluster),
@@ -329,11 +333,11 @@ KernelOp GemmBuilder::build(const std::string &name) {
     types.push_back(LLVM::LLVMPointerType::get(b.getContext(), 1));
   types.append(2, b.getI32Type());
   b.setInsertionPointToEnd(module.getBody());
-  auto kernel = KernelOp::create(b, name, b.getFunctionType(types, {}),
-                                 schedule.threads(), schedule.launchRegisters(), layout.total,
-                                 schedule.cluster, ArrayAttr(), ArrayAttr());
-  entry = b.createBlock(&kernel.getBody(), {}, types,
-                        SmallVector<Location>(types.size(), b.getLoc()));
+  auto kernel = KernelOp::create(b, name, b.getFunctionType(types, {}), schedule.threads(),
+                                 schedule.launchRegisters(), layout.total, schedule.cluster,
+                                 ArrayAttr(), ArrayAttr());
+  entry =
+      b.createBlock(&kernel.getBody(), {}, types, SmallVector<Location>(types.size(), b.getLoc()));
   const auto arguments = entry->getArguments();
   mapA = arguments[0];
   mapB = arguments[1];

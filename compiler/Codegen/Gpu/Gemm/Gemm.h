@@ -11,17 +11,17 @@
 
 namespace millrace::gpu {
 
-/// What is multiplied: C[M, N] = A[M, K] B[N, K]^T (+ bias[N]). Sums are fp32; C is of the operands'
-/// type.
+/// What is multiplied: C[M, N] = A[M, K] B[N, K]^T (+ bias[N]). Sums are fp32; C is of the
+/// operands' type.
 struct GemmProblem {
   enum class Type : uint8_t { BFloat16, Float16 };
   Type type = Type::BFloat16;
   bool hasBias = false; ///< fp32, one per column, added before C is rounded
 };
 
-/// Adds the kernel `name` to the end of the module. Its arguments: the tensor maps of A, B and C (boxes of
-/// `planLaunch`), the bias as !llvm.ptr<1> if there is one, then N and K as i32. Errors: those of
-/// `planGemm`.
+/// Adds the kernel `name` to the end of the module. Its arguments: the tensor maps of A, B and C
+/// (boxes of `planLaunch`), the bias as !llvm.ptr<1> if there is one, then N and K as i32. Errors:
+/// those of `planGemm`.
 Status buildGemm(mlir::ModuleOp module, const std::string &name, const GemmProblem &problem,
                  const GemmSchedule &schedule);
 

@@ -15,9 +15,9 @@ std::vector<Argument> GemmLaunch::arguments() const {
 Expected<GemmLaunch> planLaunch(const GemmSchedule &schedule, const GemmOperands &operands) {
   GemmLaunch launch;
   launch.a = {operands.a, operands.m, operands.k, operands.rowBytesA, schedule.tileM, 64, 2, 128};
-  launch.b = {operands.b,         operands.n, operands.k,
-              operands.rowBytesB, schedule.tileN / schedule.cluster,
-              64,                 2,          128};
+  launch.b = {
+      operands.b, operands.n, operands.k, operands.rowBytesB, schedule.tileN / schedule.cluster,
+      64,         2,          128};
   launch.c = {operands.c, operands.m, operands.n, operands.rowBytesC, 64, 64, 2, 128};
   launch.bias = operands.bias;
   launch.n = operands.n;

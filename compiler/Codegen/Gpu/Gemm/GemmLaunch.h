@@ -26,7 +26,8 @@ struct GemmLaunch {
   std::vector<Argument> arguments() const;
 };
 
-/// The launch of a kernel of `buildGemm` for these operands. Errors: what TMA does not take of them.
+/// The launch of a kernel of `buildGemm` for these operands. Errors: what TMA does not take of
+/// them.
 Expected<GemmLaunch> planLaunch(const GemmSchedule &schedule, const GemmOperands &operands);
 
 } // namespace millrace::gpu

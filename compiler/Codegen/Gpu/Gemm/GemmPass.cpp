@@ -25,17 +25,16 @@ public:
     return "adds the kernel of a matrix product, of the hopper level";
   }
   void getDependentDialects(DialectRegistry &registry) const final {
-    registry.insert<hopper::HopperDialect, arith::ArithDialect, scf::SCFDialect,
-                    LLVM::LLVMDialect>();
+    registry
+        .insert<hopper::HopperDialect, arith::ArithDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   }
   void runOnOperation() final {
     if (type != "bf16" && type != "f16") {
       getOperation().emitError() << "type '" << type << "' of build-gemm; use bf16 or f16";
       return signalPassFailure();
     }
-    const GemmProblem problem{type == "bf16" ? GemmProblem::Type::BFloat16
-                                             : GemmProblem::Type::Float16,
-                              bias};
+    const GemmProblem problem{
+        type == "bf16" ? GemmProblem::Type::BFloat16 : GemmProblem::Type::Float16, bias};
     const GemmSchedule schedule =
         GemmSchedule::make(tileM, tileN, tileK, stages, consumers, cluster);
     if (Status done = buildGemm(getOperation(), name, problem, schedule); !done) {

@@ -34,7 +34,8 @@ Status checkTiles(const GemmSchedule &schedule) {
     return Error{"tile_k " + text(schedule.tileK) +
                  " is no multiple of 64 (128 bytes, the swizzle's span) up to 256"};
   if (schedule.stages < 2 || schedule.stages > 16)
-    return Error{text(schedule.stages) + " stages; use 2 to 16, so that loads and products overlap"};
+    return Error{text(schedule.stages) +
+                 " stages; use 2 to 16, so that loads and products overlap"};
   if (schedule.cluster != 1 && schedule.cluster != 2 && schedule.cluster != 4)
     return Error{"clusters of " + text(schedule.cluster) + " CTAs; use 1, 2 or 4"};
   // Each CTA loads its share of B, which is swizzled by groups of eight rows.

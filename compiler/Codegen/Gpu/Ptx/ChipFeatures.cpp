@@ -53,9 +53,8 @@ constexpr Need kInlineNeeds[] = {
 };
 
 const Need *findNeed(ArrayRef<Need> needs, StringRef name) {
-  const auto *found = llvm::find_if(needs, [&](const Need &need) {
-    return name.starts_with(need.prefix);
-  });
+  const auto *found =
+      llvm::find_if(needs, [&](const Need &need) { return name.starts_with(need.prefix); });
   return found == needs.end() ? nullptr : found;
 }
 
@@ -73,7 +72,8 @@ bool isPlain(Operation *op) {
 Error missing(Operation *op, StringRef what, const Need &need, const Chip &chip) {
   std::string text = "the operation '" + what.str() + "' needs sm_" +
                      std::to_string(need.capability) + (need.needsArchFeatures ? "a" : "") +
-                     ", and PTX is made for " + chip.name + "; lower the kernel for that chip otherwise";
+                     ", and PTX is made for " + chip.name +
+                     "; lower the kernel for that chip otherwise";
   if (auto function = op->getParentOfType<LLVM::LLVMFuncOp>())
     text = "kernel '" + function.getSymName().str() + "': " + text;
   return Error{text};
@@ -105,8 +105,8 @@ Expected<unsigned> requirePtxVersion(ModuleOp module, const Chip &chip) {
   module.walk([&](Operation *op) {
     const StringRef name = op->getName().getStringRef();
     auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
-    const Need *need = assembly ? findNeed(kInlineNeeds, assembly.getAsmString())
-                                : findNeed(kNeeds, name);
+    const Need *need =
+        assembly ? findNeed(kInlineNeeds, assembly.getAsmString()) : findNeed(kNeeds, name);
     if (!need && isPlain(op))
       return WalkResult::advance();
     if (!need) {

@@ -94,10 +94,8 @@ Expected<std::string> emitPtx(ModuleOp module, std::string_view chipName) {
     return chip.takeError();
   loadDialects(*module.getContext());
   OwningOpRef<ModuleOp> lowered = module.clone();
-  if (Status done = runPasses(*lowered,
-                              [](OpPassManager &passes) {
-                                passes.addPass(hopper::createLowerToNvvmPass());
-                              });
+  if (Status done = runPasses(
+          *lowered, [](OpPassManager &passes) { passes.addPass(hopper::createLowerToNvvmPass()); });
       !done)
     return done.takeError();
   // Before inline PTX takes the place of operations that the table knows.

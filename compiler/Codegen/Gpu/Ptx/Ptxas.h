@@ -14,11 +14,11 @@ namespace millrace::gpu {
 /// What ptxas says of one kernel.
 struct KernelResources {
   std::string kernel;
-  unsigned registers = 0;    ///< of a thread at launch
-  unsigned stackBytes = 0;   ///< of a thread
-  unsigned spillBytes = 0;   ///< stored and loaded
-  unsigned barriers = 0;     ///< named barriers reserved
-  unsigned sharedBytes = 0;  ///< static; what the launch gives is not counted
+  unsigned registers = 0;   ///< of a thread at launch
+  unsigned stackBytes = 0;  ///< of a thread
+  unsigned spillBytes = 0;  ///< stored and loaded
+  unsigned barriers = 0;    ///< named barriers reserved
+  unsigned sharedBytes = 0; ///< static; what the launch gives is not counted
 };
 
 struct PtxasReport {
@@ -27,8 +27,9 @@ struct PtxasReport {
   std::vector<std::string> warnings;
 };
 
-/// Where ptxas is: in PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, or in the Python environment
-/// of scripts/setup (the wheels nvidia-cuda-nvcc and nvidia-cuda-nvcc-cu12). Nothing if nowhere.
+/// Where ptxas is: in PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, or in the Python
+/// environment of scripts/setup (the wheels nvidia-cuda-nvcc and nvidia-cuda-nvcc-cu12). Nothing if
+/// nowhere.
 std::optional<std::string> findPtxas();
 
 /// Assembles PTX for a chip such as "sm_90a". An error if ptxas refuses it.

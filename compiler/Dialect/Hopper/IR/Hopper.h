@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The hopper dialect: hardware actions of a Hopper streaming multiprocessor. HopperOps.td describes it.
+// The hopper dialect: hardware actions of a Hopper streaming multiprocessor. HopperOps.td describes
+// it.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -35,7 +36,7 @@ struct Limits {
   static constexpr unsigned kNamedBarriers = 16;        ///< 0 is that of the CTA
   static constexpr unsigned kWarp = 32;
   static constexpr unsigned kWarpgroup = 128;
-  static constexpr unsigned kBox = 256;             ///< elements of a box along one dimension
+  static constexpr unsigned kBox = 256;              ///< elements of a box along one dimension
   static constexpr unsigned kBarrierCount = 1048575; ///< arrivals or bytes of one phase
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the verifier refuses: addresses, boxes and counts that the machine does not take, and uses of
-// registers that belong to the tensor cores. docs/dialects/hopper.md lists the rules.
+// What the verifier refuses: addresses, boxes and counts that the machine does not take, and uses
+// of registers that belong to the tensor cores. docs/dialects/hopper.md lists the rules.
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 
 #include "mlir/IR/Matchers.h"
@@ -17,7 +17,8 @@ namespace {
 
 KernelOp kernelOf(Operation *op) { return op->getParentOfType<KernelOp>(); }
 
-/// Checks what is known of `bytes` bytes at an address: of one that is computed at run time, nothing.
+/// Checks what is known of `bytes` bytes at an address: of one that is computed at run time,
+/// nothing.
 LogicalResult verifyAddress(Operation *op, Value address, int64_t bytes, int64_t alignment,
                             StringRef what) {
   APInt known;
@@ -90,7 +91,8 @@ LogicalResult verifyCluster(Operation *op) {
 
 } // namespace
 
-//===-- Barriers in shared memory -----------------------------------------------------------------===//
+//===-- Barriers in shared memory
+//-----------------------------------------------------------------===//
 
 LogicalResult MbarrierInitOp::verify() {
   if (getCount() < 1 || getCount() > Limits::kBarrierCount)
@@ -105,8 +107,8 @@ LogicalResult MbarrierArriveExpectOp::verify() {
                          << " bytes; a phase counts 1 to 1048575";
   int64_t loads = 0, bytes = 0;
   for (Operation *user : getAddress().getUsers())
-    if (auto load = dyn_cast<TmaLoadOp>(user); load && load->getBlock() == (*this)->getBlock() &&
-                                               load.getBarrier() == getAddress()) {
+    if (auto load = dyn_cast<TmaLoadOp>(user);
+        load && load->getBlock() == (*this)->getBlock() && load.getBarrier() == getAddress()) {
       ++loads;
       // Of a multicast every CTA of the cluster gets its share from each.
       bytes += int64_t(load.getMap().getType().boxBytes()) *
@@ -126,7 +128,8 @@ LogicalResult MbarrierArriveOp::verify() {
 
 LogicalResult MbarrierWaitOp::verify() { return verifyBarrier(*this, getAddress()); }
 
-//===-- TMA -----------------------------------------------------------------------------------------===//
+//===-- TMA
+//-----------------------------------------------------------------------------------------===//
 
 LogicalResult TmaLoadOp::verify() {
   if (getMask() && failed(verifyCluster(*this)))
@@ -145,7 +148,8 @@ LogicalResult TmaStoreWaitOp::verify() {
   return success();
 }
 
-//===-- Tensor cores --------------------------------------------------------------------------------===//
+//===-- Tensor cores
+//--------------------------------------------------------------------------------===//
 
 LogicalResult MatrixDescriptorOp::verify() {
   // The field has 14 bits, of 16 bytes each.
@@ -204,7 +208,8 @@ LogicalResult WgmmaWaitOp::verify() {
   return success();
 }
 
-//===-- Registers to shared memory ------------------------------------------------------------------===//
+//===-- Registers to shared memory
+//------------------------------------------------------------------===//
 
 LogicalResult PackOp::verify() {
   if (!getType().isBF16() && !getType().isF16())
@@ -212,11 +217,10 @@ LogicalResult PackOp::verify() {
   return success();
 }
 
-LogicalResult StmatrixOp::verify() {
-  return verifyAddress(*this, getAddress(), 16, 16, "a row");
-}
+LogicalResult StmatrixOp::verify() { return verifyAddress(*this, getAddress(), 16, 16, "a row"); }
 
-//===-- Synchronisation of threads ------------------------------------------------------------------===//
+//===-- Synchronisation of threads
+//------------------------------------------------------------------===//
 
 LogicalResult NamedBarrierOp::verify() {
   if (getNumber() < 1 || getNumber() >= Limits::kNamedBarriers)
@@ -242,7 +246,8 @@ LogicalResult SetMaxRegistersOp::verify() {
     return emitOpError() << "is for " << static_cast<int32_t>(getWarpgroups())
                          << " warpgroups; 1 to 8 fit a CTA";
   if ((*this)->getPrevNode())
-    return emitOpError("is not the first of its block; give each role a branch that begins with it");
+    return emitOpError(
+        "is not the first of its block; give each role a branch that begins with it");
   KernelOp kernel = kernelOf(*this);
   if (!kernel)
     return success();

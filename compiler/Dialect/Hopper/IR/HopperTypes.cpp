@@ -33,8 +33,7 @@ void AccumulatorType::print(AsmPrinter &printer) const {
 LogicalResult AccumulatorType::verify(function_ref<InFlightDiagnostic()> error, unsigned columns,
                                       bool) {
   if (columns < 8 || columns > 256 || columns % 8)
-    return error() << "has " << columns
-                   << " columns; wgmma makes multiples of 8 between 8 and 256";
+    return error() << "has " << columns << " columns; wgmma makes multiples of 8 between 8 and 256";
   return success();
 }
 

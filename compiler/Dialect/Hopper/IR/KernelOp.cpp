@@ -51,13 +51,14 @@ LogicalResult verifyLimits(KernelOp kernel) {
     return kernel.emitOpError() << "has " << threads
                                 << " threads; a CTA has multiples of 32 up to 1024";
   if (registers < 24 || registers > 255 || (registers % 8 && registers != 255))
-    return kernel.emitOpError() << "has " << registers
-                                << " registers per thread; use a multiple of 8 from 24 to 248, or 255";
+    return kernel.emitOpError()
+           << "has " << registers
+           << " registers per thread; use a multiple of 8 from 24 to 248, or 255";
   if (registers * threads > Limits::kRegisters)
-    return kernel.emitOpError() << "takes " << registers << " x " << threads << " = "
-                                << registers * threads
-                                << " registers, and a multiprocessor has 65536; give each thread at most "
-                                << Limits::kRegisters / threads / 8 * 8;
+    return kernel.emitOpError()
+           << "takes " << registers << " x " << threads << " = " << registers * threads
+           << " registers, and a multiprocessor has 65536; give each thread at most "
+           << Limits::kRegisters / threads / 8 * 8;
   if (shared < 0 || shared > Limits::kSharedMemory)
     return kernel.emitOpError() << "takes " << shared
                                 << " bytes of shared memory, and a CTA may use 232448 (227 KiB)";

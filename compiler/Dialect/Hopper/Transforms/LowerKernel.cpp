@@ -15,8 +15,7 @@ FailureOr<LLVM::LLVMFuncOp> convertKernel(KernelOp kernel, const TypeConverter &
     return kernel.emitError("cannot convert the types of its arguments");
   const auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(kernel.getContext()),
                                                 signature.getConvertedTypes());
-  auto function =
-      LLVM::LLVMFuncOp::create(rewriter, kernel.getLoc(), kernel.getSymName(), type);
+  auto function = LLVM::LLVMFuncOp::create(rewriter, kernel.getLoc(), kernel.getSymName(), type);
   rewriter.inlineRegionBefore(kernel.getBody(), function.getBody(), function.end());
   if (failed(rewriter.convertRegionTypes(&function.getBody(), types, &signature)))
     return failure();

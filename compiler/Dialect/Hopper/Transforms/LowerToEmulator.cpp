@@ -19,10 +19,10 @@ namespace {
 struct EmulatorTypes : TypeConverter {
   EmulatorTypes() {
     addConversion([](Type type) { return type; });
-    addConversion([](AccumulatorType type) -> Type { return IntegerType::get(type.getContext(), 64); });
-    addConversion([](TensorMapType type) -> Type {
-      return LLVM::LLVMPointerType::get(type.getContext());
-    });
+    addConversion(
+        [](AccumulatorType type) -> Type { return IntegerType::get(type.getContext(), 64); });
+    addConversion(
+        [](TensorMapType type) -> Type { return LLVM::LLVMPointerType::get(type.getContext()); });
   }
 };
 
@@ -105,9 +105,8 @@ struct EmulateOperation : ConversionPattern {
       arguments.push_back(constant(rewriter, op->getLoc(), -1));
     if (auto load = dyn_cast<TmaLoadOp>(op))
       maskAsI32(load, arguments, rewriter);
-    Type result = op->getNumResults()
-                      ? getTypeConverter()->convertType(op->getResult(0).getType())
-                      : Type();
+    Type result =
+        op->getNumResults() ? getTypeConverter()->convertType(op->getResult(0).getType()) : Type();
     // C++ and LLVM agree on what an i32 is; of an i1 they need not.
     const bool isTruth = result && result.isInteger(1);
     Value value = calls.call(op->getName().stripDialect(), arguments, calls.numbersOf(),
@@ -125,8 +124,8 @@ private:
   static void maskAsI32(TmaLoadOp load, SmallVectorImpl<Value> &arguments, OpBuilder &builder) {
     if (!load.getMask())
       return arguments.push_back(constant(builder, load.getLoc(), -1));
-    arguments.back() = LLVM::ZExtOp::create(builder, load.getLoc(), builder.getI32Type(),
-                                            arguments.back());
+    arguments.back() =
+        LLVM::ZExtOp::create(builder, load.getLoc(), builder.getI32Type(), arguments.back());
   }
 
   /// A fence hands every accumulator over; a wait takes back those that it says are complete.
@@ -141,10 +140,10 @@ private:
     for (auto [value, from, to] :
          llvm::zip(operands, op->getOperandTypes(), op->getResultTypes())) {
       const bool changes = from != to;
-      results.push_back(changes ? calls.call(isWait ? "accumulator_take_back"
-                                                    : "accumulator_hand_over",
-                                             value, {}, rewriter.getI64Type())
-                                : value);
+      results.push_back(changes
+                            ? calls.call(isWait ? "accumulator_take_back" : "accumulator_hand_over",
+                                         value, {}, rewriter.getI64Type())
+                            : value);
     }
     rewriter.replaceOp(op, results);
     return success();

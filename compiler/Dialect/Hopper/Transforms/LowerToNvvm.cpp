@@ -36,9 +36,8 @@ struct NvvmTypes : TypeConverter {
   NvvmTypes() {
     addConversion([](Type type) { return type; });
     addConversion([](AccumulatorType type) -> Type { return registersOf(type); });
-    addConversion([](TensorMapType type) -> Type {
-      return LLVM::LLVMPointerType::get(type.getContext());
-    });
+    addConversion(
+        [](TensorMapType type) -> Type { return LLVM::LLVMPointerType::get(type.getContext()); });
   }
 };
 
@@ -80,9 +79,9 @@ public:
   LogicalResult lower(ThreadIdOp op, ThreadIdOp::Adaptor) { return replace(op, threadId()); }
   LogicalResult lower(WarpgroupIdOp op, WarpgroupIdOp::Adaptor) {
     Value group = LLVM::LShrOp::create(rewriter, place, threadId(), number(7));
-    return replace(op, NVVM::ShflOp::create(rewriter, place, i32(),
-                                            number(static_cast<int32_t>(kAllLanes)), group,
-                                            number(0), number(31), NVVM::ShflKind::idx, UnitAttr()));
+    return replace(
+        op, NVVM::ShflOp::create(rewriter, place, i32(), number(static_cast<int32_t>(kAllLanes)),
+                                 group, number(0), number(31), NVVM::ShflKind::idx, UnitAttr()));
   }
   LogicalResult lower(ClusterRankOp op, ClusterRankOp::Adaptor) {
     return replace(op, NVVM::ClusterId::create(rewriter, place, i32()));
@@ -142,8 +141,8 @@ public:
                                                  shared(from.getAddress()));
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
         rewriter, place, target, from.getMap(), ValueRange{from.getColumn(), from.getRow()},
-        shared(from.getBarrier()), ValueRange(), from.getMask(), Value(),
-        NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(), Value());
+        shared(from.getBarrier()), ValueRange(), from.getMask(), Value(), NVVM::TMALoadMode::TILE,
+        /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(), Value());
     return erase(op);
   }
   LogicalResult lower(TmaStoreOp op, TmaStoreOp::Adaptor from) {
@@ -163,8 +162,7 @@ public:
 
   // Tensor cores.
   LogicalResult lower(MatrixDescriptorOp op, MatrixDescriptorOp::Adaptor from) {
-    Value address =
-        LLVM::PtrToIntOp::create(rewriter, place, i32(), shared(from.getAddress()));
+    Value address = LLVM::PtrToIntOp::create(rewriter, place, i32(), shared(from.getAddress()));
     Value inWindow = LLVM::AndOp::create(rewriter, place, address, number(0x3FFFF));
     Value field = LLVM::LShrOp::create(rewriter, place, inWindow, number(4));
     Value wide = LLVM::ZExtOp::create(rewriter, place, i64(), field);
@@ -190,12 +188,12 @@ public:
                                                op.getAccumulator().getType().getColumns(), 16);
     const auto operands =
         op.getOperands().isBF16() ? NVVM::WGMMATypes::bf16 : NVVM::WGMMATypes::f16;
-    return replace(op, NVVM::WgmmaMmaAsyncOp::create(
-                           rewriter, place, from.getAccumulator().getType(), from.getAccumulator(),
-                           from.getA(), from.getB(), shape, operands, operands,
-                           NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one,
-                           NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one, NVVM::MMALayout::row,
-                           NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr()));
+    return replace(op,
+                   NVVM::WgmmaMmaAsyncOp::create(
+                       rewriter, place, from.getAccumulator().getType(), from.getAccumulator(),
+                       from.getA(), from.getB(), shape, operands, operands, NVVM::WGMMATypes::f32,
+                       NVVM::WGMMAScaleOut::one, NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one,
+                       NVVM::MMALayout::row, NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr()));
   }
   LogicalResult lower(WgmmaCommitOp op, WgmmaCommitOp::Adaptor) {
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, place);
@@ -211,8 +209,8 @@ public:
     std::string text;
     llvm::raw_string_ostream ptx(text);
     const StringRef operands = op.getOperands().isBF16() ? "bf16" : "f16";
-    ptx << "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" << type.getColumns() << "k16.f32." << operands
-        << "." << operands << " {";
+    ptx << "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n"
+        << type.getColumns() << "k16.f32." << operands << "." << operands << " {";
     for (unsigned i = 0; i < count; ++i)
       ptx << (i ? ", $" : "$") << i;
     // Results, then the accumulator's tied inputs, then A and B; scale-d, imm-scales, no transpose.
@@ -251,19 +249,18 @@ public:
     const auto pair = VectorType::get({2}, op.getType());
     Value packed;
     if (op.getType().isBF16())
-      packed = NVVM::ConvertF32x2ToBF16x2Op::create(rewriter, place, pair, from.getHigh(),
-                                                    from.getLow(), Value(), NVVM::FPRoundingMode::RN);
+      packed = NVVM::ConvertF32x2ToBF16x2Op::create(
+          rewriter, place, pair, from.getHigh(), from.getLow(), Value(), NVVM::FPRoundingMode::RN);
     else
-      packed = NVVM::ConvertF32x2ToF16x2Op::create(rewriter, place, pair, from.getHigh(),
-                                                   from.getLow(), Value(), NVVM::FPRoundingMode::RN);
+      packed = NVVM::ConvertF32x2ToF16x2Op::create(
+          rewriter, place, pair, from.getHigh(), from.getLow(), Value(), NVVM::FPRoundingMode::RN);
     return replace(op, LLVM::BitcastOp::create(rewriter, place, i32(), packed));
   }
   LogicalResult lower(StmatrixOp op, StmatrixOp::Adaptor from) {
-    NVVM::StMatrixOp::create(rewriter, place, shared(from.getAddress()),
-                             ValueRange{from.getR0(), from.getR1(), from.getR2(), from.getR3()},
-                             NVVM::MMALayout::row,
-                             NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8),
-                             NVVM::LdStMatrixEltType::B16);
+    NVVM::StMatrixOp::create(
+        rewriter, place, shared(from.getAddress()),
+        ValueRange{from.getR0(), from.getR1(), from.getR2(), from.getR3()}, NVVM::MMALayout::row,
+        NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8), NVVM::LdStMatrixEltType::B16);
     return erase(op);
   }
 
@@ -361,12 +358,11 @@ private:
     constraints += rest;
     const auto type = LLVM::LLVMStructType::getLiteral(
         rewriter.getContext(), SmallVector<Type>(tied, rewriter.getF32Type()));
-    return LLVM::InlineAsmOp::create(rewriter, place, type, inputs, text, constraints,
-                                     /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                     LLVM::TailCallKind::None,
-                                     LLVM::AsmDialectAttr::get(rewriter.getContext(),
-                                                               LLVM::AsmDialect::AD_ATT),
-                                     ArrayAttr())
+    return LLVM::InlineAsmOp::create(
+               rewriter, place, type, inputs, text, constraints,
+               /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+               LLVM::AsmDialectAttr::get(rewriter.getContext(), LLVM::AsmDialect::AD_ATT),
+               ArrayAttr())
         .getRes();
   }
 

@@ -38,10 +38,11 @@ void registerLoweringDialects(DialectRegistry &registry) {
 void registerPasses() {
   registerPass(createLowerToNvvmPass);
   registerPass(createLowerToEmulatorPass);
-  PassPipelineRegistration<>("hopper-lower-to-llvm",
-                             "what follows hopper-to-nvvm or hopper-to-emulator: scf, cf, arith and "
-                             "nvvm to the llvm dialect",
-                             addConversionToLLVM);
+  PassPipelineRegistration<>(
+      "hopper-lower-to-llvm",
+      "what follows hopper-to-nvvm or hopper-to-emulator: scf, cf, arith and "
+      "nvvm to the llvm dialect",
+      addConversionToLLVM);
 }
 
 } // namespace millrace::hopper

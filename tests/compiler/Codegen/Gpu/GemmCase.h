@@ -69,9 +69,9 @@ struct GemmCase {
   }
 
   Expected<GemmLaunch> launch(const GemmSchedule &schedule) {
-    return planLaunch(schedule, {c.rows, c.columns, a.columns, a.bytes(), b.bytes(), c.bytes(),
-                                 a.stride * 2, b.stride * 2, c.stride * 2,
-                                 problem.hasBias ? bias.data() : nullptr});
+    return planLaunch(schedule,
+                      {c.rows, c.columns, a.columns, a.bytes(), b.bytes(), c.bytes(), a.stride * 2,
+                       b.stride * 2, c.stride * 2, problem.hasBias ? bias.data() : nullptr});
   }
 
   /// Runs the kernel and checks every element: what is wrong, or nothing.
@@ -89,20 +89,16 @@ struct GemmCase {
   /// Every element lies within the bound: half a unit of C's type in the last place, and one
   /// rounding of fp32 for each 16 products that are added, for the bias and for the first.
   std::string check() {
+    if (sums.empty())
+      computeSums();
     const bool isBf16 = problem.type == GemmProblem::Type::BFloat16;
     const double unit = std::ldexp(1, isBf16 ? -8 : -11), least = isBf16 ? 0 : std::ldexp(1, -25);
     for (int32_t row = 0; row < c.rows; ++row)
       for (int32_t column = 0; column < c.columns; ++column) {
-        double sum = problem.hasBias ? bias[size_t(column)] : 0, size = std::fabs(sum);
-        for (int32_t k = 0; k < a.columns; ++k) {
-          const double product =
-              widen16(a.at(row, k), problem.type) * widen16(b.at(column, k), problem.type);
-          sum += product;
-          size += std::fabs(product);
-        }
+        const auto [sum, size] = sums[size_t(row) * size_t(c.columns) + size_t(column)];
         const double got = widen16(c.at(row, column), problem.type);
-        const double sums = (a.columns / 16 + 3) * std::ldexp(1, -24) * size;
-        if (!(std::fabs(got - sum) <= unit * (std::fabs(sum) + sums) + sums + least))
+        const double rounding = (a.columns / 16 + 3) * std::ldexp(1, -24) * size;
+        if (!(std::fabs(got - sum) <= unit * (std::fabs(sum) + rounding) + rounding + least))
           return "C[" + std::to_string(row) + ", " + std::to_string(column) + "] is " +
                  std::to_string(got) + " and not " + std::to_string(sum);
       }
@@ -113,6 +109,31 @@ struct GemmCase {
           return "the kernel writes beyond the columns of C";
     return "";
   }
+
+private:
+  static std::vector<double> widen(Matrix &matrix, GemmProblem::Type type) {
+    std::vector<double> values;
+    for (int32_t row = 0; row < matrix.rows; ++row)
+      for (int32_t column = 0; column < matrix.columns; ++column)
+        values.push_back(widen16(matrix.at(row, column), type));
+    return values;
+  }
+  /// The product in double precision, and the sum of absolute values beside it.
+  void computeSums() {
+    const std::vector<double> x = widen(a, problem.type), y = widen(b, problem.type);
+    const auto depth = size_t(a.columns);
+    for (size_t row = 0; row < size_t(c.rows); ++row)
+      for (size_t column = 0; column < size_t(c.columns); ++column) {
+        double sum = problem.hasBias ? bias[column] : 0, size = std::fabs(sum);
+        for (size_t k = 0; k < depth; ++k) {
+          const double product = x[row * depth + k] * y[column * depth + k];
+          sum += product;
+          size += std::fabs(product);
+        }
+        sums.emplace_back(sum, size);
+      }
+  }
+  std::vector<std::pair<double, double>> sums; ///< by element of C
 };
 
 } // namespace millrace::gpu

@@ -31,9 +31,9 @@ void expectRight(const GemmProblem &problem, const GemmSchedule &schedule,
     GemmCase product(shape.m, shape.n, shape.k, problem);
     for (const Adversary &adversary : Adversary::all())
       EXPECT_EQ(product.run(*kernel, schedule, adversary), "")
-          << shape.m << " x " << shape.n << " x " << shape.k << ", loads "
-          << int(adversary.loads) << ", products " << int(adversary.products) << ", stores "
-          << int(adversary.stores) << ", seed " << adversary.seed;
+          << shape.m << " x " << shape.n << " x " << shape.k << ", loads " << int(adversary.loads)
+          << ", products " << int(adversary.products) << ", stores " << int(adversary.stores)
+          << ", seed " << adversary.seed;
   }
 }
 
@@ -41,8 +41,15 @@ void expectRight(const GemmProblem &problem, const GemmSchedule &schedule,
 
 TEST(Gemm, SmallTilesHaveTheValuesOfEveryShape) {
   expectRight({kBf16, false}, GemmSchedule::make(64, 64, 64, 2, 1),
-              {{1, 1, 1}, {1, 8, 8}, {7, 5, 3}, {63, 65, 66}, {64, 64, 64}, {65, 64, 64},
-               {64, 64, 65}, {17, 130, 200}, {100, 33, 257}});
+              {{1, 1, 1},
+               {1, 8, 8},
+               {7, 5, 3},
+               {63, 65, 66},
+               {64, 64, 64},
+               {65, 64, 64},
+               {64, 64, 65},
+               {17, 130, 200},
+               {100, 33, 257}});
 }
 
 TEST(Gemm, TwoConsumersWithBiasHaveTheValuesOfOddShapes) {
@@ -66,7 +73,8 @@ TEST(Gemm, ConsumersOfTwoBlocksHaveTheValues) {
 }
 
 TEST(Gemm, ThreeConsumersHaveTheValues) {
-  expectRight({kBf16, false}, GemmSchedule::make(192, 128, 64, 3, 3), {{192, 128, 128}, {10, 140, 200}});
+  expectRight({kBf16, false}, GemmSchedule::make(192, 128, 64, 3, 3),
+              {{192, 128, 128}, {10, 140, 200}});
 }
 
 TEST(Gemm, ClustersThatShareTilesOfBHaveTheValues) {
