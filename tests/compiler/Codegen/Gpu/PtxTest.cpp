@@ -6,7 +6,10 @@
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
 #include "compiler/Codegen/Gpu/Ptx/Ptxas.h"
 
+#include "compiler/Dialect/Hopper/Transforms/Passes.h"
+
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,6 +97,38 @@ TEST(Ptx, PtxasTakesEveryScheduleWithoutSpillsStackOrSerialisation) {
       EXPECT_EQ(report->kernels[0].registers, schedule.launchRegisters());
       EXPECT_EQ(report->kernels[0].barriers, 2u);
     }
+}
+
+TEST(Ptx, PtxasTakesWgmmaWithAInRegisters) {
+  const std::optional<std::string> ptxas = findPtxas();
+  if (!ptxas)
+    GTEST_SKIP() << "ptxas is not installed; set CUDA_HOME, or put it into PATH";
+  // The only operation that is inline PTX and that the matrix product does not use.
+  const char *text = R"(
+hopper.kernel @k(%out: !llvm.ptr<1>, %a: i32) attributes {
+    threads = 128 : i32, registers = 168 : i32, shared_memory = 8192 : i32} {
+  %0 = arith.constant 0 : i32
+  %d = hopper.matrix_descriptor %0 stride 1024
+  %z = hopper.accumulator_zero : !hopper.accumulator<64x64xf32>
+  %f = hopper.wgmma_fence %z : (!hopper.accumulator<64x64xf32>) -> !hopper.accumulator<64x64xf32, in_flight>
+  %m = hopper.wgmma_rs %f, [%a, %a, %a, %a], %d bf16 : !hopper.accumulator<64x64xf32, in_flight>
+  hopper.wgmma_commit
+  %r = hopper.wgmma_wait 0, %m : (!hopper.accumulator<64x64xf32, in_flight>) -> !hopper.accumulator<64x64xf32>
+  %x = hopper.accumulator_read %r[31] : !hopper.accumulator<64x64xf32>
+  llvm.store %x, %out : f32, !llvm.ptr<1>
+  hopper.return
+})";
+  mlir::DialectRegistry registry;
+  hopper::registerLoweringDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  ASSERT_TRUE(module);
+  Expected<std::string> ptx = emitPtx(*module, "sm_90a");
+  ASSERT_TRUE(ptx) << ptx.error();
+  Expected<PtxasReport> report = runPtxas(*ptxas, *ptx, "sm_90a");
+  ASSERT_TRUE(report) << report.error();
+  Status passes = checkPtxasReport(*report);
+  EXPECT_TRUE(passes) << passes.error();
 }
 
 TEST(Ptx, TheGateRefusesWhatPtxasComplainsAbout) {
