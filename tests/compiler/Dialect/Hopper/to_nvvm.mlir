@@ -92,7 +92,8 @@ hopper.kernel @tensor_cores() attributes {threads = 128 : i32, registers = 168 :
   %u = hopper.wgmma_wait 1, %w#1 : (!hopper.accumulator<64x8xf32, in_flight>) -> !hopper.accumulator<64x8xf32, in_flight>
   // CHECK: "wgmma.wait_group.sync.aligned 0;"
   %v = hopper.wgmma_wait 0, %u : (!hopper.accumulator<64x8xf32, in_flight>) -> !hopper.accumulator<64x8xf32>
-  // CHECK: %[[X:.*]] = llvm.extractvalue %{{.*}}[3] : !llvm.struct<(f32, f32, f32, f32)>
+  // CHECK: llvm.insertvalue %{{.*}}[3] : !llvm.struct<(f32, f32, f32, f32)>
+  // CHECK-NEXT: %[[X:.*]] = llvm.extractvalue %{{.*}}[3] : !llvm.struct<(f32, f32, f32, f32)>
   %x = hopper.accumulator_read %v[3] : !hopper.accumulator<64x8xf32>
   %y = hopper.accumulator_read %w#0[0] : !hopper.accumulator<64x8xf32>
   // The first value is the low half, which PTX names last.
