@@ -136,7 +136,7 @@ Status EmulatedKernel::run(Grid grid, const std::vector<Argument> &arguments,
     std::reverse(clusters.begin(), clusters.end());
   Machine machine(state->shape, adversary);
   for (const auto &[x, y] : clusters)
-    if (Status done = machine.runCluster(x, y, grid, [&] { state->entry(packed.data()); }); !done)
+    if (Status done = machine.runCluster(x, y, [&] { state->entry(packed.data()); }); !done)
       return Error{of + done.error()};
   return Success{};
 }

@@ -139,8 +139,7 @@ Status Machine::schedule() {
   return Success{};
 }
 
-Status Machine::runCluster(unsigned x, unsigned y, Grid whole, const std::function<void()> &body) {
-  grid = whole;
+Status Machine::runCluster(unsigned x, unsigned y, const std::function<void()> &body) {
   error.clear();
   loads.clear();
   clusterBarrier = {};

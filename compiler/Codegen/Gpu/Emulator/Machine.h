@@ -118,7 +118,7 @@ public:
       : shape(shape), adversary(adversary), random(adversary.seed) {}
 
   /// Runs one cluster to its end; `body` is the kernel. An error is the first violation.
-  Status runCluster(unsigned x, unsigned y, Grid grid, const std::function<void()> &body);
+  Status runCluster(unsigned x, unsigned y, const std::function<void()> &body);
 
   /// The machine whose fiber runs.
   static thread_local Machine *running;
@@ -190,7 +190,6 @@ private:
   const KernelShape shape;
   const Adversary adversary;
   std::minstd_rand random;
-  Grid grid;
   Fibers fibers;
   std::vector<Thread> threads;
   std::vector<Cta> ctas;

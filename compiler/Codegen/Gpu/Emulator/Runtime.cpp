@@ -42,10 +42,8 @@ void fenceMbarrierInit() {
 void mbarrierArriveExpect(uint32_t address, uint32_t bytes) {
   inThread([&](Machine &m) { m.arrive(m.thread().cta, address, bytes); });
 }
-void mbarrierArrive(uint32_t address, int32_t cta) {
-  inThread([&](Machine &m) {
-    m.arrive(cta < 0 ? m.thread().cta : static_cast<unsigned>(cta), address, 0);
-  });
+void mbarrierArrive(uint32_t address, uint32_t cta) {
+  inThread([&](Machine &m) { m.arrive(cta, address, 0); });
 }
 void mbarrierWait(uint32_t address, uint32_t parity) {
   inThread([&](Machine &m) { m.waitPhase(address, parity); });

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Gemm/Gemm.h"
 
-#include "compiler/Dialect/Hopper/IR/Hopper.h"
+#include "compiler/Dialect/Hopper/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
 
@@ -25,8 +22,7 @@ public:
     return "adds the kernel of a matrix product, of the hopper level";
   }
   void getDependentDialects(DialectRegistry &registry) const final {
-    registry
-        .insert<hopper::HopperDialect, arith::ArithDialect, scf::SCFDialect, LLVM::LLVMDialect>();
+    hopper::registerLoweringDialects(registry);
   }
   void runOnOperation() final {
     if (type != "bf16" && type != "f16") {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Ptx/ChipFeatures.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <algorithm>
@@ -24,6 +20,7 @@ struct Need {
 };
 
 constexpr unsigned kAnyChip = 70;
+constexpr StringLiteral kInlinePtx = "inline_asm";
 
 constexpr Need kNeeds[] = {
     {"nvvm.wgmma.", 90, true, 80},
@@ -61,22 +58,28 @@ const Need *findNeed(ArrayRef<Need> needs, StringRef name) {
 /// Plain arithmetic, memory and control flow, which every chip has. Calls and intrinsics are not:
 /// the kernels need none, and NVPTX lacks some.
 bool isPlain(Operation *op) {
-  return isa<ModuleOp, UnrealizedConversionCastOp>(op) ||
-         isa_and_nonnull<arith::ArithDialect, cf::ControlFlowDialect, scf::SCFDialect>(
-             op->getDialect()) ||
-         (isa_and_nonnull<LLVM::LLVMDialect>(op->getDialect()) &&
-          !isa<LLVM::CallOp, LLVM::CallIntrinsicOp, LLVM::InlineAsmOp>(op) &&
-          !op->getName().getStringRef().starts_with("llvm.intr."));
+  const StringRef dialect = op->getName().getDialectNamespace();
+  if (isa<ModuleOp, UnrealizedConversionCastOp>(op) || dialect == "arith" || dialect == "cf" ||
+      dialect == "scf")
+    return true;
+  const StringRef name = op->getName().stripDialect();
+  return dialect == "llvm" && name != "call" && name != "call_intrinsic" && name != kInlinePtx &&
+         !name.starts_with("intr.");
 }
 
-Error missing(Operation *op, StringRef what, const Need &need, const Chip &chip) {
-  std::string text = "the operation '" + what.str() + "' needs sm_" +
-                     std::to_string(need.capability) + (need.needsArchFeatures ? "a" : "") +
-                     ", and PTX is made for " + chip.name +
-                     "; lower the kernel for that chip otherwise";
-  if (auto function = op->getParentOfType<LLVM::LLVMFuncOp>())
-    text = "kernel '" + function.getSymName().str() + "': " + text;
-  return Error{text};
+/// The operation's kernel, for messages.
+std::string kernelOf(Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (op->getName().getStringRef() == "llvm.func")
+      return "kernel '" + SymbolTable::getSymbolName(op).str() + "': ";
+  return "";
+}
+
+Error missing(Operation *op, const Need &need, const Chip &chip) {
+  return Error{kernelOf(op) + "the operation '" + op->getName().getStringRef().str() +
+               "' needs sm_" + std::to_string(need.capability) +
+               (need.needsArchFeatures ? "a" : "") + ", and PTX is made for " + chip.name +
+               "; lower the kernel for that chip otherwise"};
 }
 
 bool fits(const Need &need, const Chip &chip) {
@@ -104,9 +107,9 @@ Expected<unsigned> requirePtxVersion(ModuleOp module, const Chip &chip) {
   std::string error;
   module.walk([&](Operation *op) {
     const StringRef name = op->getName().getStringRef();
-    auto assembly = dyn_cast<LLVM::InlineAsmOp>(op);
-    const Need *need =
-        assembly ? findNeed(kInlineNeeds, assembly.getAsmString()) : findNeed(kNeeds, name);
+    const bool isInline = name == "llvm.inline_asm";
+    auto text = isInline ? op->getAttrOfType<StringAttr>("asm_string") : StringAttr();
+    const Need *need = text ? findNeed(kInlineNeeds, text.getValue()) : findNeed(kNeeds, name);
     if (!need && isPlain(op))
       return WalkResult::advance();
     if (!need) {
@@ -115,7 +118,7 @@ Expected<unsigned> requirePtxVersion(ModuleOp module, const Chip &chip) {
       return WalkResult::interrupt();
     }
     if (!fits(*need, chip)) {
-      error = missing(op, name, *need, chip).message;
+      error = missing(op, *need, chip).message;
       return WalkResult::interrupt();
     }
     version = std::max(version, need->ptx);

@@ -68,16 +68,22 @@ LogicalResult verifyPairs(Operation *op, ValueRange accumulators, ValueRange res
   return success();
 }
 
+LogicalResult verifyWarpgroups(Operation *op) {
+  KernelOp kernel = kernelOf(op);
+  if (kernel && kernel.getThreads() % Limits::kWarpgroup)
+    return op->emitOpError() << "needs whole warpgroups of 128 threads, and the kernel has "
+                             << kernel.getThreads() << " threads";
+  return success();
+}
+
 LogicalResult verifyMultiplication(Operation *op, Value accumulator, Type operands) {
   if (!cast<AccumulatorType>(accumulator.getType()).getInFlight())
     return op->emitOpError("takes an accumulator that is not in flight; put hopper.wgmma_fence "
                            "between the last write to it and this");
   if (!operands.isBF16() && !operands.isF16())
     return op->emitOpError() << "multiplies " << operands << "; bf16 and f16 are supported";
-  KernelOp kernel = kernelOf(op);
-  if (kernel && kernel.getThreads() % Limits::kWarpgroup)
-    return op->emitOpError() << "needs whole warpgroups of 128 threads, and the kernel has "
-                             << kernel.getThreads() << " threads";
+  if (failed(verifyWarpgroups(op)))
+    return failure();
   return verifyOnlyUse(op, accumulator);
 }
 
@@ -176,7 +182,8 @@ LogicalResult AccumulatorReadOp::verify() {
 }
 
 LogicalResult WgmmaFenceOp::verify() {
-  if (failed(verifyPairs(*this, getAccumulators(), getResults())))
+  if (failed(verifyWarpgroups(*this)) ||
+      failed(verifyPairs(*this, getAccumulators(), getResults())))
     return failure();
   for (Value result : getResults())
     if (!cast<AccumulatorType>(result.getType()).getInFlight())
@@ -193,7 +200,11 @@ LogicalResult WgmmaRsOp::verify() {
   return verifyMultiplication(*this, getAccumulator(), getOperands());
 }
 
+LogicalResult WgmmaCommitOp::verify() { return verifyWarpgroups(*this); }
+
 LogicalResult WgmmaWaitOp::verify() {
+  if (failed(verifyWarpgroups(*this)))
+    return failure();
   if (getGroups() > 7)
     return emitOpError() << "leaves " << static_cast<int32_t>(getGroups())
                          << " groups; 0 to 7 are supported";

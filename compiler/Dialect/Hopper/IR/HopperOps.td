@@ -318,6 +318,7 @@ def Hopper_WgmmaRsOp : Hopper_Op<"wgmma_rs", [AllTypesMatch<["accumulator", "res
 def Hopper_WgmmaCommitOp : Hopper_Op<"wgmma_commit"> {
   let summary = "makes a group of this warpgroup's wgmmas since the last commit";
   let assemblyFormat = "attr-dict";
+  let hasVerifier = 1;
 }
 
 def Hopper_WgmmaWaitOp : Hopper_Op<"wgmma_wait"> {

@@ -100,9 +100,9 @@ struct EmulateOperation : ConversionPattern {
     if (isa<WgmmaFenceOp, WgmmaWaitOp>(op))
       return replaceAccumulators(op, operands, calls, rewriter);
     SmallVector<Value> arguments(operands);
-    // A missing CTA or mask is -1.
+    // Without a CTA it is the thread's own; a missing mask is -1, which no i16 is.
     if (auto arrive = dyn_cast<MbarrierArriveOp>(op); arrive && !arrive.getCta())
-      arguments.push_back(constant(rewriter, op->getLoc(), -1));
+      arguments.push_back(calls.call("cluster_rank", {}, {}, rewriter.getI32Type()));
     if (auto load = dyn_cast<TmaLoadOp>(op))
       maskAsI32(load, arguments, rewriter);
     Type result =

@@ -4,10 +4,13 @@
 #include "compiler/Dialect/Hopper/Transforms/LowerKernel.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace millrace::hopper {
 
@@ -428,6 +431,12 @@ public:
 };
 
 } // namespace
+
+void registerLoweringDialects(DialectRegistry &registry) {
+  registry.insert<HopperDialect, arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect,
+                  NVVM::NVVMDialect, scf::SCFDialect>();
+  registerConvertNVVMToLLVMInterface(registry);
+}
 
 std::unique_ptr<Pass> createLowerToNvvmPass() { return std::make_unique<LowerToNvvm>(); }
 

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 
-#include "compiler/Dialect/Hopper/IR/Hopper.h"
-
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -27,12 +21,6 @@ void addConversionToLLVM(OpPassManager &passes) {
   passes.addPass(createConvertNVVMToLLVMPass());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
-}
-
-void registerLoweringDialects(DialectRegistry &registry) {
-  registry.insert<HopperDialect, arith::ArithDialect, cf::ControlFlowDialect, LLVM::LLVMDialect,
-                  NVVM::NVVMDialect, scf::SCFDialect>();
-  registerConvertNVVMToLLVMInterface(registry);
 }
 
 void registerPasses() {

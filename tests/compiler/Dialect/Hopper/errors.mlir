@@ -343,12 +343,19 @@ hopper.kernel @k() attributes {threads = 128 : i32, registers = 168 : i32, share
 // -----
 
 hopper.kernel @k() attributes {threads = 64 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  // expected-error @+1 {{needs whole warpgroups of 128 threads, and the kernel has 64 threads}}
+  hopper.wgmma_commit
+  hopper.return
+}
+
+// -----
+
+hopper.kernel @k() attributes {threads = 160 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
   %0 = arith.constant 0 : i32
   %d = hopper.matrix_descriptor %0 stride 1024
   %a = hopper.accumulator_zero : !hopper.accumulator<64x16xf32>
+  // expected-error @+1 {{needs whole warpgroups of 128 threads, and the kernel has 160 threads}}
   %f = hopper.wgmma_fence %a : (!hopper.accumulator<64x16xf32>) -> !hopper.accumulator<64x16xf32, in_flight>
-  // expected-error @+1 {{needs whole warpgroups of 128 threads, and the kernel has 64 threads}}
-  %m = hopper.wgmma %f, %d, %d bf16 : !hopper.accumulator<64x16xf32, in_flight>
   hopper.return
 }
 
