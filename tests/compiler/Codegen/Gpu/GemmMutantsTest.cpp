@@ -178,7 +178,20 @@ struct Kills {
   size_t all() const { return byVerifier + byReport + byValue + survivors.size(); }
 };
 
-/// Runs all mutants of one kernel.
+/// What some choice of the adversary finds wrong with a kernel, or nothing.
+std::string findFault(ModuleOp module, const GemmSchedule &schedule, GemmCase &product) {
+  Expected<EmulatedKernel> kernel = EmulatedKernel::create(module, "gemm");
+  if (!kernel) {
+    ADD_FAILURE() << kernel.error();
+    return "";
+  }
+  for (const Adversary &adversary : Adversary::all())
+    if (std::string wrong = product.run(*kernel, schedule, adversary); !wrong.empty())
+      return wrong;
+  return "";
+}
+
+/// Runs all mutants of one kernel, which is right itself.
 Kills hunt(const GemmSchedule &schedule, GemmCase product) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
@@ -187,6 +200,7 @@ Kills hunt(const GemmSchedule &schedule, GemmCase product) {
     ADD_FAILURE() << built.error();
     return kills;
   }
+  EXPECT_EQ(findFault(*module, schedule, product), "");
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   for (const Mutation &mutation : mutationsOf(*module)) {
     OwningOpRef<ModuleOp> mutant = mutate(*module, mutation);
@@ -194,15 +208,7 @@ Kills hunt(const GemmSchedule &schedule, GemmCase product) {
       ++kills.byVerifier;
       continue;
     }
-    Expected<EmulatedKernel> kernel = EmulatedKernel::create(*mutant, "gemm");
-    if (!kernel) {
-      ADD_FAILURE() << mutation.name << ": " << kernel.error();
-      continue;
-    }
-    std::string wrong;
-    for (const Adversary &adversary : Adversary::all())
-      if (wrong = product.run(*kernel, schedule, adversary); !wrong.empty())
-        break;
+    const std::string wrong = findFault(*mutant, schedule, product);
     if (wrong.empty())
       kills.survivors.push_back(mutation.name + " (operation " + std::to_string(mutation.op) + ")");
     else
