@@ -1,9 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Emulator/Fibers.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
+#include <new>
 
 namespace millrace::gpu {
+
+void Fibers::Unmap::operator()(std::byte *stack) const { munmap(stack, kGuardBytes + kStackBytes); }
+
+Fibers::Stack Fibers::makeStack() {
+  void *memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE))
+    throw std::bad_alloc();
+  return Stack(static_cast<std::byte *>(memory));
+}
 
 // makecontext passes integers only.
 void Fibers::enter(unsigned high, unsigned low) {
@@ -21,9 +34,9 @@ void Fibers::start(unsigned count, std::function<void(unsigned)> work) {
   for (Fiber &fiber : fibers) {
     fiber.hasEnded = false;
     if (!fiber.stack)
-      fiber.stack.reset(new std::byte[kStackBytes]);
+      fiber.stack = makeStack();
     getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_sp = fiber.stack.get() + kGuardBytes;
     fiber.context.uc_stack.ss_size = kStackBytes;
     fiber.context.uc_link = nullptr;
     makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Fibers::enter), 2,

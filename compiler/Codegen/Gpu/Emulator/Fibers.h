@@ -26,10 +26,18 @@ public:
   bool hasEnded(unsigned fiber) const { return fibers[fiber].hasEnded; }
 
 private:
-  static constexpr size_t kStackBytes = 64 * 1024;
+  /// Unoptimised kernels keep every value on it. Memory that nobody touches is not taken.
+  static constexpr size_t kStackBytes = 256 * 1024;
+  /// Below each stack, so that one that overflows ends the process and harms no other.
+  static constexpr size_t kGuardBytes = 64 * 1024;
+  struct Unmap {
+    void operator()(std::byte *stack) const;
+  };
+  using Stack = std::unique_ptr<std::byte, Unmap>;
+  static Stack makeStack();
   struct Fiber {
     ucontext_t context;
-    std::unique_ptr<std::byte[]> stack;
+    Stack stack;
     bool hasEnded = false;
   };
   static void enter(unsigned high, unsigned low);

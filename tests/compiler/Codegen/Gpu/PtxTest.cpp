@@ -110,10 +110,12 @@ hopper.kernel @k(%out: !llvm.ptr<1>, %a: i32) attributes {
   %0 = arith.constant 0 : i32
   %d = hopper.matrix_descriptor %0 stride 1024
   %z = hopper.accumulator_zero : !hopper.accumulator<64x64xf32>
-  %f = hopper.wgmma_fence %z : (!hopper.accumulator<64x64xf32>) -> !hopper.accumulator<64x64xf32, in_flight>
+  %f = hopper.wgmma_fence %z : (!hopper.accumulator<64x64xf32>)
+      -> !hopper.accumulator<64x64xf32, in_flight>
   %m = hopper.wgmma_rs %f, [%a, %a, %a, %a], %d bf16 : !hopper.accumulator<64x64xf32, in_flight>
   hopper.wgmma_commit
-  %r = hopper.wgmma_wait 0, %m : (!hopper.accumulator<64x64xf32, in_flight>) -> !hopper.accumulator<64x64xf32>
+  %r = hopper.wgmma_wait 0, %m : (!hopper.accumulator<64x64xf32, in_flight>)
+      -> !hopper.accumulator<64x64xf32>
   %x = hopper.accumulator_read %r[31] : !hopper.accumulator<64x64xf32>
   llvm.store %x, %out : f32, !llvm.ptr<1>
   hopper.return
