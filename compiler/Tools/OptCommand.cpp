@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Single passes on text of the tensor or the spatial level.
+// Single passes on text of the tensor, the spatial or the hopper level.
 #include "arch/files/NewFile.h"
+#include "compiler/Codegen/Gpu/Gemm/Gemm.h"
+#include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
+#include "compiler/Dialect/Hopper/IR/Hopper.h"
+#include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Dialect/Spatial/Transforms/Passes.h"
 #include "compiler/Import/Onnx/Import.h"
@@ -9,6 +13,7 @@
 #include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/HelpText.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -26,7 +31,7 @@ namespace millrace::driver {
 namespace {
 
 struct OptOptions {
-  std::string file, output;
+  std::string file, output, ptxChip;
   std::vector<std::string> passes;
   bool list = false, split = false, verifyDiagnostics = false;
 };
@@ -54,6 +59,9 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
   context.printOpOnDiagnostic(false);
   loadImportDialects(context);
   context.loadDialect<spatial::SpatialDialect>();
+  mlir::DialectRegistry gpuDialects;
+  hopper::registerLoweringDialects(gpuDialects);
+  context.appendDialectRegistry(gpuDialects);
   auto sources = std::make_shared<llvm::SourceMgr>();
   sources->AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   const auto run = [&]() -> mlir::LogicalResult {
@@ -64,8 +72,16 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
     if (!module || failed(addPasses(manager, options.passes, unused)) ||
         failed(manager.run(*module)))
       return mlir::failure();
+    if (!options.ptxChip.empty()) {
+      Expected<std::string> ptx = gpu::emitPtx(*module, options.ptxChip);
+      if (!ptx)
+        return module->emitError() << ptx.error();
+      out << *ptx;
+      return mlir::success();
+    }
     // Locations of the tensor level name ONNX nodes; kernels have them as an attribute.
-    const bool isTensorLevel = module->getOps<spatial::GraphOp>().empty();
+    const bool isTensorLevel =
+        !module->getOps<mlir::func::FuncOp>().empty() && module->getOps<spatial::GraphOp>().empty();
     module->print(out, mlir::OpPrintingFlags().enableDebugInfo(isTensorLevel));
     out << "\n";
     return mlir::success();
@@ -85,6 +101,8 @@ int runPasses(const OptOptions &options) {
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   spatial::registerPasses();
+  hopper::registerPasses();
+  gpu::registerGemmPass();
   if (options.list) {
     mlir::printRegisteredPasses();
     llvm::outs().flush();
@@ -126,7 +144,8 @@ int runPasses(const OptOptions &options) {
 void addOpt(CLI::App &app, Action &action) {
   auto options = std::make_shared<OptOptions>();
   CLI::App *command =
-      app.add_subcommand("opt", "Runs single passes on text of the tensor or the spatial level")
+      app.add_subcommand(
+             "opt", "Runs single passes on text of the tensor, the spatial or the hopper level")
           ->group(heading::Models);
   command->footer("Examples:\n"
                   "  millrace opt model.mlir --pass=form-kernels{machine=lp30} "
@@ -143,6 +162,11 @@ void addOpt(CLI::App &app, Action &action) {
       ->add_option("--output,-o", options->output, "file to write; the standard output by default")
       ->type_name("FILE")
       ->group(heading::Data);
+  command
+      ->add_option("--ptx", options->ptxChip,
+                   "write the PTX of the kernels for this chip, such as sm_90a, instead of text")
+      ->type_name("CHIP")
+      ->group(heading::Compiler);
   command->add_flag("--list-passes", options->list, "list the passes and their options instead")
       ->group(heading::Compiler);
   command
