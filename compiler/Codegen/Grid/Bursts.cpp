@@ -77,10 +77,10 @@ void setRows(Instruction &i, const Cut &cut, unsigned byte, const RowPattern &ro
   i.s1 = int32_t(rows.step1);
 }
 
-/// A run of elements that land in one slice at even cycles and consecutive addresses.
+/// A run of elements that land in one slice at even cycles and even addresses.
 struct ColumnRun {
   unsigned place = 0, byte = 0; ///< which of the slices
-  int64_t address = 0;
+  int64_t address = 0, addressStep = 1;
   Cycle at = 0, step = 0;
   unsigned count = 1;
 };
@@ -101,14 +101,16 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
       if (last != SIZE_MAX && runs[last].byte == b) {
         ColumnRun &run = runs[last];
         const Cycle step = at - run.at - run.step * (run.count - 1);
-        if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
+        const int64_t on = address - run.address - run.addressStep * (run.count - 1);
+        if (run.count == 1 || (step == run.step && on == run.addressStep)) {
           run.step = step;
+          run.addressStep = on;
           ++run.count;
           continue;
         }
       }
       last = runs.size();
-      runs.push_back({place, b, address, at, 0, 1});
+      runs.push_back({place, b, address, 1, at, 0, 1});
     }
   };
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
@@ -134,7 +136,7 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
                    position = c.machine.position(slice);
     Instruction i = instruction(Opcode::Write, Flow{run.count, 1, std::max<Cycle>(run.step, 1), 1});
     i.address = unsigned(run.address);
-    i.s0 = 1;
+    i.s0 = int32_t(run.addressStep);
     i.tensor = columns.regions[at];
     i.provenance = provenance;
     Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,
