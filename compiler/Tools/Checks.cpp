@@ -60,9 +60,25 @@ static uint64_t rowsOf(const forms::Kernel &kernel, const forms::Access &access,
   return rowsOf(tensor, indices, machine);
 }
 
+/// Bytes of what is installed that must be stored: runs of zeros are left out (bands, and groups of
+/// channels, have most of their tensor full of them).
+static uint64_t installedBytes(const forms::Tensor &tensor) {
+  const unsigned width = byteWidth(tensor.type);
+  uint64_t bytes = 0;
+  for (size_t at = 0; at + width <= tensor.data.size(); at += width)
+    if (std::any_of(&tensor.data[at], &tensor.data[at] + width, [](uint8_t b) { return b != 0; }))
+      bytes += width;
+  return bytes;
+}
+
 Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
   std::vector<uint64_t> rows(graph.tensors.size(), 0); // of every tensor, at least
+  std::vector<bool> installedOnly(graph.tensors.size(), true);
   for (const forms::Kernel &kernel : graph.kernels) {
+    for (const forms::Access &operand : kernel.operands)
+      installedOnly[operand.tensor] = false;
+    for (const forms::Term &term : kernel.terms)
+      installedOnly[term.a.tensor] = false;
     auto read = [&](const forms::Access &access) {
       if (!access.lookup)
         rows[access.tensor] = std::max(
@@ -85,7 +101,7 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
     switch (tensor.role) {
     case forms::TensorRole::Constant: // installed weights share rows; one repeated element may, too
       if (rows[t] && !tensor.splat)
-        constants += tensor.data.size();
+        constants += installedOnly[t] ? installedBytes(tensor) : tensor.data.size();
       break;
     case forms::TensorRole::Input:
       inputs += bytes;
