@@ -323,8 +323,8 @@ bool Splitter::cutBeside(unsigned tensor) {
   return true; // what it made is a concatenation now
 }
 
-/// Kernels that make the same are one: what was a part of a tensor, and a tensor of its own beside
-/// it.
+/// Kernels that make the same are one, and so are results of one: what was a part of a tensor, or
+/// of several, and a tensor of its own beside it.
 void shareEqual(KernelGraph &graph) {
   const Uses uses(graph);
   const auto isAlone = [&](const forms::Result &r) {
@@ -346,13 +346,29 @@ void shareEqual(KernelGraph &graph) {
         access.lookup->tensor = same[access.lookup->tensor];
     };
     forms::forEachAccess(kernel, follow);
+    const auto isOne = [&](const forms::Result &x, const forms::Result &y) {
+      const Tensor &a = graph.tensors[x.access.tensor], &b = graph.tensors[y.access.tensor];
+      return x.node == y.node && x.access.index == y.access.index && isAlone(x) && isAlone(y) &&
+             a.shape == b.shape && a.type == b.type && a.laneDim == b.laneDim;
+    };
+    const auto share = [&](const forms::Result &result, const forms::Result &with) {
+      const unsigned mine = result.access.tensor, its = with.access.tensor;
+      same[mine] = its;
+      if (graph.tensors[its].value.empty())
+        graph.tensors[its].value = graph.tensors[mine].value;
+    };
+    std::vector<forms::Result> results; // what is a part of several concatenations once
+    for (const forms::Result &result : kernel.results) {
+      const auto with = std::find_if(results.begin(), results.end(),
+                                     [&](const forms::Result &r) { return isOne(r, result); });
+      if (with == results.end())
+        results.push_back(result);
+      else
+        share(result, *with);
+    }
+    kernel.results = std::move(results);
     const auto isSame = [&](const std::pair<bool, unsigned> &place) {
       const Kernel &other = graph.kernels[place.second];
-      const auto isOne = [&](const forms::Result &x, const forms::Result &y) {
-        const Tensor &a = graph.tensors[x.access.tensor], &b = graph.tensors[y.access.tensor];
-        return x.node == y.node && x.access.index == y.access.index && isAlone(x) && isAlone(y) &&
-               a.shape == b.shape && a.type == b.type && a.laneDim == b.laneDim;
-      };
       return !place.first && other.loops == kernel.loops && other.operands == kernel.operands &&
              other.nodes == kernel.nodes &&
              std::equal(other.terms.begin(), other.terms.end(), kernel.terms.begin(),
@@ -369,12 +385,8 @@ void shareEqual(KernelGraph &graph) {
     Kernel &other = graph.kernels[found->second];
     for (size_t t = 0; t < kernel.terms.size(); ++t) // of a copy they do not count
       other.terms[t].macs = std::max(other.terms[t].macs, kernel.terms[t].macs);
-    for (size_t r = 0; r < kernel.results.size(); ++r) {
-      const unsigned mine = kernel.results[r].access.tensor, its = other.results[r].access.tensor;
-      same[mine] = its;
-      if (graph.tensors[its].value.empty())
-        graph.tensors[its].value = graph.tensors[mine].value;
-    }
+    for (size_t r = 0; r < kernel.results.size(); ++r)
+      share(kernel.results[r], other.results[r]);
   }
   std::vector<Kernel> kernels;
   for (auto &[host, index] : kept)
