@@ -79,4 +79,14 @@ TEST_F(Bursts, NeighbouringColumnsTakeABurstForEachSlice) {
     EXPECT_EQ(all.at(column), std::pair(column % width, 100 + column / width));
 }
 
+TEST_F(Bursts, TwoRowsThatAreNoNeighboursAreABurstEach) {
+  const auto all = writes({0, 1, kInner}, grid::dense(2, kOuter)); // two rows of each column
+  EXPECT_EQ(bursts, 2 * kOuter);
+  ASSERT_EQ(all.size(), 2 * kOuter);
+  for (unsigned n = 0; n < 2 * kOuter; ++n) {
+    const unsigned column = n / 2 + n % 2 * kOuter;
+    EXPECT_EQ(all.at(n), std::pair(column % width, 100 + column / width));
+  }
+}
+
 } // namespace
