@@ -348,23 +348,26 @@ std::optional<Cost> LayoutProblem::costOf(const Kernel &kernel, const LayoutOf &
   const std::optional<KernelLayout> layout = KernelLayout::of(graph, kernel, machine, layouts);
   if (!layout)
     return std::nullopt;
-  std::vector<int64_t> common; // beside the term and its tensor's layout
+  // Of the key: the term's shape, what all terms have in common, the layout of the term's tensor.
+  std::vector<int64_t> numbers{0};
   if (!kernel.terms.empty())
-    append(common, layouts(kernel.results.front().access.tensor));
+    append(numbers, layouts(kernel.results.front().access.tensor));
   for (const RowLoop &row : layout->rowLoops()) {
-    common.insert(common.end(), {row.period, int64_t(row.runs.size())});
-    common.insert(common.end(), row.runs.begin(), row.runs.end());
+    numbers.insert(numbers.end(), {row.period, int64_t(row.runs.size())});
+    numbers.insert(numbers.end(), row.runs.begin(), row.runs.end());
   }
+  const size_t common = numbers.size();
+  std::string key;
   const std::vector<int64_t> &shapes = termShapes[size_t(&kernel - graph.kernels.data())];
   return layouts::costOf(graph, kernel, machine, *layout, layouts, [&](size_t t) {
-    std::vector<int64_t> key{shapes[t]};
-    append(key, layouts(kernel.terms[t].a.tensor));
-    key.insert(key.end(), common.begin(), common.end());
-    const auto [known, fresh] = cache->terms.try_emplace(
-        {reinterpret_cast<const char *>(key.data()), key.size() * sizeof(int64_t)});
-    if (fresh)
-      known->second = termCostOf(graph, kernel, machine, *layout, layouts, t);
-    return known->second;
+    numbers.resize(common);
+    numbers[0] = shapes[t];
+    append(numbers, layouts(kernel.terms[t].a.tensor));
+    key.assign(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
+    if (const auto known = cache->terms.find(key); known != cache->terms.end())
+      return known->second;
+    return cache->terms.emplace(key, termCostOf(graph, kernel, machine, *layout, layouts, t))
+        .first->second;
   });
 }
 
