@@ -10,7 +10,8 @@ namespace millrace::layouts {
 
 Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machine &machine,
                                                  const std::string &name, uint64_t seed,
-                                                 const Chosen &chosen) {
+                                                 const Chosen &chosen,
+                                                 std::shared_ptr<CostCache> cache) {
   const std::vector<LayoutSolver> &solvers = layoutSolvers();
   const auto solver = std::find_if(solvers.begin(), solvers.end(),
                                    [&](const LayoutSolver &s) { return s.name == name; });
@@ -20,7 +21,8 @@ Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machi
       known += (known.empty() ? "" : ", ") + s.name;
     return Error{"no layout solver is called '" + name + "'; there are " + known};
   }
-  const auto cache = std::make_shared<CostCache>();
+  if (!cache)
+    cache = std::make_shared<CostCache>();
   std::vector<std::string> lines;
   if (name != "plain")
     lines = splitTaps(graph, machine, cache);

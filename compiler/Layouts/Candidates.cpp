@@ -285,38 +285,57 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
     for (const auto &[tensor, its] : *all)
       for (const Halo &h : its)
         beside.insert({h.before, h.after, 1});
+  const auto narrowest = [&] { // of results of its windows: as many bands as theirs are read
+    int64_t lanes = vector;
+    for (const Kernel &kernel : graph.kernels)
+      for (const Term &term : kernel.terms)
+        if (const Tensor &result = graph.tensors[kernel.results.front().access.tensor];
+            term.a.tensor == t)
+          lanes = std::min(lanes, result.shape[result.laneDim]);
+    return std::max(lanes, channels);
+  };
+  std::vector<Ranked> banded;
   for (int64_t band : dims.size() == 2 && !halos.empty()
-                          ? bandsOf(outer->count, vector / channels, 1)
+                          ? bandsOf(outer->count, vector / narrowest(), 1)
                           : std::set<int64_t>())
     for (const Halo &h : beside) {
-      const int64_t slots = (outer->count + band - 1) / band;
-      const DimLayout x{inner->count, inner->step, inner->high - inner->low + 1, 1,
-                        -inner->low,  channels};
-      const DimLayout y{outer->step * (band + h.before + h.after - 1) + window,
-                        1,
-                        slots,
-                        outer->step * band,
-                        outer->step * h.before - outer->low,
-                        x.slots * channels};
-      const int64_t lanes = slots * x.slots * channels;
-      const double repetition =
-          double(y.rows * slots) / double(outer->extent) * double(x.slots) / double(x.rowStep);
-      if (lanes > vector || repetition > kMostRepetition)
-        continue;
-      Layout layout = plain[t];
-      layout.dims[dims.back()] = x;
-      layout.dims[dims.front()] = y;
-      layout.lanes = lanes;
-      ranked.push_back({double((lanes + part - 1) / part * window) / double(slots),
-                        {-slots, h.before + h.after},
-                        std::move(layout)});
+      const int64_t slots = (outer->count + band - 1) / band, wide = inner->high - inner->low + 1;
+      // As many columns of a window in a row as may be repeated; the others in rows behind.
+      for (int64_t columns = wide; columns >= std::min(inner->step, wide); --columns) {
+        const int64_t behind = (wide - columns + inner->step - 1) / inner->step;
+        const DimLayout x{inner->count + behind,     inner->step, columns, 1, -inner->low,
+                          columns > 1 ? channels : 0};
+        const DimLayout y{outer->step * (band + h.before + h.after - 1) + window,
+                          1,
+                          slots,
+                          outer->step * band,
+                          outer->step * h.before - outer->low,
+                          x.slots * channels};
+        const int64_t lanes = slots * x.slots * channels;
+        const double repetition =
+            double(y.rows * slots) / double(outer->extent) * double(x.slots) / double(x.rowStep);
+        if (lanes > vector || repetition > kMostRepetition)
+          continue;
+        Layout layout = plain[t];
+        layout.dims[dims.back()] = x;
+        layout.dims[dims.front()] = y;
+        layout.lanes = lanes;
+        banded.push_back({double((lanes + part - 1) / part * window * (behind + 1)) / double(slots),
+                          {-slots, h.before + h.after},
+                          std::move(layout)});
+        break;
+      }
     }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
   std::map<std::pair<int64_t, int64_t>, unsigned> ofBlock; // several for each
-  for (Ranked &r : ranked)
-    if (ofBlock[r.block]++ < 4 && variable.candidates.size() < kMostInputs)
-      variable.candidates.push_back(std::move(r.layout));
+  size_t most = 0;
+  for (std::vector<Ranked> *list : {&ranked, &banded}) {
+    std::stable_sort(list->begin(), list->end(),
+                     [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
+    most += list == &ranked ? kMostInputs : kMostInputs / 3;
+    for (Ranked &r : *list)
+      if (ofBlock[r.block]++ < 4 && variable.candidates.size() < most)
+        variable.candidates.push_back(std::move(r.layout));
+  }
 }
 
 } // namespace millrace::layouts

@@ -500,109 +500,144 @@ const Place &placeIn(const DimPlaces &places, int64_t index) {
 
 std::optional<std::vector<TermRow>>
 KernelLayout::termRows(const std::vector<int64_t> &phase) const {
+  std::vector<TermRow> all;
+  for (size_t t = 0; t < kernel.terms.size(); ++t) {
+    std::optional<std::vector<TermRow>> rows = termRows(t, phase);
+    if (!rows)
+      return std::nullopt;
+    std::move(rows->begin(), rows->end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+std::optional<std::vector<TermRow>>
+KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   std::vector<TermRow> list;
-  for (size_t t = 0; t < kernel.terms.size(); ++t) {
-    const Access &a = kernel.terms[t].a;
-    const Layout &layout = layouts(a.tensor);
-    const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
-    const int64_t part = format ? format->lanesPerPass : vector, parts = (vector + part - 1) / part;
-    const auto [low, high] = rangeOf(kernel, a.index[layout.laneDim]);
-    // Every dimension by itself: its rows, and where the slots that are needed of each begin.
-    struct Needed {
-      std::vector<int64_t> rows, starts;
-    };
-    std::vector<Needed> needed{{std::vector<int64_t>(layout.dims.size(), 0), {low}}};
-    for (unsigned d = 0; d < layout.dims.size(); ++d) {
-      if (d == layout.laneDim)
-        continue;
-      const std::optional<DimPlaces> places = placesOf(kernel.terms[t], d, phase);
-      if (!places)
-        return std::nullopt;
-      std::vector<Place> sorted;
-      for (const auto &[index, place] : *places)
-        sorted.push_back(place);
-      std::sort(sorted.begin(), sorted.end(), [](const Place &x, const Place &y) {
-        return std::pair(x.row, x.slot) < std::pair(y.row, y.slot);
-      });
-      std::vector<Needed> next;
-      for (size_t from = 0, to; from < sorted.size(); from = to) {
-        for (to = from; to < sorted.size() && sorted[to].row == sorted[from].row;)
-          ++to;
-        for (const Needed &before : needed) {
-          next.push_back({before.rows, {}});
-          next.back().rows[d] = sorted[from].row;
-          for (int64_t start : before.starts)
-            for (size_t i = from; i < to; ++i)
-              next.back().starts.push_back(start + sorted[i].slot * layout.dims[d].pitch);
+  const Access &a = kernel.terms[t].a;
+  const Layout &layout = layouts(a.tensor);
+  const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
+  const int64_t part = format ? format->lanesPerPass : vector, parts = (vector + part - 1) / part;
+  const auto [low, high] = rangeOf(kernel, a.index[layout.laneDim]);
+  // Every dimension by itself: its rows, and where the slots that are needed of each begin.
+  struct Needed {
+    std::vector<int64_t> rows, starts;
+  };
+  std::vector<Needed> needed{{std::vector<int64_t>(layout.dims.size(), 0), {low}}};
+  for (unsigned d = 0; d < layout.dims.size(); ++d) {
+    if (d == layout.laneDim)
+      continue;
+    const std::optional<DimPlaces> places = placesOf(kernel.terms[t], d, phase);
+    if (!places)
+      return std::nullopt;
+    std::vector<Place> sorted;
+    for (const auto &[index, place] : *places)
+      sorted.push_back(place);
+    std::sort(sorted.begin(), sorted.end(), [](const Place &x, const Place &y) {
+      return std::pair(x.row, x.slot) < std::pair(y.row, y.slot);
+    });
+    std::vector<Needed> next;
+    for (size_t from = 0, to; from < sorted.size(); from = to) {
+      for (to = from; to < sorted.size() && sorted[to].row == sorted[from].row;)
+        ++to;
+      for (const Needed &before : needed) {
+        next.push_back({before.rows, {}});
+        next.back().rows[d] = sorted[from].row;
+        for (int64_t start : before.starts)
+          for (size_t i = from; i < to; ++i)
+            next.back().starts.push_back(start + sorted[i].slot * layout.dims[d].pitch);
+      }
+    }
+    needed = std::move(next);
+  }
+  struct Cell {
+    int64_t number, from, to;
+  };
+  std::vector<Cell> cells;
+  for (Needed &n : needed) {
+    std::sort(n.starts.begin(), n.starts.end());
+    cells.clear();
+    for (int64_t start : n.starts)
+      for (int64_t lane = start, end, last = start + high - low + 1; lane < last; lane = end) {
+        const int64_t in = lane % vector, number = lane / vector * parts + in / part;
+        end = std::min(last, lane - in + std::min(vector, (in / part + 1) * part));
+        auto cell = std::find_if(cells.rbegin(), cells.rend(),
+                                 [=](const Cell &c) { return c.number <= number; });
+        if (cell != cells.rend() && cell->number == number) {
+          cell->from = std::min(cell->from, lane);
+          cell->to = std::max(cell->to, end);
+        } else {
+          cells.insert(cell.base(), {number, lane, end});
         }
       }
-      needed = std::move(next);
-    }
-    struct Cell {
-      int64_t number, from, to;
-    };
-    std::vector<Cell> cells;
-    for (Needed &n : needed) {
-      std::sort(n.starts.begin(), n.starts.end());
-      cells.clear();
-      for (int64_t start : n.starts)
-        for (int64_t lane = start, end, last = start + high - low + 1; lane < last; lane = end) {
-          const int64_t in = lane % vector, number = lane / vector * parts + in / part;
-          end = std::min(last, lane - in + std::min(vector, (in / part + 1) * part));
-          auto cell = std::find_if(cells.rbegin(), cells.rend(),
-                                   [=](const Cell &c) { return c.number <= number; });
-          if (cell != cells.rend() && cell->number == number) {
-            cell->from = std::min(cell->from, lane);
-            cell->to = std::max(cell->to, end);
-          } else {
-            cells.insert(cell.base(), {number, lane, end});
-          }
-        }
-      for (size_t i = 0; i < cells.size(); ++i)
-        if (i && cells[i].number == cells[i - 1].number + 1) {
-          list.back().to = cells[i].to;
-          ++list.back().cells;
-        } else {
-          list.push_back({t, n.rows, cells[i].from, cells[i].to, 1});
-        }
-    }
+    for (size_t i = 0; i < cells.size(); ++i)
+      if (i && cells[i].number == cells[i - 1].number + 1) {
+        list.back().to = cells[i].to;
+        ++list.back().cells;
+      } else {
+        list.push_back({t, n.rows, cells[i].from, cells[i].to, 1});
+      }
   }
   return list;
 }
 
+std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
+                                   const Machine &machine, const KernelLayout &layout,
+                                   const LayoutOf &layouts, size_t t) {
+  const Tensor &tensor = graph.tensors[kernel.results.front().access.tensor];
+  const Layout &result = layouts(kernel.results.front().access.tensor);
+  const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  const int64_t lanes = result.isPlain(tensor) ? layout.channelCount() : result.lanes;
+  const int64_t tiles = (lanes + vector - 1) / vector;
+  // Columns of groups have lanes of their own: cells of the diagonal, about.
+  const Access &a = kernel.terms[t].a;
+  const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;
+  const bool groups = std::any_of(laneTerms.begin(), laneTerms.end(), [&](const auto &term) {
+    return kernel.loops[term.first].kind == LoopKind::Parallel &&
+           kernel.loops[term.first].extent > 1;
+  });
+  TermCost cost;
+  for (const std::vector<int64_t> &phase : layout.phases()) {
+    int64_t rows = tiles;
+    for (size_t j = 0; j < phase.size(); ++j)
+      rows *= layout.rowsIn(j, phase[j]);
+    const std::optional<std::vector<TermRow>> termRows = layout.termRows(t, phase);
+    if (!termRows)
+      return std::nullopt;
+    for (const TermRow &row : *termRows) {
+      cost.sweeps += groups ? rows / tiles * std::max(tiles, row.cells) : rows * row.cells;
+      cost.weightBytes += ((row.to - 1) / vector - row.from / vector + 1) * vector * lanes *
+                          byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
+    }
+  }
+  return cost;
+}
+
 std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
-                           const KernelLayout &layout, const LayoutOf &layouts) {
+                           const KernelLayout &layout, const LayoutOf &layouts,
+                           const std::function<std::optional<TermCost>(size_t term)> &termCost) {
   const Layout &result = layouts(kernel.results.front().access.tensor);
   const Tensor &tensor = graph.tensors[kernel.results.front().access.tensor];
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const int64_t lanes = result.isPlain(tensor) ? layout.channelCount() : result.lanes;
-  const int64_t tiles = (lanes + vector - 1) / vector;
   int64_t alus = result.hasOutside(tensor) ? 1 : 0;
   for (const forms::Node &node : kernel.nodes)
     alus += node.kind == forms::Node::Kind::Op || node.kind == forms::Node::Kind::Reduce;
   Cost cost;
   cost.kernels = 0;
   for (const std::vector<int64_t> &phase : layout.phases()) {
-    int64_t rows = tiles;
+    int64_t rows = (lanes + vector - 1) / vector;
     for (size_t j = 0; j < phase.size(); ++j)
       rows *= layout.rowsIn(j, phase[j]);
     ++cost.kernels;
     cost.operations += rows * alus;
-    const std::optional<std::vector<TermRow>> termRows = layout.termRows(phase);
-    if (!termRows)
+  }
+  for (size_t t = 0; t < kernel.terms.size(); ++t) {
+    const std::optional<TermCost> its = termCost(t);
+    if (!its)
       return std::nullopt;
-    for (const TermRow &row : *termRows) {
-      // Columns of groups have lanes of their own: cells of the diagonal, about.
-      const Access &a = kernel.terms[row.term].a;
-      const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;
-      const bool groups = std::any_of(laneTerms.begin(), laneTerms.end(), [&](const auto &t) {
-        return kernel.loops[t.first].kind == LoopKind::Parallel && kernel.loops[t.first].extent > 1;
-      });
-      cost.sweeps += groups ? rows / tiles * std::max(tiles, row.cells) : rows * row.cells;
-      cost.weightBytes += ((row.to - 1) / vector - row.from / vector + 1) * vector * lanes *
-                          byteWidth(graph.tensors[kernel.terms[row.term].w.tensor].type);
-    }
+    cost.sweeps += its->sweeps;
+    cost.weightBytes += its->weightBytes;
   }
   return cost;
 }

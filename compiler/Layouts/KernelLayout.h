@@ -61,6 +61,9 @@ public:
   /// What the terms take for the row of each phase's kernel; nothing if an element that some row
   /// needs has no place that all rows can step to.
   std::optional<std::vector<TermRow>> termRows(const std::vector<int64_t> &phase) const;
+  /// The same for one term: of the others it depends on their row loops alone.
+  std::optional<std::vector<TermRow>> termRows(size_t term,
+                                               const std::vector<int64_t> &phase) const;
   /// The place of each index that a term meets in a dimension of its operand: of several, one of
   /// the row that the others lie in. Nothing as above.
   std::optional<DimPlaces> placesOf(const Term &term, unsigned dim,
@@ -108,8 +111,17 @@ struct Cost {
   /// Cycles that the busiest unit needs at least, with a little for what the others do.
   double cycles(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) const;
 };
+/// What a term adds to that, over all phases.
+struct TermCost {
+  int64_t sweeps = 0, weightBytes = 0;
+};
 /// Nothing where termRows() gives none.
+std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
+                                   const Machine &machine, const KernelLayout &layout,
+                                   const LayoutOf &layouts, size_t term);
+/// `termCost`: the above for a term, or what is known of it. Nothing where that gives none.
 std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
-                           const KernelLayout &layout, const LayoutOf &layouts);
+                           const KernelLayout &layout, const LayoutOf &layouts,
+                           const std::function<std::optional<TermCost>(size_t term)> &termCost);
 
 } // namespace millrace::layouts

@@ -112,6 +112,13 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     plain.push_back(Layout::plain(tensor));
   findHalos();
   findVariables();
+  for (const Kernel &kernel : graph.kernels) {
+    termShapes.emplace_back();
+    for (const Term &term : kernel.terms)
+      termShapes.back().push_back(
+          cache->termShapes.try_emplace(shapeOf(kernel, term), int64_t(cache->termShapes.size()))
+              .first->second);
+  }
   for (unsigned k = 0; k < graph.kernels.size(); ++k) {
     const Kernel &kernel = graph.kernels[k];
     Factor factor{k, {}};
@@ -129,11 +136,8 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     if (factor.variables.empty()) {
       otherBytes += plainWeights(graph, kernel, machine.lanes());
       const LayoutOf layouts = [&](unsigned t) -> const Layout & { return plain[t]; };
-      if (const std::optional<KernelLayout> layout =
-              KernelLayout::of(graph, kernel, machine, layouts))
-        if (const std::optional<Cost> cost =
-                layouts::costOf(graph, kernel, machine, *layout, layouts))
-          otherCycles += cost->cycles(graph, kernel, machine);
+      if (const std::optional<Cost> cost = costOf(kernel, layouts))
+        otherCycles += cost->cycles(graph, kernel, machine);
     } else {
       factors.push_back(factor);
       kinds.push_back(
@@ -240,6 +244,12 @@ void append(std::string &text, const Layout &layout) {
 
 } // namespace
 
+void append(std::vector<int64_t> &numbers, const Layout &layout) {
+  for (const DimLayout &d : layout.dims)
+    numbers.insert(numbers.end(), {d.rows, d.rowStep, d.slots, d.slotStep, d.start, d.pitch});
+  numbers.push_back(layout.lanes);
+}
+
 /// Factors of equal text have equal candidates and costs.
 std::string LayoutProblem::shapeOf(const Factor &factor) const {
   const Kernel &kernel = graph.kernels[factor.kernel];
@@ -277,23 +287,88 @@ std::string LayoutProblem::shapeOf(const Factor &factor) const {
   return text;
 }
 
+/// Terms of equal text cost the same in equal layouts of their tensor and of the first result, with
+/// equal row loops. Loops that are summed over have the numbers in which the term names them.
+std::string LayoutProblem::shapeOf(const Kernel &kernel, const Term &term) const {
+  std::string text;
+  std::vector<unsigned> numbers(kernel.loops.size(), 0);
+  unsigned count = 0;
+  const auto number = [&](unsigned l) {
+    if (numbers[l])
+      return numbers[l];
+    appendNumbers(text, {kernel.loops[l].extent, int64_t(kernel.loops[l].kind)});
+    return numbers[l] = ++count;
+  };
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind != LoopKind::Contracted)
+      number(l);
+  for (const Access *access : {&kernel.results.front().access, &term.a}) {
+    const Tensor &tensor = graph.tensors[access->tensor];
+    appendNumbers(text, {int64_t(tensor.type), tensor.laneDim});
+    for (int64_t extent : tensor.shape)
+      appendNumbers(text, {extent});
+    for (const AffineIndex &index : access->index) {
+      AffineIndex own = index;
+      for (auto &[l, c] : own.terms)
+        l = number(l);
+      append(text, own);
+    }
+  }
+  appendNumbers(text, {int64_t(graph.tensors[term.w.tensor].type)});
+  return text;
+}
+
 std::optional<Cost> LayoutProblem::costOf(size_t f, const std::vector<unsigned> &candidates) const {
   const Factor &factor = factors[f];
-  std::map<unsigned, Layout> own;
-  for (size_t i = 0; i < candidates.size(); ++i)
-    if (candidates[i])
-      for (unsigned t : variables[factor.variables[i]].tensors)
-        own[t] = memberLayout(variables[factor.variables[i]], t,
-                              variables[factor.variables[i]].candidates[candidates[i]]);
-  const LayoutOf layouts = [&](unsigned t) -> const Layout & {
-    auto found = own.find(t);
-    return found == own.end() ? plain[t] : found->second;
-  };
   const Kernel &kernel = graph.kernels[factor.kernel];
+  // Of the kernel's own tensors: a variable may have hundreds.
+  std::vector<std::pair<unsigned, Layout>> own;
+  forms::forEachAccess(kernel, [&](const Access &access) {
+    const unsigned t = access.tensor;
+    const auto isOfT = [t](const auto &known) { return known.first == t; };
+    const auto place = std::find(factor.variables.begin(), factor.variables.end(),
+                                 unsigned(variableOf[t])); // of none: not found
+    if (place == factor.variables.end() || std::any_of(own.begin(), own.end(), isOfT))
+      return;
+    if (const unsigned c = candidates[size_t(place - factor.variables.begin())])
+      own.push_back({t, memberLayout(variables[*place], t, variables[*place].candidates[c])});
+  });
+  const LayoutOf layouts = [&](unsigned t) -> const Layout & {
+    for (const auto &[tensor, layout] : own)
+      if (tensor == t)
+        return layout;
+    return plain[t];
+  };
+  return costOf(kernel, layouts);
+}
+
+/// Sums of many tensors are terms of one kernel, and combinations of their layouts are many more
+/// than what one of them costs in its own.
+std::optional<Cost> LayoutProblem::costOf(const Kernel &kernel, const LayoutOf &layouts) const {
   const std::optional<KernelLayout> layout = KernelLayout::of(graph, kernel, machine, layouts);
   if (!layout)
     return std::nullopt;
-  return layouts::costOf(graph, kernel, machine, *layout, layouts);
+  // Of the key: the term's shape, what all terms have in common, the layout of the term's tensor.
+  std::vector<int64_t> numbers{0};
+  if (!kernel.terms.empty())
+    append(numbers, layouts(kernel.results.front().access.tensor));
+  for (const RowLoop &row : layout->rowLoops()) {
+    numbers.insert(numbers.end(), {row.period, int64_t(row.runs.size())});
+    numbers.insert(numbers.end(), row.runs.begin(), row.runs.end());
+  }
+  const size_t common = numbers.size();
+  std::string key;
+  const std::vector<int64_t> &shapes = termShapes[size_t(&kernel - graph.kernels.data())];
+  return layouts::costOf(graph, kernel, machine, *layout, layouts, [&](size_t t) {
+    numbers.resize(common);
+    numbers[0] = shapes[t];
+    append(numbers, layouts(kernel.terms[t].a.tensor));
+    key.assign(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
+    if (const auto known = cache->terms.find(key); known != cache->terms.end())
+      return known->second;
+    return cache->terms.emplace(key, termCostOf(graph, kernel, machine, *layout, layouts, t))
+        .first->second;
+  });
 }
 
 const CostCache::Known &LayoutProblem::look(size_t f,
@@ -333,6 +408,19 @@ double LayoutProblem::cost(const Choice &choice, double bytePrice) const {
     sum += cost(f, own, bytePrice);
   }
   return sum;
+}
+
+/// A factor's kind says what the candidates of its variables are.
+std::string LayoutProblem::signature() const {
+  std::string text;
+  appendNumbers(text, {otherBytes, int64_t(variables.size())});
+  for (size_t f = 0; f < factors.size(); ++f) {
+    appendNumbers(text, {kinds[f]});
+    for (unsigned v : factors[f].variables)
+      appendNumbers(text, {v});
+    text += ";";
+  }
+  return text;
 }
 
 double LayoutProblem::graphCost(const Choice &choice) const { return otherCycles + cost(choice); }

@@ -34,7 +34,8 @@ using Choice = std::vector<unsigned>;
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-/// What kernels cost in the layouts that were asked for: for all graphs of one machine.
+/// What kernels cost in the layouts that were asked for, and what was chosen: for all graphs of one
+/// machine.
 struct CostCache {
   struct Known {
     double cycles = 0;
@@ -42,6 +43,11 @@ struct CostCache {
   };
   std::map<std::string, unsigned> kinds; ///< of factors, by all that their cost depends on
   std::vector<std::unordered_map<uint64_t, Known>> known; ///< per kind: by candidates
+  /// Of single terms, which depend on few of their kernel's layouts: by what they do depend on.
+  std::unordered_map<std::string, std::optional<TermCost>> terms;
+  std::map<std::string, int64_t> termShapes;
+  /// Choices of least cost, by all that they depend on: graphs are formed more than once.
+  std::map<std::string, Choice> choices;
 };
 
 class LayoutProblem {
@@ -66,6 +72,9 @@ public:
   double cost(const Choice &choice, double bytePrice = 0) const; ///< the sum
   /// The same with the kernels that no variable concerns, to compare graphs that compute the same.
   double graphCost(const Choice &choice) const;
+  /// All that a choice of least cost depends on, for this cache; and what is known by that.
+  std::string signature() const;
+  std::map<std::string, Choice> &knownChoices() const { return cache->choices; }
   /// Bytes of the weights of all kernels, those that no variable concerns too.
   int64_t weightBytes(const Choice &choice) const;
   /// How many there may be: what is left is for activations, and for weights in both hemispheres.
@@ -74,9 +83,10 @@ public:
   std::optional<Cost> costOf(size_t factor, const std::vector<unsigned> &candidates) const;
 
 private:
-  std::vector<Layout> plain;   ///< per tensor
-  std::vector<int> variableOf; ///< per tensor; -1: plain for good
-  std::vector<unsigned> kinds; ///< per factor: equal ones cost the same
+  std::vector<Layout> plain;                    ///< per tensor
+  std::vector<int> variableOf;                  ///< per tensor; -1: plain for good
+  std::vector<unsigned> kinds;                  ///< per factor: equal ones cost the same
+  std::vector<std::vector<int64_t>> termShapes; ///< per kernel and term: equal ones cost the same
   std::shared_ptr<CostCache> cache;
   int64_t otherBytes = 0; ///< weights of kernels that are no factor
   double otherCycles = 0; ///< of them, where they can be told
@@ -109,6 +119,8 @@ private:
   void addBands(Variable &variable, unsigned dim) const;
   void addInputCandidates(Variable &variable) const;
   std::string shapeOf(const Factor &factor) const;
+  std::string shapeOf(const Kernel &kernel, const Term &term) const;
+  std::optional<Cost> costOf(const Kernel &kernel, const LayoutOf &layouts) const;
   Layout memberLayout(const Variable &variable, unsigned tensor, const Layout &layout) const;
 };
 

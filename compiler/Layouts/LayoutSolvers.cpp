@@ -15,9 +15,13 @@ Choice plain(const LayoutProblem &problem, uint64_t = 0) {
 
 /// Weights of packed tensors are bands with zeros. Where they are too many, a byte gets a price.
 Choice exact(const LayoutProblem &problem, uint64_t) {
-  const Priced found = leastCost(problem);
-  return problem.weightBytes(found.choice) > problem.mostWeightBytes() ? plain(problem)
-                                                                       : found.choice;
+  const auto [known, isNew] = problem.knownChoices().try_emplace(problem.signature());
+  if (isNew) {
+    const Priced found = leastCost(problem);
+    known->second = problem.weightBytes(found.choice) > problem.mostWeightBytes() ? plain(problem)
+                                                                                  : found.choice;
+  }
+  return known->second;
 }
 
 /// Gives two tensors of a map layouts that it can work in only together (bands, and bands with what

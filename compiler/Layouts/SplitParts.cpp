@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace millrace::layouts {
 
@@ -38,7 +40,11 @@ private:
   KernelGraph &graph;
   const int64_t vector;
   std::set<unsigned> pieces; ///< kernels that work on some lanes of what was one kernel's
+  std::optional<Uses> known; ///< of the graph as it is
 
+  const Uses &uses() { return known ? *known : known.emplace(graph); }
+  /// For whoever changes the graph.
+  Uses takeUses() { return *std::exchange(known, std::nullopt); }
   std::vector<Part> partsOf(unsigned tensor, const Uses &uses) const;
   bool canCut(unsigned tensor, const Uses &uses) const;
   bool isNarrow(const std::vector<Part> &parts) const;
@@ -217,13 +223,14 @@ std::vector<Kernel> Splitter::cutLanes(const Kernel &kernel, unsigned tensor,
 
 bool Splitter::split(unsigned tensor, bool always) {
   const Tensor whole = graph.tensors[tensor];
-  const Uses uses(graph);
-  if (whole.role != TensorRole::Intermediate || uses.onHost[tensor] ||
-      uses.writers[tensor].size() < 2)
+  const Uses &its = uses();
+  if (whole.role != TensorRole::Intermediate || its.onHost[tensor] ||
+      its.writers[tensor].size() < 2)
     return false;
-  std::vector<Part> parts = partsOf(tensor, uses);
-  if (parts.size() < 2 || !canCut(tensor, uses) || (!always && !isNarrow(parts)))
+  std::vector<Part> parts = partsOf(tensor, its);
+  if (parts.size() < 2 || !canCut(tensor, its) || (!always && !isNarrow(parts)))
     return false;
+  const Uses before = takeUses();
   for (size_t p = 0; p < parts.size(); ++p) {
     std::vector<int64_t> shape = whole.shape;
     shape[whole.laneDim] = parts[p].count;
@@ -231,7 +238,7 @@ bool Splitter::split(unsigned tensor, bool always) {
                                 whole.laneDim);
     graph.tensors[parts[p].tensor].unbounded = whole.unbounded;
   }
-  for (unsigned k : uses.writers[tensor])
+  for (unsigned k : before.writers[tensor])
     for (forms::Result &r : graph.kernels[k].results)
       if (r.access.tensor == tensor) {
         AffineIndex &index = r.access.index[whole.laneDim];
@@ -241,7 +248,7 @@ bool Splitter::split(unsigned tensor, bool always) {
             r.access.tensor = part.tensor;
         index.offset -= low;
       }
-  for (unsigned k : uses.readers[tensor]) {
+  for (unsigned k : before.readers[tensor]) {
     cutTerms(graph.kernels[k], tensor, parts);
     replace(k, cutLanes(graph.kernels[k], tensor, parts));
   }
@@ -285,13 +292,13 @@ std::vector<Part> Splitter::partsBeside(unsigned tensor, const Uses &uses) const
 /// What kernels that were cut read beside the parts is cut as they are, where its writer can be:
 /// lanes that begin elsewhere than the result's would keep both from being packed.
 bool Splitter::cutBeside(unsigned tensor) {
-  const Uses uses(graph);
-  if (uses.writers[tensor].size() != 1)
+  const Uses &its = uses();
+  if (its.writers[tensor].size() != 1)
     return false;
-  const std::vector<Part> parts = partsBeside(tensor, uses);
+  const std::vector<Part> parts = partsBeside(tensor, its);
   if (parts.empty() || !isNarrow(parts))
     return false;
-  const unsigned writer = uses.writers[tensor].front();
+  const unsigned writer = its.writers[tensor].front();
   const Kernel &kernel = graph.kernels[writer];
   std::set<unsigned> results;
   std::optional<unsigned> lane;
@@ -299,9 +306,9 @@ bool Splitter::cutBeside(unsigned tensor) {
     const Tensor &t = graph.tensors[r.access.tensor];
     const std::optional<unsigned> own =
         onlyStep(kernel, r.access.index[t.laneDim], LoopKind::Parallel);
-    if (t.role != TensorRole::Intermediate || uses.onHost[r.access.tensor] || !own ||
+    if (t.role != TensorRole::Intermediate || its.onHost[r.access.tensor] || !own ||
         (lane && lane != own) || !results.insert(r.access.tensor).second ||
-        partsOf(r.access.tensor, uses).size() != 1 || !canCut(r.access.tensor, uses))
+        partsOf(r.access.tensor, its).size() != 1 || !canCut(r.access.tensor, its))
       return false;
     lane = own;
   }
@@ -311,12 +318,13 @@ bool Splitter::cutBeside(unsigned tensor) {
   std::vector<Kernel> runs;
   for (auto &[from, run] : runsOf(kernel, *lane, std::move(edges)))
     runs.push_back(std::move(run));
+  takeUses();
   replace(writer, std::move(runs));
   return true; // what it made is a concatenation now
 }
 
-/// Kernels that make the same are one: what was a part of a tensor, and a tensor of its own beside
-/// it.
+/// Kernels that make the same are one, and so are results of one: what was a part of a tensor, or
+/// of several, and a tensor of its own beside it.
 void shareEqual(KernelGraph &graph) {
   const Uses uses(graph);
   const auto isAlone = [&](const forms::Result &r) {
@@ -338,13 +346,29 @@ void shareEqual(KernelGraph &graph) {
         access.lookup->tensor = same[access.lookup->tensor];
     };
     forms::forEachAccess(kernel, follow);
+    const auto isOne = [&](const forms::Result &x, const forms::Result &y) {
+      const Tensor &a = graph.tensors[x.access.tensor], &b = graph.tensors[y.access.tensor];
+      return x.node == y.node && x.access.index == y.access.index && isAlone(x) && isAlone(y) &&
+             a.shape == b.shape && a.type == b.type && a.laneDim == b.laneDim;
+    };
+    const auto share = [&](const forms::Result &result, const forms::Result &with) {
+      const unsigned mine = result.access.tensor, its = with.access.tensor;
+      same[mine] = its;
+      if (graph.tensors[its].value.empty())
+        graph.tensors[its].value = graph.tensors[mine].value;
+    };
+    std::vector<forms::Result> results; // what is a part of several concatenations once
+    for (const forms::Result &result : kernel.results) {
+      const auto with = std::find_if(results.begin(), results.end(),
+                                     [&](const forms::Result &r) { return isOne(r, result); });
+      if (with == results.end())
+        results.push_back(result);
+      else
+        share(result, *with);
+    }
+    kernel.results = std::move(results);
     const auto isSame = [&](const std::pair<bool, unsigned> &place) {
       const Kernel &other = graph.kernels[place.second];
-      const auto isOne = [&](const forms::Result &x, const forms::Result &y) {
-        const Tensor &a = graph.tensors[x.access.tensor], &b = graph.tensors[y.access.tensor];
-        return x.node == y.node && x.access.index == y.access.index && isAlone(x) && isAlone(y) &&
-               a.shape == b.shape && a.type == b.type && a.laneDim == b.laneDim;
-      };
       return !place.first && other.loops == kernel.loops && other.operands == kernel.operands &&
              other.nodes == kernel.nodes &&
              std::equal(other.terms.begin(), other.terms.end(), kernel.terms.begin(),
@@ -361,12 +385,8 @@ void shareEqual(KernelGraph &graph) {
     Kernel &other = graph.kernels[found->second];
     for (size_t t = 0; t < kernel.terms.size(); ++t) // of a copy they do not count
       other.terms[t].macs = std::max(other.terms[t].macs, kernel.terms[t].macs);
-    for (size_t r = 0; r < kernel.results.size(); ++r) {
-      const unsigned mine = kernel.results[r].access.tensor, its = other.results[r].access.tensor;
-      same[mine] = its;
-      if (graph.tensors[its].value.empty())
-        graph.tensors[its].value = graph.tensors[mine].value;
-    }
+    for (size_t r = 0; r < kernel.results.size(); ++r)
+      share(kernel.results[r], other.results[r]);
   }
   std::vector<Kernel> kernels;
   for (auto &[host, index] : kept)

@@ -168,8 +168,9 @@ std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
                                    const std::shared_ptr<CostCache> &cache) {
   std::vector<std::string> lines;
   std::optional<double> before;
+  Uses uses(graph);
   for (unsigned t = 0, tensors = unsigned(graph.tensors.size()); t < tensors; ++t) {
-    const std::optional<Taps> taps = tapsOf(graph, Uses(graph), t);
+    const std::optional<Taps> taps = tapsOf(graph, uses, t);
     if (!taps)
       continue;
     if (!before)
@@ -182,6 +183,7 @@ std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
     lines.push_back(graph.tensors[t].name + ": one tensor for each of " +
                     std::to_string(taps->offsets.size()) + " neighbours");
     graph = std::move(split);
+    uses = Uses(graph);
     before = after;
   }
   return lines;

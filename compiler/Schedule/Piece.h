@@ -67,6 +67,7 @@ public:
   const Instruction &proto(BurstId burst) const { return bursts[burst].proto; }
   Cycle at(BurstId burst) const { return bursts[burst].at; }
   bool empty() const { return bursts.empty(); }
+  size_t size() const { return bursts.size(); }
 
   /// Earliest start >= `from` that keeps every hazard and finds everything free; reserves it,
   /// appends the bursts to the program with their producers, and updates the state. Returns the
@@ -79,10 +80,9 @@ public:
   /// Has the machine ALUs enough for the piece, were nothing else reserved?
   bool findsAlus();
   /// Two Reads, Writes or Gathers that need one port, bank or queue at once, whatever the start.
-  std::optional<std::pair<BurstId, BurstId>> conflict() const;
-  /// Would the rows of Read or Write `burst` meet no other burst in this slice and bank of its
-  /// hemisphere, upstream of who samples them (or downstream of who makes them)?
-  bool fits(BurstId burst, unsigned slice, unsigned bank) const;
+  std::optional<std::pair<BurstId, BurstId>> conflict();
+  /// Such pairs, one after the other, while bursts are moved out of them.
+  class Conflicts;
   /// Lets Read or Write `burst` use rows of another slice: element (i1, i0) that of `address` + i1
   /// s1 + i0 s0, in `region`. It is dispatched when its stream passes there.
   void moveRows(BurstId burst, unsigned slice, unsigned address, int32_t s0, int32_t s1,
@@ -176,9 +176,14 @@ private:
     bool writes = false;
   };
   MemNeed memNeed(const Burst &burst) const;
+  /// First and last slice from whose positions the burst's streams reach who samples them, or to
+  /// which they come from who makes them; none if first > last.
+  std::pair<unsigned, unsigned> slicesFor(BurstId burst) const;
   bool meet(const MemNeed &x, const MemNeed &y) const;
-  /// Dispatch of `burst` in a slice so that its elements stay on their diagonals.
-  Cycle dispatchIn(BurstId burst, unsigned slice) const;
+  /// A stream that the burst feeds or taps; none: null.
+  const Stream *streamOf(BurstId burst) const;
+  /// Dispatch of `burst` of `stream` in a slice so that its elements stay on their diagonals.
+  Cycle dispatchIn(const Burst &burst, const Stream *stream, unsigned slice) const;
   void collectNeeds();
   Status checkHolds() const;
   Status orderAlus();
@@ -209,6 +214,28 @@ private:
   std::vector<Producer> &producersOf(const Burst &burst) {
     return program.pes[burst.pe].producers[burst.id];
   }
+};
+
+/// Of a piece that changes by move() alone. What was found free stays so: a search goes on from
+/// where it was.
+class Piece::Conflicts {
+public:
+  explicit Conflicts(Piece &piece);
+  std::optional<std::pair<BurstId, BurstId>> next();
+  /// In which (slice, bank) of its hemisphere would Read or Write `burst` meet no other burst,
+  /// upstream of who samples its rows (or downstream of who makes them)? By slice * banks + bank.
+  std::vector<bool> freePlaces(BurstId burst) const;
+  /// Piece::moveRows() of a burst of the pair that next() gave last, into a free place.
+  void move(BurstId burst, unsigned slice, unsigned address, int32_t s0, int32_t s1,
+            uint32_t region);
+
+private:
+  Piece &piece;
+  std::vector<std::vector<BurstId>> bySlice; ///< of all PEs and hemispheres; by number
+  size_t at = 0, first = 0, second = 1;      ///< the pair to look at
+
+  std::vector<BurstId> &sliceOf(BurstId burst);
+  size_t placeOf(const Burst &burst, unsigned slice) const;
 };
 
 } // namespace millrace::schedule

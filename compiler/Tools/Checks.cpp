@@ -60,9 +60,39 @@ static uint64_t rowsOf(const forms::Kernel &kernel, const forms::Access &access,
   return rowsOf(tensor, indices, machine);
 }
 
+/// Bytes of what is installed that must be stored. Long runs of zeros along the lanes are left out:
+/// bands, and groups of channels, have most of their tensor full of them.
+static uint64_t installedBytes(const forms::Tensor &tensor) {
+  const size_t width = byteWidth(tensor.type), lanes = size_t(tensor.shape[tensor.laneDim]),
+               longRun = std::min<size_t>(8, lanes);
+  size_t step = width; // from one lane to the next
+  for (size_t d = tensor.laneDim + 1; d < tensor.shape.size(); ++d)
+    step *= size_t(tensor.shape[d]);
+  size_t zeros = 0;
+  for (size_t outer = 0; outer < tensor.data.size(); outer += lanes * step)
+    for (size_t column = outer; column < outer + step; column += width) {
+      size_t run = 0;
+      for (size_t k = 0; k <= lanes; ++k) {
+        const uint8_t *at = tensor.data.data() + column + k * step;
+        if (k < lanes && std::all_of(at, at + width, [](uint8_t b) { return b == 0; })) {
+          ++run;
+          continue;
+        }
+        zeros += run < longRun ? 0 : run;
+        run = 0;
+      }
+    }
+  return tensor.data.size() - zeros * width;
+}
+
 Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
   std::vector<uint64_t> rows(graph.tensors.size(), 0); // of every tensor, at least
+  std::vector<bool> installedOnly(graph.tensors.size(), true);
   for (const forms::Kernel &kernel : graph.kernels) {
+    for (const forms::Access &operand : kernel.operands)
+      installedOnly[operand.tensor] = false;
+    for (const forms::Term &term : kernel.terms)
+      installedOnly[term.a.tensor] = false;
     auto read = [&](const forms::Access &access) {
       if (!access.lookup)
         rows[access.tensor] = std::max(
@@ -85,7 +115,7 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
     switch (tensor.role) {
     case forms::TensorRole::Constant: // installed weights share rows; one repeated element may, too
       if (rows[t] && !tensor.splat)
-        constants += tensor.data.size();
+        constants += installedOnly[t] ? installedBytes(tensor) : tensor.data.size();
       break;
     case forms::TensorRole::Input:
       inputs += bytes;

@@ -169,8 +169,10 @@ std::optional<Failure> Stages::formKernels() {
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
-  forms::RewriteOptions rewrite{
-      .layouts = options.layouts, .layoutSeed = options.layoutSeed, .sparesRoom = sparesRoom};
+  forms::RewriteOptions rewrite{.layouts = options.layouts,
+                                .layoutSeed = options.layoutSeed,
+                                .costs = layoutCosts,
+                                .sparesRoom = sparesRoom};
   if (options.explain == "layouts")
     rewrite.layoutsChosen = [&](const layouts::LayoutProblem &problem,
                                 const layouts::Choice &choice) { explain(problem, choice); };

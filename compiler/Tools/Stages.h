@@ -78,6 +78,7 @@ private:
   };
   std::optional<Origin> origin;
   bool sparesRoom = false;
+  std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
   forms::KernelGraph graph;
   Image image;
   std::optional<Reckoning> reckoning;

@@ -77,12 +77,29 @@ void setRows(Instruction &i, const Cut &cut, unsigned byte, const RowPattern &ro
   i.s1 = int32_t(rows.step1);
 }
 
-/// A run of elements that land in one slice at even cycles and consecutive addresses.
+/// A run of elements that land in one slice at even cycles and even addresses.
 struct ColumnRun {
   unsigned place = 0, byte = 0; ///< which of the slices
-  int64_t address = 0;
+  int64_t address = 0, addressStep = 1;
   Cycle at = 0, step = 0;
   unsigned count = 1;
+
+  /// Two that are no neighbours: perhaps by chance, and a burst holds its port in between.
+  bool isLoose() const { return count == 2 && addressStep != 1; }
+  bool takes(int64_t nextAddress, Cycle nextAt) {
+    if (count == 1)
+      addressStep = nextAddress - address, step = nextAt - at;
+    if (nextAddress != address + addressStep * count || nextAt != at + step * count)
+      return false;
+    ++count;
+    return true;
+  }
+  /// Leaves the first of two; the second.
+  ColumnRun takeSecond() {
+    ColumnRun second{place, byte, address + addressStep, 1, at + step, 0, 1};
+    addressStep = 1, step = 0, count = 1;
+    return second;
+  }
 };
 
 std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &columns,
@@ -98,17 +115,14 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
       const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
       const int64_t address = columns.addresses[b * width + place] + n / width;
       size_t &last = open[place];
-      if (last != SIZE_MAX && runs[last].byte == b) {
-        ColumnRun &run = runs[last];
-        const Cycle step = at - run.at - run.step * (run.count - 1);
-        if (address == run.address + run.count && (run.count == 1 || step == run.step)) {
-          run.step = step;
-          ++run.count;
-          continue;
-        }
-      }
-      last = runs.size();
-      runs.push_back({place, b, address, at, 0, 1});
+      const bool goesOn = last != SIZE_MAX && runs[last].byte == b;
+      if (goesOn && runs[last].takes(address, at))
+        continue;
+      const bool isLoose = goesOn && runs[last].isLoose();
+      runs.push_back(isLoose ? runs[last].takeSecond() : ColumnRun{place, b, address, 1, at, 0, 1});
+      last = runs.size() - 1;
+      if (isLoose)
+        runs[last].takes(address, at);
     }
   };
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
@@ -119,6 +133,11 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
       // An odd distance behind: other slices take it in the same cycle.
       if (const int64_t behind = columns.rows - 1 - n; columns.repeats && behind < width - 1)
         add(columns.rows + behind, at);
+    }
+  for (size_t i = 0, all = runs.size(); i < all; ++i)
+    if (runs[i].isLoose()) {
+      const ColumnRun second = runs[i].takeSecond();
+      runs.push_back(second);
     }
   return runs;
 }
@@ -134,7 +153,7 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
                    position = c.machine.position(slice);
     Instruction i = instruction(Opcode::Write, Flow{run.count, 1, std::max<Cycle>(run.step, 1), 1});
     i.address = unsigned(run.address);
-    i.s0 = 1;
+    i.s0 = int32_t(run.addressStep);
     i.tensor = columns.regions[at];
     i.provenance = provenance;
     Piece::BurstId burst = piece.add(copy.pe, {UnitKind::Mem, copy.hemisphere, slice}, i,

@@ -20,7 +20,8 @@ struct Detour {
 /// Each row once: a burst that stays on one is fed from one.
 Flow copyFlow(const Instruction &i) { return dense(i.s0 ? i.n0 : 1u, i.s1 ? i.n1 : 1u); }
 
-std::optional<Detour> detourOf(Context &c, const Piece &piece, BurstId id) {
+std::optional<Detour> detourOf(Context &c, const Piece &piece, const Piece::Conflicts &conflicts,
+                               BurstId id) {
   Detour d;
   d.burst = piece.proto(id);
   d.pe = piece.peOf(id);
@@ -28,12 +29,9 @@ std::optional<Detour> detourOf(Context &c, const Piece &piece, BurstId id) {
   d.flow = copyFlow(d.burst);
   d.s0 = d.burst.s0 ? 1 : 0;
   d.s1 = d.burst.s1 ? int32_t(d.flow.n0) : 0;
-  const MemorySpec &memory = c.machine.memory;
-  std::vector<unsigned> cost(size_t(memory.slices) * memory.banks);
-  for (unsigned slice = 0; slice < memory.slices; ++slice)
-    for (unsigned bank = 0; bank < memory.banks; ++bank)
-      cost[slice * memory.banks + bank] =
-          piece.fits(id, slice, bank) ? 0 : memory::HemisphereAllocator::kForbidden;
+  std::vector<unsigned> cost;
+  for (const bool isFree : conflicts.freePlaces(id))
+    cost.push_back(isFree ? 0 : memory::HemisphereAllocator::kForbidden);
   std::optional<Context::WaitingRows> rows =
       c.takeWaitingRows(d.pe, d.unit.hemisphere, d.flow.n0 * d.flow.n1, cost);
   if (!rows)
@@ -83,7 +81,8 @@ Status copyRows(Context &c, const Detour &d, bool back) {
 /// Leads bursts around each other until none meet, or no rows are left.
 std::vector<Detour> leadAround(Context &c, Piece &piece) {
   std::vector<Detour> detours;
-  while (const auto conflict = piece.conflict()) {
+  Piece::Conflicts conflicts(piece);
+  while (const auto conflict = conflicts.next()) {
     const auto rows = [&](BurstId b) {
       const Flow flow = copyFlow(piece.proto(b));
       return piece.proto(b).opcode == Opcode::Gather ? INT64_MAX : int64_t(flow.n0) * flow.n1;
@@ -94,8 +93,8 @@ std::vector<Detour> leadAround(Context &c, Piece &piece) {
     std::optional<Detour> detour;
     for (BurstId b : {first, second})
       if (!detour && piece.proto(b).opcode != Opcode::Gather)
-        if ((detour = detourOf(c, piece, b)))
-          piece.moveRows(b, detour->rows.slice, detour->rows.address, detour->s0, detour->s1,
+        if ((detour = detourOf(c, piece, conflicts, b)))
+          conflicts.move(b, detour->rows.slice, detour->rows.address, detour->s0, detour->s1,
                          detour->rows.region);
     if (!detour)
       break; // Piece::place says what meets

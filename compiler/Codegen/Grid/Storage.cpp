@@ -33,6 +33,14 @@ void Storage::planCopies(const std::vector<size_t> &order, bool sparing) {
   for (const Copies &copies : copiesOf(c.graph, c.machine, sparing))
     needs.push_back({copies});
   lives.resize(needs.size());
+  swept.assign(needs.size(), 0);
+  isOperand.assign(needs.size(), false);
+  for (const Kernel &kernel : c.graph.kernels) {
+    for (const forms::Term &t : kernel.terms)
+      ++swept[t.a.tensor];
+    for (const Access &o : kernel.operands)
+      isOperand[o.tensor] = true;
+  }
   for (size_t at = 0; at < order.size(); ++at)
     forms::forEachTensor(c.graph, c.graph.order[order[at]], [&](unsigned t) {
       lives[t] = {std::min(lives[t].from, at), at};
@@ -87,15 +95,15 @@ uint64_t Storage::mostValueRows() const {
 
 /// Rows of tables that a hemisphere holds at most, if lane tiles are dealt evenly.
 uint64_t Storage::tableRows() const {
+  std::set<unsigned> tables;
+  for (const Kernel &kernel : c.graph.kernels)
+    for (const Access &o : kernel.operands)
+      if (o.lookup)
+        tables.insert(o.tensor);
   uint64_t rows = 0;
-  for (unsigned t = 0; t < c.graph.tensors.size(); ++t)
-    for (const Kernel &kernel : c.graph.kernels)
-      if (std::any_of(kernel.operands.begin(), kernel.operands.end(),
-                      [&](const Access &o) { return o.lookup && o.tensor == t; })) {
-        rows += uint64_t(c.layouts[t].rows) * byteWidth(c.tensor(t).type) *
-                ((c.layouts[t].tiles.size() + 1) / kHemispheres);
-        break;
-      }
+  for (unsigned t : tables)
+    rows += uint64_t(c.layouts[t].rows) * byteWidth(c.tensor(t).type) *
+            ((c.layouts[t].tiles.size() + 1) / kHemispheres);
   return rows;
 }
 
@@ -363,14 +371,7 @@ Status Storage::allocateResults(size_t k) {
 /// Do rows of the tensor stream for one kernel alone, into the MXM? What is installed of it lies in
 /// weight tiles.
 bool Storage::isOfOneKernel(unsigned tensor) const {
-  unsigned reads = 0;
-  for (const Kernel &kernel : c.graph.kernels) {
-    for (const forms::Term &t : kernel.terms)
-      reads += t.a.tensor == tensor;
-    for (const Access &o : kernel.operands)
-      reads += o.tensor == tensor ? 2 : 0;
-  }
-  return reads == 1;
+  return swept[tensor] == 1 && !isOperand[tensor];
 }
 
 /// Weights that stream: like those that are installed, before anything else takes fresh rows.

@@ -50,6 +50,8 @@ private:
   const Partition &partition;
   std::vector<CopyNeed> needs; ///< per tensor
   std::vector<Life> lives;     ///< per tensor; from SIZE_MAX: nobody touches it
+  std::vector<unsigned> swept; ///< per tensor: terms that stream it
+  std::vector<bool> isOperand; ///< per tensor: of an epilogue
 
   std::vector<unsigned> columnsByLife() const;
   bool precedes(unsigned tensor, unsigned next) const;

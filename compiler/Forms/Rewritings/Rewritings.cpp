@@ -81,7 +81,7 @@ static const Rewriting table[] = {
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
-                                     options.layoutsChosen);
+                                     options.layoutsChosen, options.costs);
      }},
     {"merge-heads", "lets the heads of an attention lie side by side in a row",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {

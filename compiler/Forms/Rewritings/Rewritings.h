@@ -10,6 +10,7 @@
 #include "arch/spec/Expected.h"
 #include "arch/spec/Machine.h"
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ struct RewriteOptions {
   std::string layouts = "exact";           ///< the layout solver (compiler/Layouts/LayoutProblem.h)
   uint64_t layoutSeed = 0;                 ///< of those that draw
   layouts::Chosen layoutsChosen = nullptr; ///< is shown what they chose
-  bool sparesRoom = false;                 ///< nothing that takes copies of tensors for speed
+  std::shared_ptr<layouts::CostCache> costs = nullptr; ///< of other graphs for the same machine
+  bool sparesRoom = false; ///< nothing that takes copies of tensors for speed
 };
 
 struct Rewriting {

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 using namespace millrace;
 using schedule::Piece;
 
@@ -25,6 +27,9 @@ protected:
         program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
   }
 
+  bool fits(Piece::BurstId burst, unsigned slice, unsigned bank) {
+    return Piece::Conflicts(piece).freePlaces(burst)[slice * machine.memory.banks + bank];
+  }
   Instruction access(Opcode opcode, unsigned slot, unsigned rows) {
     Instruction i;
     i.opcode = opcode;
@@ -78,9 +83,9 @@ TEST_F(Conflicts, AReadAndAWriteMeetInTheirBankInItsWriteSlot) {
 TEST_F(Conflicts, ABurstThatIsMovedMeetsItsStreamWhereItLiesNow) {
   const Piece::BurstId first = read(3, 0, 10, 100), second = read(3, 50, 10, 100);
   ASSERT_TRUE(piece.conflict());
-  EXPECT_FALSE(piece.fits(second, 3, 1)); // the port is the slice's
+  EXPECT_FALSE(fits(second, 3, 1)); // the port is the slice's
   const unsigned far = machine.memory.slices - 1;
-  ASSERT_TRUE(piece.fits(second, far, 0));
+  ASSERT_TRUE(fits(second, far, 0));
   piece.moveRows(second, far, 7, 1, 0, region);
   EXPECT_FALSE(piece.conflict());
   EXPECT_EQ(piece.at(first), 100 - program.timing.readTo(3, 0));
@@ -97,9 +102,28 @@ TEST_F(Conflicts, RowsDoNotMoveBehindThoseWhoSampleThem) {
   const Piece::BurstId write =
       piece.add(0, {UnitKind::Mem, Hemisphere::West, middle}, access(Opcode::Write, 0, 1), 20);
   piece.tap(write, ProducerOf::A, stream, 0, 1, machine.position(middle));
-  EXPECT_TRUE(piece.fits(burst, middle - machine.memory.slicesPerRegister, 0));
-  EXPECT_FALSE(piece.fits(burst, machine.memory.slices - 1, 0));
-  EXPECT_TRUE(piece.fits(write, machine.memory.slices - 1, 0));
+  EXPECT_TRUE(fits(burst, middle - machine.memory.slicesPerRegister, 0));
+  EXPECT_FALSE(fits(burst, machine.memory.slices - 1, 0));
+  EXPECT_TRUE(fits(write, machine.memory.slices - 1, 0));
+}
+
+TEST_F(Conflicts, ASearchThatGoesOnFindsThePairsThatOneFromTheBeginningFinds) {
+  std::vector<Piece::BurstId> reads;
+  for (unsigned n = 0; n < 6; ++n) // pairs of neighbours meet, in two slices
+    reads.push_back(read(n < 3 ? 3 : 7, 20 * n, 10, 100 + 8 * Cycle(n)));
+  Piece::Conflicts conflicts(piece);
+  unsigned moved = 0;
+  while (const auto pair = conflicts.next()) {
+    ASSERT_EQ(piece.conflict(), pair);
+    const Piece::BurstId burst = moved % 2 ? pair->first : pair->second;
+    const std::vector<bool> places = conflicts.freePlaces(burst);
+    const size_t place = size_t(std::find(places.rbegin(), places.rend(), true).base() - places.begin()) - 1;
+    conflicts.move(burst, unsigned(place) / machine.memory.banks, 200 + 20 * moved, 1, 0, region);
+    ++moved;
+    ASSERT_LT(moved, 7u);
+  }
+  EXPECT_EQ(moved, 3u); // the middle of the first three leaves both others alone
+  EXPECT_FALSE(piece.conflict());
 }
 
 } // namespace

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Does a layout problem know what kernels cost from what it knows of their terms, and of a graph that is formed again?
+#include "compiler/Layouts/Assign.h"
+#include "compiler/Layouts/LayoutProblem.h"
+
+#include "tests/compiler/Codegen/Grid/TestMachine.h"
+
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+using namespace millrace;
+using namespace millrace::forms;
+using namespace millrace::layouts;
+
+namespace {
+
+/// y = sum of w_n x_n over `parts` tensors of 32 channels that are made of one input.
+KernelGraph sumOfParts(unsigned parts) {
+  KernelGraph graph;
+  graph.name = "parts";
+  const ElementType type = ElementType::Fp16;
+  const std::vector<int64_t> shape{1, 32, 12, 10};
+  const unsigned x = addTensor(graph, "x", shape, type, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {1, 24, 12, 10}, type, 1);
+  const unsigned z = addTensor(graph, "z", {1, 160, 12, 10}, type, 1, TensorRole::Output);
+  auto convolve = [&](std::vector<unsigned> from, unsigned to) {
+    const int64_t filters = graph.tensors[to].shape[1];
+    KernelBuilder build(graph);
+    const unsigned f = build.loop(filters), r = build.loop(12), s = build.loop(10);
+    for (unsigned t : from) {
+      const int64_t channels = graph.tensors[t].shape[1];
+      const unsigned w = addConstant(graph, "w", {filters, channels}, type, 1,
+                                     randomValues(size_t(filters * channels), t + 1, 0.1f));
+      const unsigned c = build.loop(channels, LoopKind::Contracted);
+      build.term({t, {fixed(0), at(c), at(r), at(s)}}, {w, {at(f), at(c)}}, filters * channels * 120);
+    }
+    build.store(build.accumulator(), {to, {fixed(0), at(f), at(r), at(s)}});
+    build.finish("conv");
+  };
+  std::vector<unsigned> made;
+  for (unsigned n = 0; n < parts; ++n) {
+    made.push_back(addTensor(graph, "part" + std::to_string(n), shape, type, 1));
+    convolve({x}, made.back());
+  }
+  convolve(made, y);
+  convolve({y}, z);
+  return graph;
+}
+
+TEST(LayoutProblem, KnowsTheCostOfASumFromThatOfItsTerms) {
+  const Machine machine = test::testMachine(20);
+  const KernelGraph graph = sumOfParts(4);
+  const auto cache = std::make_shared<CostCache>();
+  const LayoutProblem problem(graph, machine, cache);
+  size_t sum = 0;
+  while (problem.graph.kernels[problem.factors[sum].kernel].terms.size() < 4)
+    ++sum;
+  const Factor &factor = problem.factors[sum];
+  const Kernel &kernel = graph.kernels[factor.kernel];
+  ASSERT_EQ(factor.variables.size(), 5u);
+  std::mt19937 draw(1);
+  unsigned possible = 0;
+  for (unsigned n = 0; n < 400; ++n) {
+    Choice choice(problem.variables.size(), 0);
+    const unsigned same = draw();
+    std::vector<unsigned> own;
+    for (unsigned v : factor.variables) { // often all alike, or nothing is possible
+      choice[v] = (n % 4 ? same : unsigned(draw())) % unsigned(problem.variables[v].candidates.size());
+      own.push_back(choice[v]);
+    }
+    const std::vector<Layout> layouts = problem.layoutsOf(choice);
+    const LayoutOf layoutOf = [&](unsigned t) -> const Layout & { return layouts[t]; };
+    const auto layout = KernelLayout::of(graph, kernel, machine, layoutOf);
+    const std::optional<Cost> known = problem.costOf(sum, own);
+    const std::optional<Cost> fresh = layout ? costOf(graph, kernel, machine, *layout, layoutOf,
+                                                      [&](size_t term) {
+                                                        return termCostOf(graph, kernel, machine, *layout,
+                                                                          layoutOf, term);
+                                                      })
+                                             : std::nullopt;
+    ASSERT_EQ(known.has_value(), fresh.has_value());
+    if (!known)
+      continue;
+    ++possible;
+    EXPECT_EQ(known->sweeps, fresh->sweeps);
+    EXPECT_EQ(known->weightBytes, fresh->weightBytes);
+    EXPECT_EQ(known->operations, fresh->operations);
+    EXPECT_EQ(known->kernels, fresh->kernels);
+  }
+  EXPECT_GT(possible, 50u);
+}
+
+TEST(LayoutProblem, EqualTermsAreLookedAtOnceHoweverManyThereAre) {
+  const Machine machine = test::testMachine(20);
+  std::vector<size_t> terms;
+  for (unsigned parts : {3, 6}) {
+    const KernelGraph graph = sumOfParts(parts);
+    const auto cache = std::make_shared<CostCache>();
+    const LayoutProblem problem(graph, machine, cache);
+    for (size_t f = 0; f < problem.factors.size(); ++f) // all alike
+      for (unsigned c = 0; c < 8; ++c)
+        problem.cost(f, std::vector<unsigned>(problem.factors[f].variables.size(), c));
+    terms.push_back(cache->terms.size());
+  }
+  EXPECT_GT(terms[0], 0u);
+  EXPECT_EQ(terms[0], terms[1]);
+}
+
+TEST(LayoutProblem, AChoiceIsRememberedForAGraphThatIsFormedAgain) {
+  const Machine machine = test::testMachine(20);
+  const auto cache = std::make_shared<CostCache>();
+  KernelGraph first = sumOfParts(3), second = first, alone = first;
+  const auto lines = assignLayouts(first, machine, "exact", 0, nullptr, cache);
+  ASSERT_TRUE(lines);
+  EXPECT_EQ(cache->choices.size(), 1u);
+  ASSERT_TRUE(assignLayouts(second, machine, "exact", 0, nullptr, cache));
+  EXPECT_EQ(cache->choices.size(), 1u);
+  ASSERT_TRUE(assignLayouts(alone, machine, "exact"));
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first, alone);
+}
+
+} // namespace
