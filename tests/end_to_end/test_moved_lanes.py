@@ -69,6 +69,12 @@ def backwards(s, x, shape):
     return s.call("Concat", *(s.slice(x, at, at + 1) for at in reversed(range(shape[-1]))), axis=-1)
 
 
+def repeats(s, x, shape):
+    """One slice, as it is and negated: what makes it goes only when both are gone."""
+    part = s.slice(x, 0, shape[-1] // 2)
+    return s.call("Concat", s.call("Neg", part), part, axis=-1)
+
+
 def twice(s, x, shape):
     return pairs(s, halves(s, x, shape), shape)
 
@@ -77,7 +83,7 @@ def twice(s, x, shape):
 SHAPES = [(1, 3, 50, 60), (2, 24, 96), (40, 768), (3, 5, 6), (1, 1, 1, 48)]
 
 
-@pytest.mark.parametrize("form", [pairs, halves, thirds, complex_pairs, twice])
+@pytest.mark.parametrize("form", [pairs, halves, thirds, complex_pairs, repeats, twice])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_of_numbers(millrace, tmp_path, form, shape):
     s = Slices()
@@ -89,7 +95,7 @@ def test_rows_of_numbers(millrace, tmp_path, form, shape):
     assert report["host_ops"] == []
 
 
-@pytest.mark.parametrize("form", [pairs, halves, thirds, backwards])
+@pytest.mark.parametrize("form", [pairs, halves, thirds, repeats, backwards])
 def test_infinities_stay_in_their_places(millrace, tmp_path, form):
     shape = (2, 9, 12)
     s = Slices()

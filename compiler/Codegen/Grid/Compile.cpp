@@ -178,7 +178,7 @@ Status GridCompiler::planPartition() {
   const placement::Placement line = placement::solve(machine);
   if (Status s = placement::verify(machine, line); !s)
     return s;
-  storage.planCopies(order, pressure > 2);
+  storage.planCopies(order, options.sparing && pressure > 2);
   const PartitionProblem problem{c, works, line.order, mostWeightRows()};
   Expected<Partition> solved = solve(problem, options.partition);
   if (!solved)

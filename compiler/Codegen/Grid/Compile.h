@@ -17,6 +17,8 @@ struct CompileOptions {
   std::string partition = "auto";
   /// In which order kernels are scheduled: a name of schedule::orderSolvers().
   std::string order = "graph";
+  /// One copy of what maps alone read, in one hemisphere, where more have no room.
+  bool sparing = false;
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
   /// Called with why an attempt failed, before the next one.

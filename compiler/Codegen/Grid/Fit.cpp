@@ -7,6 +7,8 @@
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitResults.h"
 
+#include <utility>
+
 namespace millrace::grid {
 
 using forms::KernelGraph;
@@ -22,10 +24,9 @@ KernelGraph inParts(const KernelGraph &graph, const Machine &machine, int64_t mo
   return parts;
 }
 
-} // namespace
-
-Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const FitOptions &options,
-                             CompileReport &report) {
+/// Tries the graph as it is, then what rewritings of it need less room.
+Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const FitOptions &options,
+                              CompileReport &report) {
   const CompileReport before = report;
   Expected<Image> whole = compile(graph, machine, options.compile, report);
   if (whole || !options.rewrites)
@@ -64,6 +65,23 @@ Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const F
           return image;
   }
   return whole;
+}
+
+} // namespace
+
+Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const FitOptions &options,
+                             CompileReport &report) {
+  const CompileReport before = report;
+  Expected<Image> image = compileInTurn(graph, machine, options, report);
+  if (image || !options.rewrites || !report.full)
+    return image;
+  const CompileReport failed = std::exchange(report, before);
+  FitOptions sparing = options;
+  sparing.compile.sparing = true; // streams from afar are slower than all of those
+  if (Expected<Image> spared = compileInTurn(graph, machine, sparing, report))
+    return spared;
+  report = failed;
+  return image;
 }
 
 } // namespace millrace::grid

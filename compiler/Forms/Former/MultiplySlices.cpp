@@ -314,13 +314,17 @@ bool dealFromBlocks(Operation *op) {
 
 /// Erases what nothing uses, and what only that used.
 void eraseUnused(Operation *op, DenseSet<Operation *> &erased) {
-  if (!op || !isOpTriviallyDead(op))
-    return;
-  const SmallVector<Value> operands(op->getOperands());
-  erased.insert(op);
-  op->erase();
-  for (Value operand : operands)
-    eraseUnused(operand.getDefiningOp(), erased);
+  SmallVector<Operation *> open{op};
+  while (!open.empty()) {
+    Operation *next = open.pop_back_val();
+    if (erased.contains(next) || !isOpTriviallyDead(next))
+      continue;
+    for (Value operand : next->getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        open.push_back(source); // perhaps twice, perhaps used by others that go
+    erased.insert(next);
+    next->erase();
+  }
 }
 
 } // namespace
