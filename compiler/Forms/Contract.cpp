@@ -98,7 +98,7 @@ void Contraction::addPass(const Pass &pass, const std::vector<int64_t> &point) {
       step[*pass.laneLoop] = k;
     steps.push_back(step);
   }
-  sections.push_back({first, int64_t(steps.size()), pass.term});
+  sections.push_back({first, int64_t(steps.size()), pass.term, pass.half});
 }
 
 Contraction::Gather Contraction::prepare(const Access &access, int64_t from, int64_t to) const {
@@ -226,7 +226,9 @@ void Contraction::run(const std::vector<std::vector<int64_t>> &points,
     for (size_t i = 0; i < sections.size(); ++i)
       gather(kernel.terms[sections[i].term].a, gathersA[i], points[size_t(row)],
              &a[size_t(row * count)] + sections[i].from, 1);
-  std::fill_n(accumulators, rows * width, 0u);
+  std::vector<uint32_t> sumsOf[2];
+  for (std::vector<uint32_t> &its : sumsOf)
+    its.assign(size_t(rows * width), 0u);
   for (int64_t row = 0; row < rows; row += 4)
     for (int64_t panel = 0; panel < panels; ++panel)
       for (const Section &section : sections) {
@@ -236,10 +238,14 @@ void Contraction::run(const std::vector<std::vector<int64_t>> &points,
                       section.to - section.from, sums);
         for (int64_t i = 0; i < 4 && row + i < rows; ++i)
           for (int64_t j = 0; j < kPanel && panel * kPanel + j < width; ++j) {
-            uint32_t &target = accumulators[(row + i) * width + panel * kPanel + j];
+            uint32_t &target =
+                sumsOf[section.half][size_t((row + i) * width + panel * kPanel + j)];
             target = accumulate(target, sums[i][j], integer);
           }
       }
+  const AluOp add = integer ? AluOp::AddI32 : AluOp::AddF32;
+  for (size_t i = 0; i < sumsOf[0].size(); ++i) // the sum of no pass is +0
+    accumulators[i] = semantics::applyAlu(add, sumsOf[0][i], sumsOf[1][i]);
 }
 
 } // namespace millrace::forms

@@ -39,6 +39,7 @@ private:
   struct Section { ///< steps [from, to) of one pass
     int64_t from, to;
     unsigned term;
+    unsigned half = 0; ///< Pass::half
   };
   void setSections(const std::vector<int64_t> &point);
   void addTerm(unsigned term);

@@ -23,6 +23,8 @@ struct Pass {
   std::vector<int64_t> point;         ///< value of each loop; only those of contracted loops count
   std::optional<unsigned> laneLoop;   ///< the contracted loop along the lanes, if there is one
   int64_t firstLane = 0, endLane = 0; ///< of a's tensor
+  /// 0 or 1: a kernel whose K is split adds up the passes of each half, then one sum to the other.
+  unsigned half = 0;
 };
 
 struct EvaluateOptions {

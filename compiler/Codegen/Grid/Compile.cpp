@@ -193,15 +193,22 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
   const Work &work = works[k];
   const int64_t most = longestShare(machine, work);
   struct Job {
-    Worker worker;
+    std::vector<Worker> workers;
     std::vector<Share> shares;
     size_t atOnce = 1;
   };
   std::vector<Job> jobs;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     const std::vector<Worker> team = workersOf(machine, pe, contractedType(c, kernel));
-    for (size_t w = 0; w < team.size(); ++w) {
-      jobs.push_back({team[w], sharesOf(c, work, partition, k, pe, w, most)});
+    const bool splitK = partition.splitK[k];
+    for (size_t w = 0; w < team.size(); w += splitK ? kHemispheres : 1) {
+      std::vector<Worker> workers{team[w]};
+      if (splitK) {
+        workers.push_back(team[w + 1]);
+        if (halfOf(k, team[w].hemisphere) != 0)
+          std::swap(workers.front(), workers.back());
+      }
+      jobs.push_back({std::move(workers), sharesOf(c, work, partition, k, pe, w, most)});
       jobs.back().atOnce = sharesAtOnce(machine, work, jobs.back().shares);
     }
   }
@@ -217,12 +224,12 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
       any = true;
       if (Status s = contract(c, kernel, k, work,
                               shares.subspan(first, std::min(job.atOnce, shares.size() - first)),
-                              job.worker, mxm, counts, provenance);
+                              job.workers, mxm, counts, provenance);
           !s)
         return s;
     }
   }
-  Expected<std::vector<forms::Pass>> passes = passesOf(c, kernel, k, work);
+  Expected<std::vector<forms::Pass>> passes = passesOf(c, kernel, k, work, partition.splitK[k]);
   if (!passes)
     return passes.takeError();
   entry.passes = std::move(*passes);

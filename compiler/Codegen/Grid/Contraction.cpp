@@ -19,11 +19,13 @@ public:
       : ContractionPlan(c, kernel, kernelIndex, work, share, worker, provenance), mxm(mxm),
         counts(counts) {}
 
-  /// Plans the passes and takes accumulator rows.
-  Status begin();
-  bool isDone() const { return next == passes.size(); }
-  /// Places the next passes that take one tile.
+  /// Plans the passes, of a half or all, and takes accumulator rows.
+  Status begin(std::optional<unsigned> half);
+  bool isAtLastTile() const { return passes[next].tile == passes.back().tile; }
+  /// Places the next passes that take one tile, up to the last pass.
   Status run();
+  /// Places the last pass, beside that of the other half if there is one, and the epilogue.
+  Status finish(Contraction *other);
 
 private:
   MxmState &mxm;
@@ -41,8 +43,17 @@ private:
   Expected<Installs> placeInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
                                    unsigned buffer, Cycle from);
   void annotateWeights(Piece &piece, Piece::BurstId activate, unsigned planes, unsigned buffer);
-  Expected<Cycle> sweep(const Pass &pass, unsigned buffer, unsigned row, bool first, bool last,
-                        Cycle from, unsigned attempt = 0);
+  /// The Accumulate of a pass, once it has a place.
+  struct Swept {
+    Piece::BurstId burst = 0;
+    Instruction accumulate;
+    std::optional<AccumulatorStream> out; ///< of the last pass
+  };
+  Expected<Swept> sweep(Piece &piece, const Pass &pass, unsigned buffer);
+  void noteSums(const Piece &piece, const Swept &swept);
+  schedule::Origin &sumOf(const Instruction &accumulate, unsigned i0, unsigned i1) {
+    return partial[schedule::elementAddress(accumulate, i0, i1) - row];
+  }
 };
 
 Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::StreamVar stream,
@@ -175,9 +186,9 @@ void Contraction::annotateWeights(Piece &piece, Piece::BurstId activate, unsigne
   }
 }
 
-/// Activations through a tile into accumulator rows; the last sweep emits and runs the epilogue.
-Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned row, bool first,
-                                   bool last, Cycle from, unsigned attempt) {
+/// Activations through a tile into accumulator rows; the last sweep emits.
+Expected<Contraction::Swept> Contraction::sweep(Piece &piece, const Pass &pass, unsigned buffer) {
+  const bool first = &pass == &passes.front(), last = &pass == &passes.back();
   const Tile &tile = tiles[pass.tile];
   const Access &a = kernel.terms[tile.term].a;
   const ElementType type = typeOf(tile);
@@ -199,7 +210,6 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
       return Error{"kernel '" + kernel.name + "': '" + c.tensor(a.tensor).name +
                    "' has no copy where it is needed"};
   }
-  Piece piece(c.program);
   Piece::StreamVar stream =
       piece.stream(worker.pe, worker.hemisphere, Direction::Outward, byteWidth(type));
   Domain tap = domain;
@@ -241,43 +251,38 @@ Expected<Cycle> Contraction::sweep(const Pass &pass, unsigned buffer, unsigned r
   Piece::BurstId acc = piece.add(
       worker.pe, {UnitKind::MxmAccumulate, worker.hemisphere, worker.plane}, accumulate, at);
   piece.product(acc, act);
-  const auto sumOf = [&](unsigned i0, unsigned i1) -> schedule::Origin & {
-    return partial[schedule::elementAddress(accumulate, i0, i1) - row];
-  };
   if (!first) {
     std::vector<schedule::Origin> before;
-    schedule::forEachElement(accumulate,
-                             [&](unsigned i0, unsigned i1) { before.push_back(sumOf(i0, i1)); });
+    schedule::forEachElement(accumulate, [&](unsigned i0, unsigned i1) {
+      before.push_back(sumOf(accumulate, i0, i1));
+    });
     piece.sum(acc, std::move(before));
   }
+  Swept swept{acc, accumulate, std::nullopt};
   if (last) {
     Piece::StreamVar out = piece.stream(worker.pe, worker.hemisphere, Direction::Inward, 4);
     piece.feed(acc, 0, out, 0, 4, m.lastPosition(), c.program.timing.accumulateToStream());
-    if (Status s = addEpilogue(c, piece, domain, {{out, c.program.timing.activateToAlu()}}, 0,
-                               worker.hemisphere, worker.plane / format->planes, passesOf(attempt));
-        !s)
-      return s.takeError();
-    if (triesAgain(c, piece, attempt))
-      return sweep(pass, buffer, row, first, last, from, attempt + 1);
+    swept.out = {out, c.program.timing.activateToAlu()};
   }
-  counts.vectors += flow.n0 * flow.n1;
-  if (last)
-    counts.emitted += flow.n0 * flow.n1;
-  Expected<Cycle> start = place(c, piece, from, attempt);
-  uint32_t element = 0;
-  schedule::forEachElement(accumulate, [&](unsigned i0, unsigned i1) {
-    sumOf(i0, i1) = {piece.idOf(acc), element++, 0};
-  });
-  return start;
+  return swept;
 }
 
-Status Contraction::begin() {
+/// Of a pass that has its place.
+void Contraction::noteSums(const Piece &piece, const Swept &swept) {
+  uint32_t element = 0;
+  schedule::forEachElement(swept.accumulate, [&](unsigned i0, unsigned i1) {
+    sumOf(swept.accumulate, i0, i1) = {piece.idOf(swept.burst), element++, 0};
+  });
+  counts.vectors += element;
+}
+
+Status Contraction::begin(std::optional<unsigned> half) {
   const unsigned rows = domain.flow.n0 * domain.flow.n1;
   if (rows > m.mxm.accumulatorRows)
     return Error{"kernel '" + kernel.name + "' needs " + std::to_string(rows) +
                  " accumulator rows at once, the plane has " +
                  std::to_string(m.mxm.accumulatorRows)};
-  if (Status s = make(); !s)
+  if (Status s = make(half); !s)
     return s;
   unsigned &free = mxm.plane(worker.pe, worker.hemisphere, worker.plane).nextAccumulator;
   if (free + rows > m.mxm.accumulatorRows)
@@ -289,18 +294,96 @@ Status Contraction::begin() {
 }
 
 Status Contraction::run() {
-  for (const size_t tile = passes[next].tile; !isDone() && passes[next].tile == tile; ++next) {
+  const size_t tile = passes[next].tile;
+  for (; next + 1 < passes.size() && passes[next].tile == tile; ++next) {
     Expected<unsigned> buffer = install(tiles[tile], 0);
     if (!buffer)
       return buffer.takeError();
-    Expected<Cycle> start =
-        sweep(passes[next], *buffer, row, next == 0, next + 1 == passes.size(), from);
+    Piece piece(c.program);
+    Expected<Swept> swept = sweep(piece, passes[next], *buffer);
+    if (!swept)
+      return swept.takeError();
+    Expected<Cycle> start = place(c, piece, from, 0);
     if (!start)
       return start.takeError();
+    noteSums(piece, *swept);
     from = *start;
   }
   return Success{};
 }
+
+Status Contraction::finish(Contraction *other) {
+  std::vector<Contraction *> halves{this};
+  if (other)
+    halves.push_back(other);
+  std::vector<unsigned> buffers;
+  for (Contraction *half : halves) {
+    Expected<unsigned> buffer = half->install(half->tiles[half->passes.back().tile], 0);
+    if (!buffer)
+      return buffer.takeError();
+    buffers.push_back(*buffer);
+    from = std::max(from, half->from);
+  }
+  for (unsigned attempt = 0;; ++attempt) {
+    Piece piece(c.program);
+    std::vector<Swept> swept;
+    std::vector<AccumulatorStream> sums;
+    for (size_t i = 0; i < halves.size(); ++i) {
+      Expected<Swept> its = halves[i]->sweep(piece, halves[i]->passes.back(), buffers[i]);
+      if (!its)
+        return its.takeError();
+      sums.push_back(*its->out);
+      swept.push_back(std::move(*its));
+    }
+    const unsigned planes = m.mxm.format(typeOf(tiles[passes.back().tile]))->planes;
+    if (Status s = addEpilogue(c, piece, domain, sums, 0, worker.hemisphere, worker.plane / planes,
+                               passesOf(attempt));
+        !s)
+      return s;
+    if (triesAgain(c, piece, attempt))
+      continue;
+    if (Expected<Cycle> start = place(c, piece, from, attempt); !start)
+      return start.takeError();
+    for (size_t i = 0; i < halves.size(); ++i)
+      halves[i]->noteSums(piece, swept[i]);
+    counts.emitted += domain.flow.n0 * domain.flow.n1;
+    return Success{};
+  }
+}
+
+/// The sums of a share: by one worker, or the halves of a split K by two.
+class Sums {
+public:
+  Sums(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work, const Share &share,
+       std::span<const Worker> workers, MxmState &mxm, ContractionCounts &counts,
+       uint32_t provenance) {
+    for (const Worker &worker : workers)
+      halves.emplace_back(c, kernel, kernelIndex, work, share, worker, mxm, counts, provenance);
+  }
+  Status begin() {
+    for (unsigned h = 0; h < halves.size(); ++h)
+      if (Status s = halves[h].begin(halves.size() > 1 ? std::optional(h) : std::nullopt); !s)
+        return s;
+    return Success{};
+  }
+  bool isDone() const { return done; }
+  /// Places the next passes that take one tile of each half.
+  Status run() {
+    const bool isLast = std::all_of(halves.begin(), halves.end(),
+                                    [](const Contraction &half) { return half.isAtLastTile(); });
+    for (Contraction &half : halves)
+      if (Status s = half.run(); !s)
+        return s;
+    done = isLast;
+    if (!isLast)
+      return Success{};
+    return halves.front().finish(halves.size() > 1 ? &halves.back() : nullptr);
+  }
+
+private:
+  std::deque<Contraction> halves;
+  bool done = false;
+};
 
 } // namespace
 
@@ -334,20 +417,19 @@ size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<
 }
 
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                std::span<const Share> shares, const Worker &worker, MxmState &mxm,
+                std::span<const Share> shares, std::span<const Worker> workers, MxmState &mxm,
                 ContractionCounts &counts, uint32_t provenance) {
-  std::deque<Contraction> contractions;
+  std::deque<Sums> all;
   Status done = Success{};
   for (size_t i = 0; done && i < shares.size(); ++i)
-    done =
-        contractions
-            .emplace_back(c, kernel, kernelIndex, work, shares[i], worker, mxm, counts, provenance)
-            .begin();
+    done = all.emplace_back(c, kernel, kernelIndex, work, shares[i], workers, mxm, counts,
+                            provenance)
+               .begin();
   for (bool any = true; done && any;) {
     any = false;
-    for (Contraction &contraction : contractions)
-      if (done && !contraction.isDone()) {
-        done = contraction.run();
+    for (Sums &sums : all)
+      if (done && !sums.isDone()) {
+        done = sums.run();
         any = true;
       }
   }

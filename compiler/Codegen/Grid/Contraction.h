@@ -8,6 +8,7 @@
 #include "compiler/Codegen/Grid/Work.h"
 #include "compiler/Forms/Evaluate.h"
 
+#include <optional>
 #include <span>
 
 namespace millrace::grid {
@@ -54,23 +55,28 @@ struct ContractionCounts {
 /// How many shares of a worker take turns, tile by tile: an accumulator row takes a sum every
 /// `accumulate_interval` cycles, so that shares of few rows would wait for themselves.
 size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares);
-/// Runs shares of a contraction on a worker, in turn: every pass, its installs, and the epilogue
-/// with the last pass.
+/// Runs shares of a contraction in turn: every pass, its installs, and the epilogue with the last
+/// pass. By one worker; or with split K by two, one in either hemisphere: the first takes the
+/// passes of half 0, the second those of half 1, their last passes go side by side, and the VXM
+/// adds the two sums.
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                std::span<const Share> shares, const Worker &worker, MxmState &mxm,
+                std::span<const Share> shares, std::span<const Worker> workers, MxmState &mxm,
                 ContractionCounts &counts, uint32_t provenance);
 
+/// Can the kernel's sums be cut in two halves of passes? Its weights are constants, of two tiles at
+/// least, all columns multiply the same lanes, and the VXM has room to add.
+Expected<bool> canSplitK(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work);
 /// The passes of a kernel in the order in which every share adds their sums: the rounding points of
 /// its accumulator.
 Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, size_t kernelIndex,
-                                            const Work &work);
-/// Stores the constant weight tiles that the share needs in its worker's hemisphere.
+                                            const Work &work, bool splitK);
+/// Stores the constant weight tiles that the share needs in its worker's hemisphere: all of them,
+/// or those of one half of a split K.
 Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                      const Share &share, const Worker &worker);
-/// Calls f(key, rows) for each constant weight tile that the share needs; tiles of equal keys are
-/// one.
+                      const Share &share, const Worker &worker, std::optional<unsigned> half);
+/// Calls f(key, rows) for each of these; tiles of equal keys are one.
 Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                         const Share &share, const Worker &worker,
+                         const Share &share, const Worker &worker, std::optional<unsigned> half,
                          const std::function<void(const std::string &, unsigned)> &f);
 /// Strips of a kernel that one sweep may take: half the accumulator's rows, so that the next sweep
 /// can begin while this one's results leave.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/ContractionPlan.h"
 
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
@@ -207,7 +208,8 @@ Status ContractionPlan::planPasses() {
     const unsigned step = m.mxm.format(typeOf(tiles[t]))->lanesPerPass;
     for (unsigned k = tiles[t].k0; k < tiles[t].k1;) {
       unsigned end = std::min(tiles[t].k1, (k / step + 1) * step);
-      passes.push_back({t, k, end, *box, padded || box->covers(domain.flow), 0, 0, columnGroups()});
+      passes.push_back(
+          {t, k, end, *box, padded || box->covers(domain.flow), 0, 0, columnGroups(), 0});
       k = end;
     }
   }
@@ -231,6 +233,20 @@ bool ContractionPlan::multipliesNothing(const Pass &pass) const {
     return nothing;
   });
   return nothing;
+}
+
+/// Cuts the passes between two tiles, where their halves are evenest: for all shares alike, since
+/// sums in fp32 depend on it.
+void ContractionPlan::splitPasses() {
+  const auto unevenness = [&](size_t at) {
+    return std::max(at, passes.size() - at) - std::min(at, passes.size() - at);
+  };
+  size_t cut = passes.size();
+  for (size_t at = 1; at < passes.size(); ++at)
+    if (passes[at].tile != passes[at - 1].tile && unevenness(at) < unevenness(cut))
+      cut = at;
+  for (size_t at = cut; at < passes.size(); ++at)
+    passes[at].half = 1;
 }
 
 /// The first pass writes every accumulator row and the last one emits every row, so both sweep all
@@ -328,10 +344,14 @@ Expected<WeightTile> ContractionPlan::store(const Tile &tile) {
                       tile.k1, [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
 }
 
-Status ContractionPlan::make(bool trimmed) {
+Status ContractionPlan::make(std::optional<unsigned> half, bool trimmed) {
   planTiles();
   if (Status s = planPasses(); !s)
     return s;
+  if (half) {
+    splitPasses();
+    std::erase_if(passes, [&](const Pass &pass) { return pass.half != *half; });
+  }
   if (trimmed)
     trimPasses();
   if (trimmed && work.roles.heads)
@@ -340,10 +360,10 @@ Status ContractionPlan::make(bool trimmed) {
 }
 
 Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                         const Share &share, const Worker &worker,
+                         const Share &share, const Worker &worker, std::optional<unsigned> half,
                          const std::function<void(const std::string &, unsigned)> &f) {
   ContractionPlan plan(c, kernel, kernelIndex, work, share, worker, 0);
-  if (Status s = plan.make(); !s)
+  if (Status s = plan.make(half); !s)
     return s;
   for (const Pass &pass : plan.passes)
     if (const Tile &tile = plan.tiles[pass.tile]; plan.isConstant(tile))
@@ -352,9 +372,9 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
 }
 
 Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
-                      const Share &share, const Worker &worker) {
+                      const Share &share, const Worker &worker, std::optional<unsigned> half) {
   ContractionPlan plan(c, kernel, kernelIndex, work, share, worker, 0);
-  if (Status s = plan.make(); !s)
+  if (Status s = plan.make(half); !s)
     return s;
   for (const Pass &pass : plan.passes)
     if (plan.isConstant(plan.tiles[pass.tile]))
@@ -372,8 +392,9 @@ struct PlannedPass {
   forms::Pass pass;
 };
 
-Expected<std::vector<PlannedPass>> plannedPasses(ContractionPlan plan) {
-  if (Status s = plan.make(/*trimmed=*/false); !s)
+Expected<std::vector<PlannedPass>> plannedPasses(ContractionPlan plan,
+                                                 std::optional<unsigned> half) {
+  if (Status s = plan.make(half, /*trimmed=*/false); !s)
     return s.takeError();
   std::vector<PlannedPass> planned;
   for (const Pass &pass : plan.passes) {
@@ -387,21 +408,56 @@ Expected<std::vector<PlannedPass>> plannedPasses(ContractionPlan plan) {
     p.pass.laneLoop = laneLoop(plan.c, plan.kernel, plan.kernel.terms[tile.term].a);
     p.pass.firstLane = tile.firstLane + pass.k0;
     p.pass.endLane = tile.firstLane + pass.k1;
+    p.pass.half = pass.half;
     planned.push_back(std::move(p));
   }
   return planned;
 }
 
+std::vector<forms::Pass> passesOf(std::vector<PlannedPass> planned) {
+  std::vector<forms::Pass> passes;
+  for (PlannedPass &p : planned)
+    passes.push_back(std::move(p.pass));
+  return passes;
+}
+
 } // namespace
 
+Expected<bool> canSplitK(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work) {
+  if (kernel.terms.empty() || hasOwnLanes(c, kernel) || work.roles.heads ||
+      !work.roles.running.empty())
+    return false;
+  for (const Term &term : kernel.terms) // what is made at run time is copied as a whole
+    if (c.tensor(term.w.tensor).role != forms::TensorRole::Constant)
+      return false;
+  forms::EpilogueNeeds needs = forms::epilogueNeeds(kernel, c.graph, c.machine);
+  ++needs.alus; // adds the sums
+  ContractionPlan plan(c, kernel, kernelIndex, work, Share{0, 0, 0, 1}, Worker{}, 0);
+  if (Status s = plan.make(1, /*trimmed=*/false); !s)
+    return s.takeError();
+  return !plan.passes.empty() && needs.fit(c.machine);
+}
+
 Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, size_t kernelIndex,
-                                            const Work &work) {
+                                            const Work &work, bool splitK) {
   std::vector<PlannedPass> all;
+  if (splitK) {
+    for (const unsigned half : {0u, 1u}) {
+      Expected<std::vector<PlannedPass>> its = plannedPasses(
+          ContractionPlan(c, kernel, kernelIndex, work, Share{0, 0, 0, 1}, Worker{}, 0), half);
+      if (!its)
+        return its.takeError();
+      std::move(its->begin(), its->end(), std::back_inserter(all));
+    }
+    return passesOf(std::move(all));
+  }
   const bool alike = !hasOwnLanes(c, kernel);
   const size_t tiles = alike ? 1 : work.tiles.size(), instances = alike ? 1 : work.instances.size();
   for (size_t n = 0; n < tiles * instances; ++n) {
-    Expected<std::vector<PlannedPass>> passes = plannedPasses(ContractionPlan(
-        c, kernel, kernelIndex, work, Share{n / tiles, n % tiles, 0, 1}, Worker{}, 0));
+    Expected<std::vector<PlannedPass>> passes =
+        plannedPasses(ContractionPlan(c, kernel, kernelIndex, work,
+                                      Share{n / tiles, n % tiles, 0, 1}, Worker{}, 0),
+                      std::nullopt);
     if (!passes)
       return passes.takeError();
     // They differ at most in which lanes of a they need: each column finds its own.
@@ -421,10 +477,7 @@ Expected<std::vector<forms::Pass>> passesOf(Context &c, const Kernel &kernel, si
       at->pass.endLane = std::max(at->pass.endLane, p.pass.endLane);
     }
   }
-  std::vector<forms::Pass> passes;
-  for (PlannedPass &p : all)
-    passes.push_back(std::move(p.pass));
-  return passes;
+  return passesOf(std::move(all));
 }
 
 } // namespace millrace::grid

@@ -27,6 +27,7 @@ struct Pass {
   bool full = false;       ///< all of them, or padded to all
   int64_t group = 0;       ///< with heads: whose rows of a these are
   unsigned g0 = 0, g1 = 0; ///< column groups that multiply
+  unsigned half = 0;       ///< of a split K
 };
 
 class ContractionPlan {
@@ -34,9 +35,10 @@ public:
   ContractionPlan(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                   const Share &share, const Worker &worker, uint32_t provenance);
 
-  /// Finds tiles and passes. `trimmed`: for this share alone; first and last pass sweep every row,
-  /// and passes of taps that lie outside altogether are gone.
-  Status make(bool trimmed = true);
+  /// Finds tiles and passes, of one `half` of a split K alone or all of them. `trimmed`: for this
+  /// share alone; first and last pass sweep every row, and passes of taps that lie outside
+  /// altogether are gone.
+  Status make(std::optional<unsigned> half = std::nullopt, bool trimmed = true);
   /// The tile's weights in the worker's hemisphere, stored if they are not yet.
   Expected<WeightTile> store(const Tile &tile);
 
@@ -68,6 +70,7 @@ private:
   std::string contentOf(const Tile &tile) const;
   Status planPasses();
   void orderPasses();
+  void splitPasses();
   void trimPasses();
   void sweepHeads();
   bool isAlwaysInside(const Tile &tile) const;

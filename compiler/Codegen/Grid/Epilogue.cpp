@@ -78,7 +78,20 @@ private:
     return last + timing.aluToChained(kernel.nodes[n].op);
   }
 
+  AluOp additionOf(const Kernel &of) const {
+    return c.tensor(of.terms.front().a.tensor).type == ElementType::Int8 ? AluOp::AddI32
+                                                                         : AluOp::AddF32;
+  }
+  /// When the contraction's result, or else the first operand, can be taken.
+  Cycle begin() const {
+    if (accumulator.empty())
+      return start;
+    const Cycle arrive = accumulator.front().arrive;
+    return accumulator.size() == 1 ? arrive : arrive + timing.aluToChained(additionOf(kernel));
+  }
+
   void plan();
+  Source sum();
   Status place(unsigned n);
   Expected<Source> take(unsigned n, Cycle at);
   Expected<Source> origin(unsigned n, Cycle at);
@@ -103,7 +116,7 @@ bool Mesh::isLatched(unsigned n) const {
 void Mesh::plan() {
   forms::EpiloguePlan plan = forms::planEpilogue(
       kernel, [&](AluOp op) { return timing.aluToChained(op); }, d.flow.last());
-  const Cycle base = accumulator.empty() ? start : accumulator.front().arrive;
+  const Cycle base = begin();
   needed = std::move(plan.needed);
   late = std::move(plan.late);
   dispatch = std::move(plan.dispatch);
@@ -203,7 +216,26 @@ Cycle Mesh::earliestUse(unsigned n) const {
       for (unsigned a : kernel.nodes[u].args)
         if (a == n)
           least = std::min(least, dispatch[u]);
-  return least == INT64_MAX ? (accumulator.empty() ? start : accumulator.front().arrive) : least;
+  return least == INT64_MAX ? begin() : least;
+}
+
+/// The contraction's result: a stream, or the sum of the two that the halves of a split K leave.
+Mesh::Source Mesh::sum() {
+  Source s;
+  s.ready = begin();
+  if (accumulator.size() == 1) {
+    s.kind = Source::Kind::Stream;
+    s.stream = accumulator.front().stream;
+    s.width = 4;
+    return s;
+  }
+  Instruction add = instruction(Opcode::Alu, d.flow);
+  add.function = uint8_t(additionOf(kernel));
+  add.provenance = d.provenance;
+  s.burst = piece.addAlu(piece.alu(d.pe), add, accumulator.front().arrive);
+  for (size_t half = 0; half < accumulator.size(); ++half)
+    piece.tap(s.burst, ProducerOf(half), accumulator[half].stream, 0, 4, 0);
+  return s;
 }
 
 /// The node's value when it first can be taken.
@@ -216,12 +248,8 @@ Expected<Mesh::Source> Mesh::origin(unsigned n, Cycle at) {
     return s;
   }
   s.kind = Source::Kind::Stream;
-  if (node.kind == Node::Kind::Accumulator) {
-    s.stream = accumulator.front().stream;
-    s.width = 4;
-    s.ready = accumulator.front().arrive;
-    return s;
-  }
+  if (node.kind == Node::Kind::Accumulator)
+    return sum();
   s.ready = std::min(at, earliestUse(n));
   Expected<Piece::StreamVar> stream = readOperand(n, late[n] ? Flow{} : d.flow, s.ready);
   if (!stream)
@@ -350,8 +378,8 @@ Status Mesh::store() {
       burst = *bursts[n];
       leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);
     } else { // an operand, an immediate, or the accumulator itself
-      const Cycle at = kernel.nodes[n].kind == Node::Kind::Accumulator ? accumulator.front().arrive
-                                                                       : earliestUse(unsigned(n));
+      const Cycle at =
+          kernel.nodes[n].kind == Node::Kind::Accumulator ? begin() : earliestUse(unsigned(n));
       Instruction pass = instruction(Opcode::Alu, flow);
       pass.function = uint8_t(AluOp::Pass);
       pass.provenance = d.provenance;

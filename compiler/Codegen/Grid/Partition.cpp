@@ -87,6 +87,8 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
       p.solver = solver.name;
       p.shares = solver.solve(problem);
       p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
+      p.splitK.assign(problem.works.size(), false);
+      weights->splitIdle(p);
       if (spares)
         weights->spare(p, room);
       p.weightRows = weights->stored(p);

@@ -46,6 +46,9 @@ struct Partition {
   /// does one half of the PE's shares, one after the other, and both store what a share in the
   /// middle needs.
   std::vector<std::vector<std::vector<Hemisphere>>> hemispheres;
+  /// Per kernel: does every share take two workers, one in either hemisphere, each of which adds up
+  /// half of the passes? Then its hemispheres say nothing.
+  std::vector<bool> splitK;
   /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere); counted
   /// no further once they are twice as large as all memory.
   std::vector<uint64_t> weightRows;

@@ -166,7 +166,10 @@ std::vector<Share> sharesOf(const Context &c, const Work &w, const Partition &pa
   const bool running = !w.roles.running.empty();
   std::vector<Share> all = partition.shares[k][pe];
   int64_t team = int64_t(teamOf(c, kernel)), mine = int64_t(member);
-  if (const std::vector<Hemisphere> &dealt = partition.hemispheres[k][pe]; !dealt.empty()) {
+  if (partition.splitK[k]) {
+    team /= kHemispheres;
+    mine /= kHemispheres;
+  } else if (const std::vector<Hemisphere> &dealt = partition.hemispheres[k][pe]; !dealt.empty()) {
     std::vector<Share> here;
     for (size_t i = 0; i < all.size(); ++i)
       if (dealt[i] == Hemisphere(member % kHemispheres))

@@ -10,8 +10,13 @@ namespace millrace::grid {
 /// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
 size_t teamOf(const Context &c, const Kernel &kernel);
 
+/// Which half of a split K a worker of this hemisphere takes: by turns, as the first may be longer.
+inline unsigned halfOf(size_t kernel, Hemisphere hemisphere) {
+  return (unsigned(hemisphere) + unsigned(kernel)) % 2;
+}
+
 /// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction
-/// stays in one piece.
+/// stays in one piece. With split K, two members have the same.
 std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
                             size_t kernel, unsigned pe, size_t member, int64_t most);
 

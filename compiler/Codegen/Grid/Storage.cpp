@@ -207,6 +207,10 @@ Status Storage::storeWeights() {
     if (kernel.terms.empty())
       continue;
     const int64_t most = longestShare(c.machine, works[k]);
+    const auto halfOf = [&](size_t kernel, const Worker &worker) {
+      return partition.splitK[kernel] ? std::optional(grid::halfOf(kernel, worker.hemisphere))
+                                      : std::nullopt;
+    };
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
       const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
       std::vector<std::vector<Share>> shares;
@@ -218,7 +222,8 @@ Status Storage::storeWeights() {
       for (size_t j = 0; j < longest; ++j) // as they will be installed
         for (size_t member = 0; member < team.size(); ++member)
           if (j < shares[member].size())
-            if (Status s = storeWeightsOf(c, kernel, k, works[k], shares[member][j], team[member]);
+            if (Status s = storeWeightsOf(c, kernel, k, works[k], shares[member][j], team[member],
+                                          halfOf(k, team[member]));
                 !s)
               return s;
     }

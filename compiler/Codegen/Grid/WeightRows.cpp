@@ -50,6 +50,24 @@ bool streamsConstants(const Context &c, const Kernel &kernel) {
   });
 }
 
+/// The part of the kernel's passes that the longer half of a split K takes; none if it cannot be
+/// split.
+Expected<std::optional<double>> longerHalfOf(Context &c, const Kernel &kernel, size_t k,
+                                             const Work &work) {
+  Expected<bool> can = canSplitK(c, kernel, k, work);
+  if (!can)
+    return can.takeError();
+  if (!*can)
+    return std::optional<double>();
+  Expected<std::vector<forms::Pass>> passes = passesOf(c, kernel, k, work, /*splitK=*/true);
+  if (!passes)
+    return passes.takeError();
+  const auto second = double(std::count_if(passes->begin(), passes->end(),
+                                           [](const forms::Pass &pass) { return pass.half == 1; }));
+  const auto all = double(passes->size());
+  return std::optional(std::max(second, all - second) / all);
+}
+
 } // namespace
 
 Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) {
@@ -62,6 +80,7 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
   std::unordered_map<std::string, uint32_t> known;
   uint64_t sum = 0;
   all.tiles.resize(works.size());
+  all.longerHalf.resize(works.size());
   for (size_t k = 0; k < works.size(); ++k) {
     const Kernel &kernel = c.graph.kernels[k];
     const Work &work = works[k];
@@ -69,8 +88,12 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
     if (kernel.terms.empty())
       continue;
     const Worker worker = workersOf(m, 0, contractedType(c, kernel)).front();
+    Expected<std::optional<double>> longer = longerHalfOf(c, kernel, k, work);
+    if (!longer)
+      return longer.takeError();
+    all.longerHalf[k] = *longer;
     for (size_t at = 0; at < all.tiles[k].size() && sum <= enough; ++at) {
-      std::vector<uint32_t> &list = all.tiles[k][at];
+      std::vector<uint32_t> &list = all.tiles[k][at].tiles;
       const Share share{at / work.tiles.size(), at % work.tiles.size(), 0, work.strips};
       auto note = [&](const std::string &key, unsigned rows) {
         const auto [it, isNew] = known.emplace(key, uint32_t(all.rows.size()));
@@ -81,12 +104,18 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
         if (list.empty() || list.back() != it->second)
           list.push_back(it->second);
       };
-      if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, note); !s)
+      const std::optional<unsigned> first = all.longerHalf[k] ? std::optional(0) : std::nullopt;
+      if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, first, note); !s)
+        return s.takeError();
+      all.tiles[k][at].middle = list.size();
+      if (!first)
+        continue;
+      if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, 1, note); !s)
         return s.takeError();
     }
     std::set<uint32_t> its;
-    for (const std::vector<uint32_t> &list : all.tiles[k])
-      its.insert(list.begin(), list.end());
+    for (const TileList &list : all.tiles[k])
+      its.insert(list.tiles.begin(), list.tiles.end());
     all.kernels.resize(all.rows.size(), 0);
     for (uint32_t tile : its)
       ++all.kernels[tile];
@@ -97,7 +126,7 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
 /// Of what several kernels take, the kernel's part.
 double WeightRows::rowsOf(size_t kernel, const Share &share) const {
   double sum = 0;
-  for (uint32_t tile : tilesOf(kernel, share))
+  for (uint32_t tile : tilesOf(kernel, share).tiles)
     sum += double(rows[tile]) / kernels[tile];
   return sum;
 }
@@ -105,7 +134,10 @@ double WeightRows::rowsOf(size_t kernel, const Share &share) const {
 std::vector<std::vector<bool>> WeightRows::placesOf(const Partition &p, size_t kernel,
                                                     unsigned pe) const {
   const std::vector<Share> &shares = p.shares[kernel][pe];
-  std::vector<std::vector<bool>> places(shares.size(), std::vector<bool>(kHemispheres, false));
+  std::vector<std::vector<bool>> places(shares.size(),
+                                        std::vector<bool>(kHemispheres, p.splitK[kernel]));
+  if (p.splitK[kernel])
+    return places;
   if (!p.hemispheres[kernel][pe].empty()) {
     for (size_t i = 0; i < shares.size(); ++i)
       places[i][size_t(p.hemispheres[kernel][pe][i])] = true;
@@ -129,16 +161,21 @@ void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned
                      int change) const {
   const auto places = placesOf(p, kernel, pe);
   for (size_t i = 0; i < places.size(); ++i)
-    for (unsigned h = 0; h < kHemispheres; ++h)
-      for (uint32_t tile :
-           places[i][h] ? tilesOf(kernel, p.shares[kernel][pe][i]) : std::vector<uint32_t>()) {
-        int &users = stored.users[h][tile];
+    for (unsigned h = 0; h < kHemispheres; ++h) {
+      if (!places[i][h])
+        continue;
+      const auto &[its, middle] = tilesOf(kernel, p.shares[kernel][pe][i]);
+      const bool second = p.splitK[kernel] && halfOf(kernel, Hemisphere(h)) == 1,
+                 first = p.splitK[kernel] && !second;
+      for (size_t t = second ? middle : 0; t < (first ? middle : its.size()); ++t) {
+        int &users = stored.users[h][its[t]];
         if (users == 0)
-          stored.rows[h] += rows[tile];
+          stored.rows[h] += rows[its[t]];
         users += change;
         if (users == 0)
-          stored.rows[h] -= rows[tile];
+          stored.rows[h] -= rows[its[t]];
       }
+    }
 }
 
 WeightRows::Stored WeightRows::storedOn(const Partition &p, unsigned pe) const {
@@ -159,13 +196,19 @@ std::vector<uint64_t> WeightRows::stored(const Partition &p) const {
   return sums;
 }
 
-void WeightRows::dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsigned pe) const {
+void WeightRows::storeOnce(Stored &stored, Partition &p, size_t kernel, unsigned pe,
+                           bool splitK) const {
   const std::vector<Share> &shares = p.shares[kernel][pe];
   use(stored, p, kernel, pe, -1);
+  if (splitK) {
+    p.splitK[kernel] = true;
+    use(stored, p, kernel, pe, 1);
+    return;
+  }
   std::vector<PerHemisphere> added(shares.size(), PerHemisphere{});
   for (size_t i = 0; i < shares.size(); ++i)
     for (unsigned h = 0; h < kHemispheres; ++h)
-      for (uint32_t tile : tilesOf(kernel, shares[i]))
+      for (uint32_t tile : tilesOf(kernel, shares[i]).tiles)
         added[i][h] += stored.users[h][tile] ? 0 : rows[tile];
   const std::vector<Hemisphere> dealt =
       dealWhole(works[kernel], shares, added, stored.rows, stored.busy);
@@ -180,7 +223,45 @@ void WeightRows::dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsign
   use(stored, p, kernel, pe, 1);
 }
 
+double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
+  double most = 0;
+  for (const std::vector<Share> &shares : p.shares[kernel]) {
+    int64_t units = 0;
+    std::array<int64_t, kHemispheres> side{};
+    const std::vector<Hemisphere> dealt =
+        dealWhole(works[kernel], shares,
+                  std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
+    for (size_t i = 0; i < shares.size(); ++i) {
+      units += unitsOf(works[kernel], shares[i]);
+      side[size_t(dealt[i])] += unitsOf(works[kernel], shares[i]);
+    }
+    if (units)
+      most = std::max(most, double(std::max(side[0], side[1])) / double(units) - 0.5);
+  }
+  return most;
+}
+
+void WeightRows::splitIdle(Partition &p) const {
+  for (size_t k = 0; k < works.size(); ++k) {
+    if (!longerHalf[k])
+      continue;
+    const int64_t team = int64_t(teamOf(c, c.graph.kernels[k])), pairs = team / kHemispheres;
+    double whole = 0, split = 0; // units that the busiest worker does, all PEs summed
+    for (const std::vector<Share> &shares : p.shares[k]) {
+      int64_t units = 0;
+      for (const Share &share : shares)
+        units += unitsOf(works[k], share);
+      whole += double((units + team - 1) / team);
+      split += double((units + pairs - 1) / pairs) * *longerHalf[k];
+    }
+    p.splitK[k] = split < 0.9 * whole; // else more reads and operations for little
+  }
+}
+
 void WeightRows::spare(Partition &p, uint64_t most) const {
+  std::vector<bool> splits(works.size());
+  for (size_t k = 0; k < works.size(); ++k)
+    splits[k] = longerHalf[k] && *longerHalf[k] - 0.5 < idleIfWhole(p, k);
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
     Stored stored = storedOn(p, pe);
     auto isFull = [&] { return std::max(stored.rows[0], stored.rows[1]) > most; };
@@ -192,10 +273,12 @@ void WeightRows::spare(Partition &p, uint64_t most) const {
     // What is one share on one hemisphere anyway costs nothing on the other.
     for (size_t k = 0; k < works.size() && isFull(); ++k) {
       const std::vector<Share> &shares = p.shares[k][pe];
-      if (shares.size() == 1 && unitsOf(works[k], shares.front()) == 1)
-        dealWholeTo(stored, p, k, pe);
+      if (!p.splitK[k] && shares.size() == 1 && unitsOf(works[k], shares.front()) == 1)
+        storeOnce(stored, p, k, pe, splits[k]);
     }
     for (size_t k = 0; k < works.size(); ++k) {
+      if (p.splitK[k])
+        continue;
       const std::vector<Share> &shares = p.shares[k][pe];
       const auto places = placesOf(p, k, pe);
       double twice = 0;
@@ -204,22 +287,14 @@ void WeightRows::spare(Partition &p, uint64_t most) const {
       // What streams lies in parts on either side, once as it is.
       if (twice == 0 || streamsConstants(c, c.graph.kernels[k]))
         continue;
-      int64_t units = 0;
-      std::array<int64_t, kHemispheres> side{};
-      const std::vector<Hemisphere> dealt = dealWhole(
-          works[k], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
-      for (size_t i = 0; i < shares.size(); ++i) {
-        units += unitsOf(works[k], shares[i]);
-        side[size_t(dealt[i])] += unitsOf(works[k], shares[i]);
-      }
-      const double idle = double(std::max(side[0], side[1])) / double(units) - 0.5;
+      const double idle = splits[k] ? *longerHalf[k] - 0.5 : idleIfWhole(p, k);
       savings.push_back({k, idle * double(vectorsOf(c, c.graph.kernels[k], works[k])) / twice});
     }
     std::stable_sort(savings.begin(), savings.end(), [](const Saving &x, const Saving &y) {
       return x.cyclesPerRow < y.cyclesPerRow;
     });
     for (size_t i = 0; i < savings.size() && isFull(); ++i)
-      dealWholeTo(stored, p, savings[i].kernel, pe);
+      storeOnce(stored, p, savings[i].kernel, pe, splits[savings[i].kernel]);
     if (isFull())
       even(p, pe, stored);
   }

@@ -21,9 +21,12 @@ public:
 
   /// Per (PE, hemisphere), if the partition's shares are done there.
   std::vector<uint64_t> stored(const Partition &partition) const;
-  /// Kernel by kernel, gives whole shares to one hemisphere, until no hemisphere stores more than
-  /// `most` rows: those first that free the most rows for each cycle that they lose, as the other
-  /// hemisphere idles. Where that is not enough, as many kernels as have rows to save.
+  /// Splits K where one hemisphere would else wait for the other (of a row by a matrix, say).
+  void splitIdle(Partition &partition) const;
+  /// Kernel by kernel, splits K or gives whole shares to one hemisphere, whichever idles less, so
+  /// that each weight is stored once, until no hemisphere stores more than `most` rows: those first
+  /// that free the most rows for each cycle that they lose. Where that is not enough, as many
+  /// kernels as have rows to save.
   void spare(Partition &partition, uint64_t most) const;
 
 private:
@@ -32,8 +35,15 @@ private:
   Context &c;
   const std::vector<Work> &works;
   std::vector<unsigned> rows; ///< per different tile
-  /// Different tiles of every lane tile: [kernel][instance * lane tiles + lane tile].
-  std::vector<std::vector<std::vector<uint32_t>>> tiles;
+  /// Different tiles of a lane tile, in the order of passes; those from `middle` on are of the
+  /// second half of a split K.
+  struct TileList {
+    std::vector<uint32_t> tiles;
+    size_t middle = 0;
+  };
+  std::vector<std::vector<TileList>> tiles; ///< [kernel][instance * lane tiles + lane tile]
+  /// Per kernel whose K can be split: the part of the longer half.
+  std::vector<std::optional<double>> longerHalf;
   std::vector<unsigned> kernels; ///< per different tile: how many take it
 
   /// What one PE stores.
@@ -45,10 +55,13 @@ private:
   Stored storedOn(const Partition &p, unsigned pe) const;
   /// Adds a kernel's shares as they are dealt to what is stored, or takes them away.
   void use(Stored &stored, const Partition &p, size_t kernel, unsigned pe, int change) const;
-  /// Gives each of a kernel's shares to one hemisphere.
-  void dealWholeTo(Stored &stored, Partition &p, size_t kernel, unsigned pe) const;
+  /// Gives each of a kernel's shares to one hemisphere, or splits K.
+  void storeOnce(Stored &stored, Partition &p, size_t kernel, unsigned pe, bool splitK) const;
+  /// The part of a kernel's work that one hemisphere does while the other idles, if each of its
+  /// shares is dealt whole; the largest of all PEs.
+  double idleIfWhole(const Partition &p, size_t kernel) const;
   void even(Partition &p, unsigned pe, Stored &stored) const;
-  const std::vector<uint32_t> &tilesOf(size_t kernel, const Share &share) const {
+  const TileList &tilesOf(size_t kernel, const Share &share) const {
     return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];
   }
   double rowsOf(size_t kernel, const Share &share) const;

@@ -142,6 +142,40 @@ TEST(Partition, WeightsLieInOneHemisphereAsFarAsTheyMust) {
   }
 }
 
+TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
+  struct Case {
+    forms::KernelGraph graph;
+    bool splits;
+  };
+  for (const Case &its : {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
+                          Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
+                          Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), false}, // two of N
+                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), false}}) {
+    Dealt dealt(its.graph, 1);
+    const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
+    ASSERT_TRUE(p) << p.error();
+    EXPECT_EQ(p->splitK.front(), its.splits);
+  }
+}
+
+TEST(Partition, SplitsKRatherThanThatAHemisphereIdlesWhereWeightsLieOnce) {
+  const forms::KernelGraph graph =
+      forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 20});
+  const auto solved = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 1);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    return *p;
+  };
+  const grid::Partition roomy = solved(1000), tight = solved(0);
+  EXPECT_FALSE(roomy.splitK.front());
+  EXPECT_TRUE(tight.splitK.front());
+  EXPECT_EQ(roomy.weightRows[0], roomy.weightRows[1]);
+  EXPECT_EQ(tight.weightRows[0] + tight.weightRows[1], roomy.weightRows[0]);
+  EXPECT_LT(tight.weightRows[0], roomy.weightRows[0]);
+  EXPECT_LT(tight.weightRows[1], roomy.weightRows[0]);
+}
+
 TEST(Partition, WeightsOfEqualBytesAreStoredOnceWhicheverKernelsTakeThem) {
   forms::KernelGraph graph = forms::buildPerceptron(30, 96, 4, ElementType::Fp16);
   const uint64_t all = grid::solve(Dealt(graph, 1).problem(), "spread")->weightRows[0];

@@ -13,15 +13,24 @@ using namespace millrace::forms;
 
 namespace {
 
-void expectRight(const KernelGraph &graph, const std::vector<std::string> &set = {}) {
-  const Machine machine = *loadMachine("tsp-small", set);
-  ASSERT_EQ(graph.verify(), "");
+/// Says also whether a kernel's K was split.
+bool expectRight(const KernelGraph &graph, const std::vector<std::string> &set = {}) {
+  const Expected<Machine> machine = loadMachine("tsp-small", set);
+  EXPECT_TRUE(machine) << machine.error();
+  EXPECT_EQ(graph.verify(), "");
   const auto inputs = randomInputs(graph);
-  const test::GridRun run = test::runOnGrid(graph, machine, inputs);
-  ASSERT_EQ(run.error, "");
+  const test::GridRun run = test::runOnGrid(graph, *machine, inputs);
+  EXPECT_EQ(run.error, "");
+  if (!run.error.empty())
+    return false;
   EXPECT_FALSE(run.simulated.violation) << run.simulated.violation->describe();
   EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
   EXPECT_EQ(test::distanceFromReference(graph, run, inputs), 0);
+  bool splitsK = false;
+  for (const grid::KernelReport &kernel : run.report.kernels)
+    for (const Pass &pass : kernel.passes)
+      splitsK |= pass.half == 1;
+  return splitsK;
 }
 
 /// y[c, r, s] = x[c, r * rowStep + row, s * columnStep + column], ones where that lies outside.
@@ -102,6 +111,17 @@ TEST(Run, ProductsPoolingsAndNormalisations) {
     expectRight(buildAttention(tokens, 24, 16, true));
   expectRight(buildPerceptron(12, 48, 3, ElementType::Fp16));
   expectRight(buildEmbedding({.tokens = 9, .rows = 30, .width = 40, .segments = 2, .positions = true}));
+}
+
+TEST(Run, HalvesOfASplitKAreAddedInTheVxm) {
+  for (const ElementType type : {ElementType::Fp16, ElementType::Int8})
+    for (int64_t k : {33, 64, 65, 200})
+      for (int64_t n : {3, 33, 70})
+        EXPECT_TRUE(expectRight(buildMatmul({.m = 1, .k = k, .n = n, .type = type, .relu = true})) || n > 3);
+  // Weights that find room only once.
+  for (const auto &[type, channels, rows] : {std::tuple(ElementType::Fp16, 64, 12), std::tuple(ElementType::Int8, 128, 14)})
+    for (int64_t pad : {0, 1})
+      EXPECT_TRUE(expectRight(buildConv({.channels = channels, .height = 9, .width = 7, .filters = 30, .pad = pad, .type = type}), {"memory.rows_per_bank=" + std::to_string(rows)}));
 }
 
 TEST(Run, ColumnsMadeAtRunTimeBeginWithinAGroupToo) {
