@@ -391,7 +391,7 @@ Expected<Image> GridCompiler::run() {
     return s.takeError();
   if (Status s = planPartition(); !s)
     return s.takeError();
-  if (Status s = storage.plan(pressure > 1); !s)
+  if (Status s = storage.plan(pressure > 1, pressure > 2); !s)
     return s.takeError();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)

@@ -67,16 +67,16 @@ Dealing spread(const PartitionProblem &problem) {
   return shares;
 }
 
-/// Stages that consecutive kernels fill, each at most `most` vectors and half a PE's memory of
-/// weights; one kernel alone may be more.
+/// Stages that consecutive kernels fill, each at most `most` vectors and `mostBytes` of weights; one
+/// kernel alone may be more.
 std::vector<size_t> stagesOf(const std::vector<int64_t> &vectors,
-                             const std::vector<uint64_t> &bytes, int64_t most, uint64_t memory) {
+                             const std::vector<uint64_t> &bytes, int64_t most, uint64_t mostBytes) {
   std::vector<size_t> stages;
   int64_t sum = 0;
   uint64_t held = 0;
   size_t stage = 0;
   for (size_t k = 0; k < vectors.size(); ++k) {
-    if (k && (sum + vectors[k] > most || held + bytes[k] > memory / 2)) {
+    if (k && (sum + vectors[k] > most || held + bytes[k] > mostBytes)) {
       ++stage;
       sum = 0;
       held = 0;
@@ -98,15 +98,24 @@ Dealing pipeline(const PartitionProblem &problem) {
     vectors.push_back(vectorsOf(c, c.graph.kernels[k], problem.works[k]));
     bytes.push_back(weightBytes(c, c.graph.kernels[k]));
   }
-  int64_t low = 0, high = 1; // the shortest longest stage that needs no more stages than PEs
-  for (int64_t v : vectors)
-    high += v;
-  while (low + 1 < high) {
-    const int64_t middle = (low + high) / 2;
-    const std::vector<size_t> stages = stagesOf(vectors, bytes, middle, memory);
-    (stages.empty() || stages.back() < problem.order.size() ? high : low) = middle;
-  }
-  const std::vector<size_t> stages = stagesOf(vectors, bytes, high, memory);
+  const auto shortest = [&](uint64_t mostBytes) {
+    int64_t low = 0, high = 1; // the shortest longest stage that needs no more stages than PEs
+    for (int64_t v : vectors)
+      high += v;
+    while (low + 1 < high) {
+      const int64_t middle = (low + high) / 2;
+      const std::vector<size_t> stages = stagesOf(vectors, bytes, middle, mostBytes);
+      (stages.empty() || stages.back() < problem.order.size() ? high : low) = middle;
+    }
+    return stagesOf(vectors, bytes, high, mostBytes);
+  };
+  // Half the memory for weights in both hemispheres; then for weights that are stored once, and
+  // more of it.
+  std::vector<size_t> stages;
+  for (const uint64_t halves : {1, 2, 3})
+    if (stages = shortest(memory / 2 * halves);
+        stages.empty() || stages.back() < problem.order.size())
+      break;
   Dealing shares;
   for (size_t k = 0; k < problem.works.size(); ++k) {
     const Work &w = problem.works[k];

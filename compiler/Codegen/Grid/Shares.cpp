@@ -85,25 +85,19 @@ void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Sh
   const Domain d = domainForRows(w, kernel, share);
   for (const Access &o : kernel.operands) {
     const Tensor &t = c.tensor(o.tensor);
-    if (t.role == forms::TensorRole::Constant)
+    if (o.lookup && t.role == forms::TensorRole::Constant) // tables are on every PE that looks
       continue;
     const unsigned tile = c.layouts[o.tensor].tileOf(evaluate(o.index[t.laneDim], d.loops));
     forEachRow(c, o, d, [&](int64_t row) { f(o.tensor, tile, row); });
   }
   for (const forms::Term &term : kernel.terms) {
-    for (const Access *a : {&term.a, &term.w}) {
-      const Tensor &t = c.tensor(a->tensor);
-      const TensorLayout &layout = c.layouts[a->tensor];
-      if (t.role == forms::TensorRole::Constant)
-        continue;
-      if (a == &term.w) { // installed from a copy of all columns
-        for (unsigned k = 0; k < layout.tiles.size(); ++k)
-          for (int64_t row = 0; row < layout.rows; ++row)
-            f(a->tensor, k, row);
-        continue;
-      }
-      forEachStreamed(c, kernel, w, d, *a, f);
-    }
+    forEachStreamed(c, kernel, w, d, term.a, f);
+    if (c.tensor(term.w.tensor).role == forms::TensorRole::Constant)
+      continue;
+    const TensorLayout &layout = c.layouts[term.w.tensor]; // installed from a copy of all columns
+    for (unsigned k = 0; k < layout.tiles.size(); ++k)
+      for (int64_t row = 0; row < layout.rows; ++row)
+        f(term.w.tensor, k, row);
   }
 }
 

@@ -20,10 +20,11 @@ inline unsigned halfOf(size_t kernel, Hemisphere hemisphere) {
 std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
                             size_t kernel, unsigned pe, size_t member, int64_t most);
 
-/// Calls f(tensor, tile, row) for every row that a share reads (constants aside) or writes.
+/// Calls f(tensor, tile, row) for every row that a share reads (weights and tables that are
+/// constants aside) or writes.
 void forEachRead(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
                  const std::function<void(unsigned, unsigned, int64_t)> &f);
-/// The same for constants that stream into the MXM.
+/// Rows of constants alone that stream into the MXM.
 void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &work,
                              const Share &share,
                              const std::function<void(unsigned, unsigned, int64_t)> &f);

@@ -284,8 +284,11 @@ void Storage::reserveConstantRows() {
                                   c.machine.rowsPerSlice() / 32)));
 }
 
-Status Storage::plan(bool weightsLast) {
-  splitSlices();
+Status Storage::plan(bool weightsLast, bool mixed) {
+  if (mixed)
+    c.weightSlices = c.machine.memory.slices;
+  else
+    splitSlices();
   if (Status s = storeTables(); !s) // before weights: large ones need whole slices
     return s;
   if (weightsLast) {
@@ -431,7 +434,7 @@ Status Storage::storeStreamed(unsigned tensor, size_t k) {
   return Success{};
 }
 
-/// Constants that flow as activations or operand rows, on every PE with a share.
+/// Constants that flow as activations or operand rows, on every PE the rows that it reads.
 Status Storage::allocateConstants(size_t k) {
   const Kernel &kernel = c.graph.kernels[k];
   std::set<unsigned> constants;
@@ -450,8 +453,8 @@ Status Storage::allocateConstants(size_t k) {
   }
   for (unsigned t : constants)
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
-      if (!partition.shares[k][pe].empty())
-        if (Status s = allocate(t, pe, allRows(c.layouts[t])); !s)
+      if (partition.tensors[t].needed[pe].any())
+        if (Status s = allocate(t, pe, runsOf(t, pe, c.graph.kernels.size())); !s)
           return s;
   return Success{};
 }

@@ -25,9 +25,9 @@ public:
   uint64_t columnRows() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
   /// `weightsLast`, padded column copies and constants, which need longer runs of rows, come before
-  /// them, and kernels find no constants of their own to store. Errors say how much memory is
-  /// missing.
-  Status plan(bool weightsLast);
+  /// them, and kernels find no constants of their own to store. `mixed`: weights lie in all slices,
+  /// so that none runs full before the others. Errors say how much memory is missing.
+  Status plan(bool weightsLast, bool mixed);
   /// Rows for the constants that flow through a kernel, and for its results.
   Status allocateFor(size_t kernel);
   /// Rows of a tensor on every PE that reads it, filled by the host in the present step.
