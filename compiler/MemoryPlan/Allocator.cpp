@@ -15,6 +15,7 @@ HemisphereAllocator::HemisphereAllocator(const Machine &machine) : spec(machine.
 
 HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices,
                                                      unsigned bank, unsigned rows, bool fresh) {
+  constexpr Cycle kAnyTime = INT64_MIN / 4;
   Run best{0, 0, 0, true};
   // Candidates begin where a free run of some slice begins.
   for (unsigned s : slices)
@@ -22,22 +23,55 @@ HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned>
       if (fresh && !candidate.fresh)
         continue;
       unsigned length = rows;
-      Cycle notBefore = INT64_MIN / 4;
+      Cycle notBefore = kAnyTime;
       for (unsigned o : slices) {
+        const std::vector<Run> &list = runs(o, bank);
+        auto run = std::upper_bound(
+            list.begin(), list.end(), candidate.address,
+            [](unsigned address, const Run &r) { return address < r.address + r.rows; });
         unsigned reach = 0; // how far from candidate.address slice o is free
-        for (const Run &r : runs(o, bank))
-          if ((!fresh || r.fresh) && r.address <= candidate.address + reach &&
-              r.address + r.rows > candidate.address + reach) {
-            if (reach < rows)
-              notBefore = std::max(notBefore, r.notBefore);
-            reach = r.address + r.rows - candidate.address;
-          }
+        for (; run != list.end() && reach < rows && (!fresh || run->fresh) &&
+               run->address <= candidate.address + reach;
+             ++run) {
+          notBefore = std::max(notBefore, run->notBefore);
+          reach = run->address + run->rows - candidate.address;
+        }
         length = std::min(length, reach);
+        if (length == 0 || length < best.rows)
+          break;
       }
       if (length > best.rows || (length == best.rows && length && notBefore < best.notBefore))
         best = {candidate.address, length, notBefore, true};
+      if (best.rows == rows && best.notBefore == kAnyTime)
+        return best;
     }
   return best;
+}
+
+std::vector<HemisphereAllocator::Range> HemisphereAllocator::rangesOf(unsigned slice, unsigned bank,
+                                                                      bool fresh) const {
+  std::vector<Range> ranges;
+  for (const Run &run : free[slice * spec.banks + bank]) {
+    if (fresh && !run.fresh)
+      continue;
+    if (!ranges.empty() && ranges.back().end == run.address)
+      ranges.back().end += run.rows;
+    else
+      ranges.push_back({run.address, run.address + run.rows});
+  }
+  return ranges;
+}
+
+std::vector<HemisphereAllocator::Range>
+HemisphereAllocator::intersection(const std::vector<Range> &x, const std::vector<Range> &y) {
+  std::vector<Range> both;
+  for (auto a = x.begin(), b = y.begin(); a != x.end() && b != y.end();) {
+    const unsigned from = std::max(a->begin, b->begin), to = std::min(a->end, b->end);
+    if (from < to)
+      both.push_back({from, to});
+    ++(a->end < b->end ? a : b);
+  }
+  return both;
 }
 
 Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, unsigned last,
@@ -83,14 +117,17 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
     for (size_t seed = 0; seed < candidates.size() && run.rows == 0; ++seed) {
       slices = {candidates[seed].slice};
       cost = candidates[seed].cost;
+      std::vector<Range> shared = rangesOf(slices.front(), bank, fresh);
       for (size_t k = 0; k < candidates.size() && slices.size() < width; ++k) {
         if (k == seed)
           continue;
+        std::vector<Range> meeting =
+            intersection(shared, rangesOf(candidates[k].slice, bank, fresh));
+        if (meeting.empty())
+          continue;
+        shared = std::move(meeting);
         slices.push_back(candidates[k].slice);
-        if (common(slices, bank, rows, fresh).rows == 0)
-          slices.pop_back();
-        else
-          cost += candidates[k].cost;
+        cost += candidates[k].cost;
       }
       if (slices.size() == width)
         run = common(slices, bank, rows, fresh);

@@ -60,8 +60,14 @@ private:
   const MemorySpec &spec;
   std::vector<std::vector<Run>> free; ///< per (slice, bank), by address
   std::vector<Run> &runs(unsigned slice, unsigned bank) { return free[slice * spec.banks + bank]; }
-  /// First run of at least `rows` rows common to all slices; rows 0 if none.
+  /// The longest run of up to `rows` rows common to all slices, of those the one that is free first;
+  /// rows 0 if none. Slices x runs x slices steps.
   Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows, bool fresh);
+  struct Range { ///< rows [begin, end)
+    unsigned begin, end;
+  };
+  std::vector<Range> rangesOf(unsigned slice, unsigned bank, bool fresh) const;
+  static std::vector<Range> intersection(const std::vector<Range> &x, const std::vector<Range> &y);
   void remove(unsigned slice, unsigned bank, unsigned address, unsigned rows);
 };
 
