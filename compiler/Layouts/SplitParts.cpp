@@ -47,7 +47,7 @@ private:
   Uses takeUses() { return *std::exchange(known, std::nullopt); }
   std::vector<Part> partsOf(unsigned tensor, const Uses &uses) const;
   bool canCut(unsigned tensor, const Uses &uses) const;
-  bool isNarrow(const std::vector<Part> &parts) const;
+  bool isWorthCutting(const std::vector<Part> &parts) const;
   std::vector<Part> partsBeside(unsigned tensor, const Uses &uses) const;
   void replace(unsigned kernel, std::vector<Kernel> by);
   void cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part> &parts);
@@ -117,9 +117,13 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
   return true;
 }
 
-bool Splitter::isNarrow(const std::vector<Part> &parts) const {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const Part &p) { return p.count * 2 <= vector; });
+/// Could parts share a row with others of their own, or do they lie across more vectors than they
+/// would alone?
+bool Splitter::isWorthCutting(const std::vector<Part> &parts) const {
+  return std::any_of(parts.begin(), parts.end(), [&](const Part &p) {
+    const int64_t across = (p.from + p.count - 1) / vector - p.from / vector + 1;
+    return p.count * 2 <= vector || across > (p.count + vector - 1) / vector;
+  });
 }
 
 /// Sums over lanes of the tensor, one term for each part.
@@ -228,7 +232,7 @@ bool Splitter::split(unsigned tensor, bool always) {
       its.writers[tensor].size() < 2)
     return false;
   std::vector<Part> parts = partsOf(tensor, its);
-  if (parts.size() < 2 || !canCut(tensor, its) || (!always && !isNarrow(parts)))
+  if (parts.size() < 2 || !canCut(tensor, its) || (!always && !isWorthCutting(parts)))
     return false;
   const Uses before = takeUses();
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -296,7 +300,7 @@ bool Splitter::cutBeside(unsigned tensor) {
   if (its.writers[tensor].size() != 1)
     return false;
   const std::vector<Part> parts = partsBeside(tensor, its);
-  if (parts.empty() || !isNarrow(parts))
+  if (parts.empty() || !isWorthCutting(parts))
     return false;
   const unsigned writer = its.writers[tensor].front();
   const Kernel &kernel = graph.kernels[writer];

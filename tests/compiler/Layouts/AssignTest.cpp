@@ -13,6 +13,7 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings/SplitSums.h"
+#include "compiler/Forms/Simplify.h"
 
 #include <gtest/gtest.h>
 
@@ -578,8 +579,8 @@ KernelGraph ghost() {
   const unsigned primary = addTensor(graph, "primary", {1, half, size, size}, type, 1);
   const unsigned sum = addTensor(graph, "sum", {1, all, size, size}, type, 1);
   const unsigned fewer = addTensor(graph, "fewer", {1, all, size / 2, size / 2}, type, 1);
-  const unsigned y = addTensor(graph, "y", {1, 160, size / 2, size / 2}, type, 1,
-                               TensorRole::Output);
+  const unsigned y =
+      addTensor(graph, "y", {1, 160, size / 2, size / 2}, type, 1, TensorRole::Output);
   convolve(graph, type, x, before, 3, 1, 1);
   convolve(graph, type, before, primary, 1, 1, 2);
   Kernel again = graph.kernels.back(); // as the former writes a part that others read, too
@@ -638,8 +639,45 @@ TEST(Assign, WindowsOverWindowsReachFurther) {
 }
 
 TEST(SplitParts, LeavesPartsThatFillVectors) {
-  KernelGraph graph = concatenation(200, 170);
+  KernelGraph graph = concatenation(320, 170);
   EXPECT_EQ(splitParts(graph, test::testMachine(20)), 0u);
+}
+
+TEST(SplitParts, CutsWhatLiesAcrossVectors) {
+  // Lanes 200 to 369 are in two vectors of 320, and in one as a tensor of their own.
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = concatenation(200, 170);
+  KernelGraph split = plain;
+  EXPECT_EQ(splitParts(split, machine), 2u); // and the map's result
+  expectClose(plain, split, "across");
+}
+
+TEST(MergeMaps, APartThatAMapAloneReadsIsNotStored) {
+  // The map became two, each of which reads what one product writes.
+  const KernelGraph plain = concatenation(20, 33);
+  KernelGraph merged = plain;
+  splitParts(merged, test::testMachine(20));
+  mergeMaps(merged, 12);
+  EXPECT_EQ(merged.verify(), "");
+  EXPECT_EQ(merged.kernels.size(), 3u);
+  for (const Kernel &kernel : merged.kernels)
+    EXPECT_FALSE(kernel.terms.empty()) << kernel.name;
+  expectClose(plain, merged, "merged");
+  KernelGraph tooLong = plain;
+  splitParts(tooLong, test::testMachine(20));
+  mergeMaps(tooLong, 2);
+  EXPECT_EQ(tooLong.kernels.size(), 5u);
+}
+
+TEST(MergeMaps, LeavesWhatOthersReadToo) {
+  KernelGraph graph = concatenation(20, 33);
+  const unsigned other =
+      addTensor(graph, "other", {1, 30, 9, 9}, ElementType::Fp16, 1, TensorRole::Output);
+  convolve(graph, ElementType::Fp16, 1, other, 1, 1, 7);
+  splitParts(graph, test::testMachine(20));
+  const size_t kernels = graph.kernels.size();
+  mergeMaps(graph, 12);
+  EXPECT_EQ(graph.kernels.size(), kernels);
 }
 
 TEST(Materialize, GroupsAreBandsWhoseZerosAreNotSwept) {
