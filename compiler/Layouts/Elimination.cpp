@@ -57,7 +57,8 @@ std::vector<unsigned> Elimination::neighbours(const std::vector<Held> &tables,
 }
 
 size_t Elimination::entries(const std::vector<unsigned> &variables) const {
-  constexpr size_t kMost = SIZE_MAX >> 32; // what is larger counts the same: twice that is no overflow
+  constexpr size_t kMost =
+      SIZE_MAX >> 32; // what is larger counts the same: twice that is no overflow
   size_t size = 1;
   for (unsigned v : variables)
     size = std::min(size * sizes[v], kMost);

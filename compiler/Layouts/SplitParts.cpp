@@ -117,13 +117,19 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
   return true;
 }
 
-/// Could parts share a row with others of their own, or do they lie across more vectors than they
-/// would alone?
+/// Could a part share a row with more of its own, or does it lie across more vectors than it would
+/// alone, where all parts alone take no more than the whole?
 bool Splitter::isWorthCutting(const std::vector<Part> &parts) const {
-  return std::any_of(parts.begin(), parts.end(), [&](const Part &p) {
-    const int64_t across = (p.from + p.count - 1) / vector - p.from / vector + 1;
-    return p.count * 2 <= vector || across > (p.count + vector - 1) / vector;
-  });
+  const auto vectors = [&](int64_t lanes) { return (lanes + vector - 1) / vector; };
+  int64_t whole = 0, alone = 0;
+  bool isNarrow = false, isAcross = false;
+  for (const Part &p : parts) {
+    isNarrow |= p.count * 2 <= vector;
+    isAcross |= vectors(p.from + p.count) - p.from / vector > vectors(p.count);
+    whole = std::max(whole, vectors(p.from + p.count));
+    alone += vectors(p.count);
+  }
+  return isNarrow || (isAcross && alone <= whole);
 }
 
 /// Sums over lanes of the tensor, one term for each part.

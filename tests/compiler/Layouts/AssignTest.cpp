@@ -13,7 +13,6 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings/SplitSums.h"
-#include "compiler/Forms/Simplify.h"
 
 #include <gtest/gtest.h>
 
@@ -650,34 +649,6 @@ TEST(SplitParts, CutsWhatLiesAcrossVectors) {
   KernelGraph split = plain;
   EXPECT_EQ(splitParts(split, machine), 2u); // and the map's result
   expectClose(plain, split, "across");
-}
-
-TEST(MergeMaps, APartThatAMapAloneReadsIsNotStored) {
-  // The map became two, each of which reads what one product writes.
-  const KernelGraph plain = concatenation(20, 33);
-  KernelGraph merged = plain;
-  splitParts(merged, test::testMachine(20));
-  mergeMaps(merged, 12);
-  EXPECT_EQ(merged.verify(), "");
-  EXPECT_EQ(merged.kernels.size(), 3u);
-  for (const Kernel &kernel : merged.kernels)
-    EXPECT_FALSE(kernel.terms.empty()) << kernel.name;
-  expectClose(plain, merged, "merged");
-  KernelGraph tooLong = plain;
-  splitParts(tooLong, test::testMachine(20));
-  mergeMaps(tooLong, 2);
-  EXPECT_EQ(tooLong.kernels.size(), 5u);
-}
-
-TEST(MergeMaps, LeavesWhatOthersReadToo) {
-  KernelGraph graph = concatenation(20, 33);
-  const unsigned other =
-      addTensor(graph, "other", {1, 30, 9, 9}, ElementType::Fp16, 1, TensorRole::Output);
-  convolve(graph, ElementType::Fp16, 1, other, 1, 1, 7);
-  splitParts(graph, test::testMachine(20));
-  const size_t kernels = graph.kernels.size();
-  mergeMaps(graph, 12);
-  EXPECT_EQ(graph.kernels.size(), kernels);
 }
 
 TEST(Materialize, GroupsAreBandsWhoseZerosAreNotSwept) {
