@@ -187,18 +187,26 @@ void compact(KernelGraph &graph) {
   graph.tensors = std::move(tensors);
 }
 
-/// Merges maps into the kernel that writes what they read, result by result.
+/// Merges maps into the kernel that writes what they read, result by result. `alone`: where that is
+/// all that it writes, and nothing else reads it.
 class Merger {
 public:
-  Merger(KernelGraph &graph, unsigned chain) : graph(graph), chain(chain) {}
+  Merger(KernelGraph &graph, unsigned chain, bool alone)
+      : graph(graph), chain(chain), alone(alone), uses(graph) {}
   void run();
 
 private:
   bool merge(size_t at);
   bool isReadyBefore(unsigned tensor, size_t position) const;
+  bool goesWithItsReader(unsigned tensor) const {
+    return graph.tensors[tensor].role == TensorRole::Intermediate && !uses.onHost[tensor] &&
+           uses.readers[tensor].size() == 1;
+  }
 
   KernelGraph &graph;
-  unsigned chain;
+  const unsigned chain;
+  const bool alone;
+  const Uses uses; ///< before anything was merged, which adds no readers
 };
 
 unsigned opCount(const Kernel &kernel) {
@@ -314,13 +322,15 @@ bool Merger::merge(size_t at) {
     if (node.kind == Node::Kind::Reduce)
       return false;
   for (const Access &read : map.operands) {
-    if (isConstant(graph, read.tensor))
+    if (isConstant(graph, read.tensor) || (alone && !goesWithItsReader(read.tensor)))
       continue;
     for (size_t position = at; position-- > 0;) {
       auto [hostWrites, number] = graph.order[position];
       if (hostWrites)
         continue;
       Kernel &writer = graph.kernels[number];
+      if (alone && writer.results.size() > 1)
+        continue;
       for (const Result &result : writer.results) {
         if (result.access.tensor != read.tensor || opCount(writer) + opCount(map) > chain ||
             writeOneTensor(map, writer))
@@ -426,11 +436,17 @@ void joinLaneLoops(KernelGraph &graph) {
 
 } // namespace
 
+void mergeMaps(KernelGraph &graph, unsigned chain) {
+  Merger(graph, chain, /*alone=*/true).run();
+  dropDead(graph);
+  compact(graph);
+}
+
 void simplify(KernelGraph &graph, unsigned chain) {
   foldConstants(graph);
   dropDead(graph);
   joinLaneLoops(graph);
-  Merger(graph, chain).run();
+  Merger(graph, chain, /*alone=*/false).run();
   dropDead(graph);
   compact(graph);
 }

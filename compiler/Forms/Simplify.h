@@ -9,6 +9,11 @@ namespace millrace::forms {
 /// that write what they read (at most `chain` operations each), and drops what nothing needs.
 void simplify(KernelGraph &graph, unsigned chain);
 
+/// Merges maps into kernels that write one tensor, which they alone read, in a graph whose tensors
+/// were cut since, and drops what nothing needs then. What others read, too, would be written all
+/// the same, and a kernel of many results takes more units at a time than several that take turns.
+void mergeMaps(KernelGraph &graph, unsigned chain);
+
 /// Drops nodes that no result needs, and operands that no node reads.
 void dropDeadNodes(Kernel &kernel);
 

@@ -18,19 +18,20 @@ Elimination::Elimination(std::vector<unsigned> itsSizes, std::vector<Table> give
   std::vector<Held> tables;
   for (Table &table : given)
     tables.push_back({{std::move(table)}, -1});
-  std::vector<bool> open(sizes.size(), true);
+  std::vector<size_t> tableSizes; // of each with its neighbours; SIZE_MAX: not there any more
+  for (unsigned v = 0; v < sizes.size(); ++v)
+    tableSizes.push_back(entries(neighbours(tables, v)) * sizes[v]);
   for (size_t left = sizes.size(); left > 0; --left) {
-    unsigned next = 0;
-    size_t least = SIZE_MAX;
-    for (unsigned v = 0; v < open.size(); ++v)
-      if (open[v])
-        if (const size_t size = entries(neighbours(tables, v)) * sizes[v]; size < least)
-          least = size, next = v;
-    open[next] = false;
-    if (least > largest)
+    const auto least = std::min_element(tableSizes.begin(), tableSizes.end());
+    const auto next = unsigned(least - tableSizes.begin());
+    const std::vector<unsigned> around = neighbours(tables, next);
+    if (*least > largest)
       leaveOut(tables, next);
     else
       eliminate(tables, next);
+    *least = SIZE_MAX;
+    for (unsigned v : around) // no others have other neighbours now
+      tableSizes[v] = entries(neighbours(tables, v)) * sizes[v];
   }
 }
 
@@ -56,7 +57,8 @@ std::vector<unsigned> Elimination::neighbours(const std::vector<Held> &tables,
 }
 
 size_t Elimination::entries(const std::vector<unsigned> &variables) const {
-  constexpr size_t kMost = SIZE_MAX >> 32; // what is larger counts the same: twice that is no overflow
+  constexpr size_t kMost =
+      SIZE_MAX >> 32; // what is larger counts the same: twice that is no overflow
   size_t size = 1;
   for (unsigned v : variables)
     size = std::min(size * sizes[v], kMost);

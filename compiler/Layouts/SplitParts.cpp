@@ -47,7 +47,7 @@ private:
   Uses takeUses() { return *std::exchange(known, std::nullopt); }
   std::vector<Part> partsOf(unsigned tensor, const Uses &uses) const;
   bool canCut(unsigned tensor, const Uses &uses) const;
-  bool isNarrow(const std::vector<Part> &parts) const;
+  bool isWorthCutting(const std::vector<Part> &parts) const;
   std::vector<Part> partsBeside(unsigned tensor, const Uses &uses) const;
   void replace(unsigned kernel, std::vector<Kernel> by);
   void cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part> &parts);
@@ -117,9 +117,19 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
   return true;
 }
 
-bool Splitter::isNarrow(const std::vector<Part> &parts) const {
-  return std::any_of(parts.begin(), parts.end(),
-                     [&](const Part &p) { return p.count * 2 <= vector; });
+/// Could a part share a row with more of its own, or does it lie across more vectors than it would
+/// alone, where all parts alone take no more than the whole?
+bool Splitter::isWorthCutting(const std::vector<Part> &parts) const {
+  const auto vectors = [&](int64_t lanes) { return (lanes + vector - 1) / vector; };
+  int64_t whole = 0, alone = 0;
+  bool isNarrow = false, isAcross = false;
+  for (const Part &p : parts) {
+    isNarrow |= p.count * 2 <= vector;
+    isAcross |= vectors(p.from + p.count) - p.from / vector > vectors(p.count);
+    whole = std::max(whole, vectors(p.from + p.count));
+    alone += vectors(p.count);
+  }
+  return isNarrow || (isAcross && alone <= whole);
 }
 
 /// Sums over lanes of the tensor, one term for each part.
@@ -228,7 +238,7 @@ bool Splitter::split(unsigned tensor, bool always) {
       its.writers[tensor].size() < 2)
     return false;
   std::vector<Part> parts = partsOf(tensor, its);
-  if (parts.size() < 2 || !canCut(tensor, its) || (!always && !isNarrow(parts)))
+  if (parts.size() < 2 || !canCut(tensor, its) || (!always && !isWorthCutting(parts)))
     return false;
   const Uses before = takeUses();
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -296,7 +306,7 @@ bool Splitter::cutBeside(unsigned tensor) {
   if (its.writers[tensor].size() != 1)
     return false;
   const std::vector<Part> parts = partsBeside(tensor, its);
-  if (parts.empty() || !isNarrow(parts))
+  if (parts.empty() || !isWorthCutting(parts))
     return false;
   const unsigned writer = its.writers[tensor].front();
   const Kernel &kernel = graph.kernels[writer];

@@ -125,7 +125,8 @@ def figures(report: dict, precision: str) -> dict:
 
 def compared(job: Job, report: dict) -> dict:
     """Distances: of the float model from ONNX Runtime, and what roundings to 16 bits explain; of a quantised one from ONNX
-    Runtime's run of it; that run's from the float model, and from one whose inputs are rounded to fp16 first."""
+    Runtime's run of it, and of it without the roundings that this run leaves out; that run's from the float model, and from
+    one whose inputs are rounded to fp16 first."""
     inputs = given(job.folder)
     got = {output["name"]: np.load(output["file"]) for output in report["outputs"]}
     right = expected(job.model(), inputs, job.form == "float")
@@ -136,6 +137,9 @@ def compared(job: Job, report: dict) -> dict:
         found["float_l2"] = farthest(got, exact)
         near = {name: array.astype(np.float16).astype(array.dtype) for name, array in inputs.items()}
         found["input_rounding_l2"] = farthest(expected(job.model(), near, optimised=False), right)
+        if "--exact-qdq" not in job.flags:
+            meant = rounding.without_residual_roundings(onnx.load(job.model()))
+            found["fused_l2"] = farthest(got, dict(zip(right, rounding.outputs_of(meant, inputs))))
     elif not found["relative_l2"] <= NEAR:
         found["rounding_l2"] = rounding.distance_of(onnx.load(job.model()), inputs)
     return found

@@ -245,6 +245,23 @@ static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
   return build.op(AluOp::DivF32, {x, y});
 }
 
+/// The node's 8-bit integer less a constant one as fp32, which holds both: an operation less than
+/// by way of 32-bit integers. Nothing if the node is something else.
+static std::optional<unsigned> differenceInFloat(KernelBuilder &build, unsigned node) {
+  const Node &difference = build.kernel().nodes[node];
+  if (difference.kind != Node::Kind::Op || difference.op != AluOp::SubI32)
+    return std::nullopt;
+  const Node &wide = build.kernel().nodes[difference.args[0]],
+             &other = build.kernel().nodes[difference.args[1]];
+  constexpr int32_t kMost = 1 << 23; // of which fp32 holds sums with 8-bit integers
+  if (wide.kind != Node::Kind::Op || wide.op != AluOp::CvtI8I32 ||
+      other.kind != Node::Kind::Immediate || std::abs(int64_t(int32_t(other.bits))) > kMost)
+    return std::nullopt;
+  const float subtracted = float(int32_t(other.bits));
+  const unsigned integer = build.op(AluOp::CvtI8F32, {wide.args[0]});
+  return build.op(AluOp::SubF32, {integer, build.constant(subtracted)});
+}
+
 FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scalar> given) {
   KernelBuilder &build = attempt.build;
   if (isa<arith::SIToFPOp>(op) && given[0].kind == Kind::I8)
@@ -256,6 +273,9 @@ FailureOr<Scalar> Former::bodyOp(Attempt &attempt, Operation *op, ArrayRef<Scala
       arg = {build.op(AluOp::CvtI8I32, {arg.node}), Kind::I32};
     nodes.push_back(arg.node);
   }
+  if (isa<arith::SIToFPOp>(op))
+    if (const std::optional<unsigned> difference = differenceInFloat(build, nodes[0]))
+      return Scalar{*difference, Kind::F32};
   if (auto compare = dyn_cast<arith::CmpFOp>(op); compare && asksForNan(compare))
     return Scalar{compareForNan(build, compare, nodes[0], nodes[1]), Kind::FlagF32};
   if (auto compare = dyn_cast<arith::CmpFOp>(op))

@@ -21,6 +21,7 @@
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
+#include "compiler/Forms/Simplify.h"
 #include "compiler/Layouts/AppendParts.h"
 #include "compiler/Layouts/Assign.h"
 #include "compiler/Layouts/SplitParts.h"
@@ -63,7 +64,8 @@ static const Rewriting table[] = {
        layouts::appendParts(graph, machine);
        return Lines();
      }},
-    {"split-parts", "cuts concatenations of few lanes into a tensor for each part",
+    {"split-parts",
+     "cuts concatenations of few lanes, or across vectors, into a tensor for each part",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        layouts::splitParts(graph, machine);
        return Lines();
@@ -71,6 +73,11 @@ static const Rewriting table[] = {
     {"forward-copies", "lets the readers of a copy read what was copied",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        forwardCopies(graph);
+       return Lines();
+     }},
+    {"merge-maps", "lets who makes a part do what the one map that reads it does",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       mergeMaps(graph, longestChain(machine));
        return Lines();
      }},
     {"align-ranks", "gives rows that maps meet the dimensions of what they meet",

@@ -17,16 +17,23 @@ namespace {
 
 bool isOperation(const Node &n) { return n.kind == Node::Kind::Op || n.kind == Node::Kind::Reduce; }
 
-/// Operands, as they are or widened, and immediates can be had again.
-bool canBeHadAgain(const Kernel &kernel, unsigned n, bool widened) {
+/// An operand is widened and scaled; more is rather stored.
+constexpr unsigned kMostRepeated = 2;
+
+/// Operands and immediates can be had again, and what so many operations in a row make of them.
+bool canBeHadAgain(const Kernel &kernel, unsigned n, unsigned repeated) {
   const Node &node = kernel.nodes[n];
-  if (widened && node.kind == Node::Kind::Op && node.args.size() == 1)
-    return kernel.nodes[node.args[0]].kind == Node::Kind::Operand;
-  return node.kind == Node::Kind::Operand || node.kind == Node::Kind::Immediate;
+  if (node.kind == Node::Kind::Operand || node.kind == Node::Kind::Immediate)
+    return true;
+  return repeated > 0 && node.kind == Node::Kind::Op &&
+         std::all_of(node.args.begin(), node.args.end(),
+                     [&](unsigned a) { return canBeHadAgain(kernel, a, repeated - 1); });
 }
 
 /// The last node after which only its own value goes on, before every result, that `fits`.
-std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed, bool widened,
+/// `repeated`: operations in a row that both parts may do.
+std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed,
+                              unsigned repeated,
                               const std::function<bool(unsigned, unsigned)> &fits) {
   unsigned operations = 0;
   std::optional<unsigned> cut;
@@ -34,7 +41,7 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
     if (!needed[n] || !isOperation(kernel.nodes[n]))
       continue;
     ++operations;
-    bool alone = !widened || !canBeHadAgain(kernel, n, widened);
+    bool alone = repeated == 0 || !canBeHadAgain(kernel, n, repeated);
     for (const Result &r : kernel.results)
       alone &= r.node > n;
     for (unsigned u = n + 1; u < kernel.nodes.size(); ++u) {
@@ -42,7 +49,7 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
         continue;
       alone &= kernel.nodes[u].kind != Node::Kind::Accumulator;
       for (unsigned a : kernel.nodes[u].args)
-        alone &= a >= n || canBeHadAgain(kernel, a, widened);
+        alone &= a >= n || canBeHadAgain(kernel, a, repeated);
     }
     if (alone && fits(n, operations))
       cut = n;
@@ -110,17 +117,21 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
   std::optional<unsigned> cut;
   if (machine && reads.usesAllAlus && isWindow(graph, kernel))
     most = machine->vxm.alus;
+  const auto fits = [&](unsigned n) {
+    return !machine ||
+           epilogueNeeds(upTo(kernel, n, kernel.results.front().access), graph, *machine)
+               .fit(*machine);
+  };
   if (operations > most || readsTooOften(graph, kernel, unsigned(kernel.nodes.size()) - 1, reads))
-    cut = cutOf(kernel, needed, false, [&](unsigned n, unsigned before) {
-      return before <= most && !readsTooOften(graph, kernel, n, reads);
+    cut = cutOf(kernel, needed, 0, [&](unsigned n, unsigned before) {
+      return before <= most && !readsTooOften(graph, kernel, n, reads) && fits(n);
     });
   if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;
-  return cutOf(kernel, needed, true, [&](unsigned n, unsigned before) {
-    return before <= most &&
-           epilogueNeeds(upTo(kernel, n, kernel.results.front().access), graph, *machine)
-               .fit(*machine);
-  });
+  for (unsigned repeated = 1; !cut && repeated <= kMostRepeated; ++repeated)
+    cut = cutOf(kernel, needed, repeated,
+                [&](unsigned n, unsigned before) { return before <= most && fits(n); });
+  return cut;
 }
 
 /// The kernel with what hangs on the sum before all else that an operation takes: a sum that waits

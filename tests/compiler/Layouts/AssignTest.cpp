@@ -578,8 +578,8 @@ KernelGraph ghost() {
   const unsigned primary = addTensor(graph, "primary", {1, half, size, size}, type, 1);
   const unsigned sum = addTensor(graph, "sum", {1, all, size, size}, type, 1);
   const unsigned fewer = addTensor(graph, "fewer", {1, all, size / 2, size / 2}, type, 1);
-  const unsigned y = addTensor(graph, "y", {1, 160, size / 2, size / 2}, type, 1,
-                               TensorRole::Output);
+  const unsigned y =
+      addTensor(graph, "y", {1, 160, size / 2, size / 2}, type, 1, TensorRole::Output);
   convolve(graph, type, x, before, 3, 1, 1);
   convolve(graph, type, before, primary, 1, 1, 2);
   Kernel again = graph.kernels.back(); // as the former writes a part that others read, too
@@ -638,8 +638,17 @@ TEST(Assign, WindowsOverWindowsReachFurther) {
 }
 
 TEST(SplitParts, LeavesPartsThatFillVectors) {
-  KernelGraph graph = concatenation(200, 170);
+  KernelGraph graph = concatenation(320, 170);
   EXPECT_EQ(splitParts(graph, test::testMachine(20)), 0u);
+}
+
+TEST(SplitParts, CutsWhatLiesAcrossVectors) {
+  // Lanes 200 to 369 are in two vectors of 320, and in one as a tensor of their own.
+  const Machine machine = test::testMachine(20);
+  const KernelGraph plain = concatenation(200, 170);
+  KernelGraph split = plain;
+  EXPECT_EQ(splitParts(split, machine), 2u); // and the map's result
+  expectClose(plain, split, "across");
 }
 
 TEST(Materialize, GroupsAreBandsWhoseZerosAreNotSwept) {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Is what several concatenations have as a part made and stored once?
+// Is what several concatenations have as a part made and stored once, and what a map makes of a part
+// made with it?
 #include "compiler/Layouts/SplitParts.h"
 
 #include "tests/compiler/Codegen/Grid/TestMachine.h"
 
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Forms/Simplify.h"
 
 #include <gtest/gtest.h>
 
@@ -53,6 +55,25 @@ KernelGraph denseBlock(unsigned layers) {
   return graph;
 }
 
+/// The same outputs, but for the order of sums.
+void expectClose(const KernelGraph &plain, const KernelGraph &other) {
+  EXPECT_EQ(other.verify(), "");
+  const auto expected = evaluate(plain, randomInputs(plain)), got = evaluate(other, randomInputs(other));
+  ASSERT_TRUE(expected && got);
+  const auto outputsOf = [](const KernelGraph &graph, const std::vector<TensorBytes> &values) {
+    std::vector<float> outputs;
+    for (unsigned t = 0; t < graph.tensors.size(); ++t)
+      if (graph.tensors[t].role == TensorRole::Output)
+        for (size_t i = 0; i + 1 < values[t].size(); i += 2)
+          outputs.push_back(decode(ElementType::Fp16, uint32_t(values[t][i] | values[t][i + 1] << 8)));
+    return outputs;
+  };
+  const std::vector<float> a = outputsOf(plain, *expected), b = outputsOf(other, *got);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], 0.01f * std::max(1.0f, std::abs(a[i])));
+}
+
 TEST(SharedParts, APartOfSeveralConcatenationsIsOneTensor) {
   const KernelGraph plain = denseBlock(4);
   ASSERT_EQ(plain.verify(), "");
@@ -62,18 +83,69 @@ TEST(SharedParts, APartOfSeveralConcatenationsIsOneTensor) {
   EXPECT_EQ(split.verify(), "");
   for (const Kernel &kernel : split.kernels)
     EXPECT_EQ(kernel.results.size(), 1u) << kernel.name;
-  const auto expected = evaluate(plain, randomInputs(plain)), got = evaluate(split, randomInputs(plain));
-  ASSERT_TRUE(expected && got);
-  for (unsigned t = 0; t < plain.tensors.size(); ++t)
-    if (plain.tensors[t].role == TensorRole::Output) {
-      const std::vector<uint8_t> &a = (*expected)[t], &b = (*got)[t];
-      ASSERT_EQ(a.size(), b.size());
-      for (size_t i = 0; i < a.size(); i += 2) {
-        const float u = decode(ElementType::Fp16, uint32_t(a[i] | a[i + 1] << 8)),
-                    v = decode(ElementType::Fp16, uint32_t(b[i] | b[i + 1] << 8));
-        ASSERT_NEAR(u, v, 0.01 * std::max(1.0f, std::abs(u)));
-      }
-    }
+  expectClose(plain, split);
+}
+
+TEST(SplitParts, LeavesWhatWouldTakeMoreVectors) {
+  // 768 lanes in three vectors of 320, which the second and the fourth part lie across; alone they take four.
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {1, kPart, kSize, kSize}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned all = addTensor(graph, "all", {1, 768, kSize, kSize}, ElementType::Fp16, 1);
+  for (unsigned n = 0; n < 4; ++n)
+    mix(graph, x, all, 192, n * 192, n + 1);
+  const unsigned y = addTensor(graph, "y", {1, 40, kSize, kSize}, ElementType::Fp16, 1, TensorRole::Output);
+  mix(graph, all, y, 40, 0, 9);
+  EXPECT_EQ(splitParts(graph, test::testMachine(20)), 0u);
+}
+
+/// Two products side by side, a map over both, a product of that.
+KernelGraph mappedParts() {
+  KernelGraph graph;
+  graph.name = "mapped";
+  const ElementType type = ElementType::Fp16;
+  const unsigned x = addTensor(graph, "x", {1, kPart, kSize, kSize}, type, 1, TensorRole::Input);
+  const unsigned both = addTensor(graph, "both", {1, 2 * kPart, kSize, kSize}, type, 1);
+  const unsigned mapped = addTensor(graph, "mapped", {1, 2 * kPart, kSize, kSize}, type, 1);
+  const unsigned y = addTensor(graph, "y", {1, 40, kSize, kSize}, type, 1, TensorRole::Output);
+  mix(graph, x, both, kPart, 0, 1);
+  mix(graph, x, both, kPart, kPart, 2);
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(2 * kPart), r = build.loop(kSize), s = build.loop(kSize);
+  const std::vector<AffineIndex> point{fixed(0), at(f), at(r), at(s)};
+  build.store(build.op(AluOp::ReluF32, {build.load({both, point})}), {mapped, point});
+  build.finish("map");
+  mix(graph, mapped, y, 40, 0, 3);
+  return graph;
+}
+
+TEST(MergeMaps, APartThatAMapAloneReadsIsNotStored) {
+  const KernelGraph plain = mappedParts();
+  KernelGraph merged = plain;
+  splitParts(merged, test::testMachine(20));
+  EXPECT_EQ(merged.kernels.size(), 5u); // a map for each part
+  mergeMaps(merged, 12);
+  EXPECT_EQ(merged.kernels.size(), 3u);
+  for (const Kernel &kernel : merged.kernels)
+    EXPECT_FALSE(kernel.terms.empty()) << kernel.name;
+  expectClose(plain, merged);
+}
+
+TEST(MergeMaps, LeavesWhatTheMachineCannotChain) {
+  KernelGraph graph = mappedParts();
+  splitParts(graph, test::testMachine(20));
+  mergeMaps(graph, 2);
+  EXPECT_EQ(graph.kernels.size(), 5u);
+}
+
+TEST(MergeMaps, LeavesWhatOthersReadToo) {
+  KernelGraph graph = mappedParts();
+  const unsigned other =
+      addTensor(graph, "other", {1, 40, kSize, kSize}, ElementType::Fp16, 1, TensorRole::Output);
+  mix(graph, 1, other, 40, 0, 4);
+  splitParts(graph, test::testMachine(20));
+  EXPECT_EQ(graph.kernels.size(), 6u);
+  mergeMaps(graph, 12);
+  EXPECT_EQ(graph.kernels.size(), 6u);
 }
 
 } // namespace

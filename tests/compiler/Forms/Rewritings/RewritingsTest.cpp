@@ -368,6 +368,40 @@ TEST(SplitEpilogues, CutsWhereValuesThatWaitNeedMoreAlusThanThereAre) {
   EXPECT_EQ(outputsOf(graph, inputs), before);
 }
 
+TEST(SplitEpilogues, ScalesAnOperandAgainRatherThanLetItWaitForItsGate) {
+  // A quantised hard swish, masked: x / 8 waits for a gate of seven operations. Of the first twelve
+  // operations, whose last value alone goes on, the machine has not enough ALUs either.
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph;
+  graph.name = "swish";
+  const unsigned x = addTensor(graph, "x", {9, 64}, ElementType::Int8, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {9, 64}, ElementType::Int8, 1, TensorRole::Output);
+  const unsigned inside = addSplat(graph, "inside", {9, 64}, ElementType::UInt8, 1, 1);
+  KernelBuilder build(graph);
+  const unsigned row = build.loop(9), lane = build.loop(64);
+  const std::vector<AffineIndex> point{at(row), at(lane)};
+  const unsigned wide = build.load({x, point});
+  const unsigned scaled = build.op(AluOp::MulF32, {wide, build.constant(0.125f)});
+  unsigned gate = build.op(AluOp::MulF32, {wide, build.constant(2.5f)});
+  gate = build.op(AluOp::AddF32, {gate, build.constant(63)});
+  gate = build.op(AluOp::MaxF32, {gate, build.constant(0)});
+  gate = build.op(AluOp::MinF32, {gate, build.constant(127)});
+  gate = build.op(AluOp::CvtI8F32, {build.op(AluOp::CvtF32I8, {gate})});
+  gate = build.op(AluOp::MulF32, {gate, build.constant(1.0f / 127)});
+  unsigned value = build.op(AluOp::MulF32, {scaled, gate});
+  value = build.op(AluOp::CvtF32I8, {build.op(AluOp::MulF32, {value, build.constant(9)})});
+  value = build.op(AluOp::SelectF32, {build.operand({inside, point}), value, build.immediate(0)});
+  build.storeBits(value, {y, point});
+  build.finish("swish");
+  ASSERT_GT(epilogueNeeds(graph.kernels[0], graph, machine).alus, machine.vxm.alus);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(splitEpilogues(graph, 12, machine), 1u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_TRUE(epilogueNeeds(kernel, graph, machine).fit(machine)) << kernel.name;
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
 TEST(SplitEpilogues, KeepsValuesWhereOneValueCrosses) {
   KernelGraph graph = buildMatmul({.m = 5, .k = 40, .n = 50, .relu = true}); // add, max, cvt
   const auto inputs = randomInputs(graph);
