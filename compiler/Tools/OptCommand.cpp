@@ -8,12 +8,15 @@
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Dialect/Spatial/Transforms/Passes.h"
+#include "compiler/Dialect/Tile/IR/Tile.h"
+#include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/HelpText.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -58,7 +61,7 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
   mlir::MLIRContext context;
   context.printOpOnDiagnostic(false);
   loadImportDialects(context);
-  context.loadDialect<spatial::SpatialDialect>();
+  context.loadDialect<spatial::SpatialDialect, tile::TileDialect, mlir::memref::MemRefDialect>();
   mlir::DialectRegistry gpuDialects;
   hopper::registerLoweringDialects(gpuDialects);
   context.appendDialectRegistry(gpuDialects);
@@ -103,6 +106,7 @@ int runPasses(const OptOptions &options) {
   spatial::registerPasses();
   hopper::registerPasses();
   gpu::registerGemmPass();
+  tile::registerPasses();
   if (options.list) {
     mlir::printRegisteredPasses();
     llvm::outs().flush();
