@@ -3,6 +3,7 @@
 // Single passes on text of the tensor, the spatial or the hopper level.
 #include "arch/files/NewFile.h"
 #include "compiler/Codegen/Gpu/Gemm/Gemm.h"
+#include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
@@ -11,6 +12,7 @@
 #include "compiler/Dialect/Tile/IR/Tile.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "compiler/Import/Onnx/Import.h"
+#include "compiler/Reference/Reference.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/HelpText.h"
@@ -61,6 +63,7 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
   mlir::MLIRContext context;
   context.printOpOnDiagnostic(false);
   loadImportDialects(context);
+  registerReferenceDialects(context);
   context.loadDialect<spatial::SpatialDialect, tile::TileDialect, mlir::memref::MemRefDialect>();
   mlir::DialectRegistry gpuDialects;
   hopper::registerLoweringDialects(gpuDialects);
@@ -106,6 +109,7 @@ int runPasses(const OptOptions &options) {
   spatial::registerPasses();
   hopper::registerPasses();
   gpu::registerGemmPass();
+  gpu::registerKernelPasses();
   tile::registerPasses();
   if (options.list) {
     mlir::printRegisteredPasses();

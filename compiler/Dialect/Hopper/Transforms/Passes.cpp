@@ -9,6 +9,7 @@
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -27,6 +28,13 @@ void addConversionToLLVM(OpPassManager &passes) {
   passes.addPass(createConvertNVVMToLLVMPass());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createReconcileUnrealizedCastsPass());
+}
+
+bool hasInstruction(Operation *op) {
+  return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::CountLeadingZerosOp,
+             math::CountTrailingZerosOp, math::CtPopOp, math::FloorOp, math::FmaOp, math::RoundOp,
+             math::RoundEvenOp, math::SqrtOp, math::TruncOp, math::IsNaNOp, math::IsInfOp,
+             math::IsFiniteOp>(op);
 }
 
 void registerPasses() {

@@ -264,6 +264,7 @@ LogicalResult lower(KernelOp kernel) {
   code.writeBody();
   hopper::ReturnOp::create(builder, place);
   function.setSharedMemory(code.sharedBytes());
+  function->setAttr(kProgramsAttribute, kernel.getProgramsAttr());
   return expandMath(function);
 }
 
