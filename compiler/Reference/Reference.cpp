@@ -161,7 +161,7 @@ Reference &Reference::operator=(Reference &&) noexcept = default;
 Reference::~Reference() = default;
 
 Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
-                                         const ReferenceOptions &options) {
+                                      const ReferenceOptions &options) {
   registerReferenceDialects(*module.getContext());
   auto function = module.lookupSymbol<func::FuncOp>(entry);
   if (!function || function.isExternal())

@@ -3,8 +3,8 @@
 
 #include "arch/program/HostData.h"
 #include "arch/program/PlacementWalk.h"
-#include "compiler/Import/Onnx/Import.h"
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
+#include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 
 #include <mlir/IR/MLIRContext.h>

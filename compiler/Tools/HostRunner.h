@@ -42,7 +42,7 @@ private:
   struct Compiler;
   static Expected<HostFunction> compile(Compiler &compiler, const std::string &function);
   static Expected<HostFunction *> find(Compiler &compiler, const std::string &module,
-                                    const std::string &function);
+                                       const std::string &function);
   std::unique_ptr<Compiler> compiler;
   std::future<void> ahead; ///< has the compiler until it is done
 };

@@ -286,7 +286,8 @@ void addHostKernels(Table &table, const Execution &e) {
     const HostStepDevice &step = e.hostDevices[k];
     table.row(k ? "" : "GPU kernels",
               fmt::format("{}: {}{}{}", step.function,
-                          step.kernels.empty() ? "none" : fmt::format("{}", fmt::join(step.kernels, ", ")),
+                          step.kernels.empty() ? "none"
+                                               : fmt::format("{}", fmt::join(step.kernels, ", ")),
                           step.left.empty() ? "" : "; on the host: ", fmt::join(step.left, "; ")));
   }
 }

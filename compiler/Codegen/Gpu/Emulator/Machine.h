@@ -45,9 +45,9 @@ struct Collective {
   Kind kind = Kind::Fence;
   unsigned joined = 0;
   bool isDone = false;
-  unsigned groups = 0;                     ///< of a wait
-  Product *product = nullptr;              ///< of a wgmma
-  std::array<uint32_t, 32> addresses = {}; ///< of a stmatrix, by lane
+  unsigned groups = 0;                                ///< of a wait
+  Product *product = nullptr;                         ///< of a wgmma
+  std::array<uint32_t, 32> addresses = {};            ///< of a stmatrix, by lane
   std::array<std::array<uint32_t, 4>, 32> words = {}; ///< of a shuffle the first of each lane
 };
 

@@ -75,7 +75,8 @@ private:
   /// Which element of the results a lane computes, as one index per loop over them.
   void chooseElement(int64_t elements) {
     Value first = combine<arith::MulIOp>(tile::ProgramIdOp::create(b, place), number(lanes));
-    Value rest = combine<arith::AddIOp>(first, tile::IotaOp::create(b, place, tileOf(b.getIndexType())));
+    Value rest =
+        combine<arith::AddIOp>(first, tile::IotaOp::create(b, place, tileOf(b.getIndexType())));
     if (elements % lanes)
       mask = arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, rest,
                                    asTile(number(elements)));
@@ -119,9 +120,10 @@ private:
     return place;
   }
 
-  Value load(Value memory, ValueRange at) {
+  /// `isResult`: read only by the lane that writes it, also if there is one for all.
+  Value load(Value memory, ValueRange at, bool isResult = false) {
     const Type type = cast<MemRefType>(memory.getType()).getElementType();
-    if (llvm::none_of(at.getTypes(), tile::isTile))
+    if (!isResult && llvm::none_of(at.getTypes(), tile::isTile))
       return tile::LoadOp::create(b, place, type, mapping.lookup(memory), at, Value(), Value());
     Value other = mask ? arith::ConstantOp::create(b, place, b.getZeroAttr(type)) : Value();
     return tile::LoadOp::create(b, place, tileOf(type), mapping.lookup(memory), at, mask, other);
@@ -145,20 +147,12 @@ private:
     SmallVector<Value> before;
     for (OpOperand &result : op.getDpsInitsMutable())
       before.push_back(op.payloadUsesValueFromOperand(&result) || op.getNumReductionLoops()
-                           ? asTile(load(result.get(), placeOf(result)))
+                           ? load(result.get(), placeOf(result), /*isResult=*/true)
                            : Value());
     // A body that reads no earlier result has none.
     const SmallVector<Value> results = sum(0, before);
-    for (auto [result, value] : llvm::zip(op.getDpsInitsMutable(), results)) {
-      SmallVector<Value> at = placeOf(result);
-      Value where = mask;
-      if (llvm::none_of(ValueRange(at).getTypes(), tile::isTile)) { // one element: of lane 0
-        where = arith::CmpIOp::create(
-            b, place, arith::CmpIPredicate::eq,
-            tile::IotaOp::create(b, place, tileOf(b.getIndexType())), asTile(number(0)));
-      }
-      tile::StoreOp::create(b, place, value, mapping.lookup(result.get()), at, where);
-    }
+    for (auto [result, value] : llvm::zip(op.getDpsInitsMutable(), results))
+      tile::StoreOp::create(b, place, value, mapping.lookup(result.get()), placeOf(result), mask);
   }
 
   SmallVector<Value> writeBody(ValueRange before) {

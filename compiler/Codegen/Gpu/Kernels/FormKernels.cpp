@@ -73,8 +73,8 @@ public:
     return "makes each linalg operation on buffers the launch of a kernel of the tile level";
   }
   void getDependentDialects(DialectRegistry &registry) const final {
-    registry.insert<arith::ArithDialect, memref::MemRefDialect, scf::SCFDialect,
-                    tile::TileDialect>();
+    registry
+        .insert<arith::ArithDialect, memref::MemRefDialect, scf::SCFDialect, tile::TileDialect>();
   }
   void runOnOperation() final {
     SmallVector<linalg::LinalgOp> ops;

@@ -51,7 +51,8 @@ public:
   Status compileKernels() {
     for (OwningOpRef<ModuleOp> &module : taken) {
       hopper::KernelOp kernel = *module->getOps<hopper::KernelOp>().begin();
-      Expected<EmulatedKernel> compiled = EmulatedKernel::create(*module, kernel.getSymName().str());
+      Expected<EmulatedKernel> compiled =
+          EmulatedKernel::create(*module, kernel.getSymName().str());
       if (!compiled)
         return compiled.takeError();
       const auto programs = kernel->getAttrOfType<IntegerAttr>(tile::kProgramsAttribute).getInt();

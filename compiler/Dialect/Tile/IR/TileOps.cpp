@@ -111,11 +111,11 @@ LogicalResult ReduceOp::verify() {
   using Kind = arith::AtomicRMWKind;
   const bool isFloat = isa<FloatType>(getResult().getType());
   const bool fits =
-      isFloat ? llvm::is_contained({Kind::addf, Kind::mulf, Kind::maximumf, Kind::minimumf},
-                                   getKind())
-              : llvm::is_contained({Kind::addi, Kind::muli, Kind::maxs, Kind::mins, Kind::maxu,
-                                    Kind::minu, Kind::andi, Kind::ori, Kind::xori},
-                                   getKind());
+      isFloat
+          ? llvm::is_contained({Kind::addf, Kind::mulf, Kind::maximumf, Kind::minimumf}, getKind())
+          : llvm::is_contained({Kind::addi, Kind::muli, Kind::maxs, Kind::mins, Kind::maxu,
+                                Kind::minu, Kind::andi, Kind::ori, Kind::xori},
+                               getKind());
   if (!fits || !isElementType(getResult().getType()))
     return emitOpError() << "cannot combine elements of " << getResult().getType() << " by '"
                          << arith::stringifyAtomicRMWKind(getKind()) << "'";
@@ -126,7 +126,8 @@ namespace {
 
 /// What loads and stores have in common; `value`: what a lane reads or writes.
 LogicalResult verifyAccess(Operation *op, Value memory, OperandRange indices, Type value) {
-  if (!isa<BlockArgument>(memory) || !isa<KernelOp>(cast<BlockArgument>(memory).getOwner()->getParentOp()))
+  if (!isa<BlockArgument>(memory) ||
+      !isa<KernelOp>(cast<BlockArgument>(memory).getOwner()->getParentOp()))
     return op->emitOpError("takes a tensor that is no argument of the kernel");
   const auto type = cast<MemRefType>(memory.getType());
   if (int64_t(indices.size()) != type.getRank())
@@ -164,7 +165,8 @@ LogicalResult LoadOp::verify() {
 LogicalResult StoreOp::verify() {
   if (failed(verifyAccess(*this, getTarget(), getIndices(), getValue().getType())))
     return failure();
-  if (!getMask() && llvm::none_of(getIndices(), [](Value index) { return isTile(index.getType()); }))
+  if (!getMask() &&
+      llvm::none_of(getIndices(), [](Value index) { return isTile(index.getType()); }))
     return emitOpError("writes all lanes to one element; give it a tile of indices, or a mask");
   return success();
 }

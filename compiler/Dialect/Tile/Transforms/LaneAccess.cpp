@@ -71,8 +71,8 @@ bool isMaskWhole(Value mask, unsigned width) {
 bool isTogether(MemRefType type, OperandRange indices, Value mask, unsigned width) {
   SmallVector<int64_t> strides;
   int64_t offset = 0;
-  if (failed(type.getStridesAndOffset(strides, offset)) || indices.empty() ||
-      strides.back() != 1 || offset % width || !isMaskWhole(mask, width))
+  if (failed(type.getStridesAndOffset(strides, offset)) || indices.empty() || strides.back() != 1 ||
+      offset % width || !isMaskWhole(mask, width))
     return false;
   for (auto [i, index] : llvm::enumerate(indices)) {
     const std::optional<LaneIndex> known = indexOf(index);
@@ -88,9 +88,8 @@ unsigned bytesOf(MemRefType type) { return std::max(8u, type.getElementTypeBitWi
 } // namespace
 
 bool isTogether(LoadOp op, unsigned width) {
-  return isTile(op.getResult().getType()) &&
-         isTogether(cast<MemRefType>(op.getSource().getType()), op.getIndices(), op.getMask(),
-                    width);
+  return isTile(op.getResult().getType()) && isTogether(cast<MemRefType>(op.getSource().getType()),
+                                                        op.getIndices(), op.getMask(), width);
 }
 
 bool isTogether(StoreOp op, unsigned width) {

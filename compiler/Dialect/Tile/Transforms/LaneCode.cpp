@@ -81,10 +81,10 @@ Value LaneCode::writeIota(IotaOp op) {
   const Location place = op.getLoc();
   SmallVector<Value> lanes;
   for (unsigned lane = 0; lane < width; ++lane)
-    lanes.push_back(lane == 0 ? firstLane()
-                              : arith::AddIOp::create(
-                                    builder, place, lanes.front(),
-                                    arith::ConstantIndexOp::create(builder, place, lane)));
+    lanes.push_back(
+        lane == 0 ? firstLane()
+                  : arith::AddIOp::create(builder, place, lanes.front(),
+                                          arith::ConstantIndexOp::create(builder, place, lane)));
   return collect(place, op.getType(), lanes);
 }
 
@@ -122,7 +122,8 @@ void LaneCode::write(Operation *op) {
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     Value value = lookup(broadcast.getValue());
     if (width > 1)
-      value = vector::BroadcastOp::create(builder, op->getLoc(), typeOf(broadcast.getType()), value);
+      value =
+          vector::BroadcastOp::create(builder, op->getLoc(), typeOf(broadcast.getType()), value);
     return map(broadcast, value);
   }
   if (op->getNumRegions())

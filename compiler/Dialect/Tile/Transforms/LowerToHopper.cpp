@@ -48,8 +48,8 @@ public:
 
 protected:
   Value program() override {
-    return toIndex(hopper::CtaIdOp::create(builder, kernel.getLoc(), builder.getI32Type(),
-                                           hopper::Axis::X));
+    return toIndex(
+        hopper::CtaIdOp::create(builder, kernel.getLoc(), builder.getI32Type(), hopper::Axis::X));
   }
   Value firstLane() override {
     const Location place = kernel.getLoc();
@@ -68,19 +68,24 @@ protected:
     if (width == 1 || !isTogether(op, width))
       return {};
     const Type type = typeOf(op.getResult().getType());
-    return onlyWhere(op.getLoc(), op.getMask(), [&] {
-      return loadAs(type, op.getLoc(), op.getSource(), first(op.getIndices()), width);
-    }, [&]() -> Value {
-      return vector::BroadcastOp::create(builder, op.getLoc(), type, lookup(op.getOther()));
-    });
+    return onlyWhere(
+        op.getLoc(), op.getMask(),
+        [&] { return loadAs(type, op.getLoc(), op.getSource(), first(op.getIndices()), width); },
+        [&]() -> Value {
+          return vector::BroadcastOp::create(builder, op.getLoc(), type, lookup(op.getOther()));
+        });
   }
   bool storeTogether(StoreOp op) override {
     if (width == 1 || !isTogether(op, width))
       return false;
-    onlyWhere(op.getLoc(), op.getMask(), [&] {
-      storeAt(op.getLoc(), lookup(op.getValue()), op.getTarget(), first(op.getIndices()), width);
-      return Value();
-    }, nullptr);
+    onlyWhere(
+        op.getLoc(), op.getMask(),
+        [&] {
+          storeAt(op.getLoc(), lookup(op.getValue()), op.getTarget(), first(op.getIndices()),
+                  width);
+          return Value();
+        },
+        nullptr);
     return true;
   }
 
@@ -121,8 +126,7 @@ private:
           arith::MulIOp::create(builder, place, index,
                                 arith::ConstantIndexOp::create(builder, place, stride)));
     Value wide = arith::IndexCastOp::create(builder, place, builder.getI64Type(), at);
-    return LLVM::GEPOp::create(builder, place,
-                               LLVM::LLVMPointerType::get(builder.getContext(), 1),
+    return LLVM::GEPOp::create(builder, place, LLVM::LLVMPointerType::get(builder.getContext(), 1),
                                storedType(builder, type.getElementType()), lookup(memory),
                                ArrayRef<LLVM::GEPArg>{wide});
   }
@@ -208,8 +212,8 @@ private:
     const auto base = static_cast<int32_t>(kSlot * slots++);
     Value thread = hopper::ThreadIdOp::create(builder, place, builder.getI32Type());
     Value lane = arith::AndIOp::create(builder, place, thread, number(place, Limits::kWarp - 1));
-    Value isFirst = arith::CmpIOp::create(builder, place, arith::CmpIPredicate::eq, lane,
-                                          number(place, 0));
+    Value isFirst =
+        arith::CmpIOp::create(builder, place, arith::CmpIPredicate::eq, lane, number(place, 0));
     auto choice = scf::IfOp::create(builder, place, isFirst, /*withElseRegion=*/false);
     {
       OpBuilder::InsertionGuard guard(builder);
@@ -228,8 +232,7 @@ private:
       SmallVector<Value> words;
       for (unsigned i = 0; i < (share.getType().getIntOrFloatBitWidth() == 64 ? 2 : 1); ++i)
         words.push_back(hopper::SharedLoadOp::create(
-            builder, place, builder.getI32Type(),
-            number(place, base + int32_t(8 * warp + 4 * i))));
+            builder, place, builder.getI32Type(), number(place, base + int32_t(8 * warp + 4 * i))));
       Value next = fromWords(place, words, share.getType());
       sum = sum ? combine(sum, next) : next;
     }
@@ -252,8 +255,7 @@ LogicalResult lower(KernelOp kernel) {
   const SmallVector<Type> arguments(kernel.getNumArguments(),
                                     LLVM::LLVMPointerType::get(builder.getContext(), 1));
   // As many as a thread can have: ptxas takes those that it uses.
-  const unsigned registers =
-      std::min(255u, Limits::kRegisters / threads / 8 * 8);
+  const unsigned registers = std::min(255u, Limits::kRegisters / threads / 8 * 8);
   auto function = hopper::KernelOp::create(
       builder, place, kernel.getSymName(), builder.getFunctionType(arguments, {}), threads,
       registers, /*shared_memory=*/0, /*cluster=*/1, ArrayAttr(), ArrayAttr());

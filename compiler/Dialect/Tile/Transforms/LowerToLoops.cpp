@@ -25,8 +25,7 @@ bool isUniform(Operation *op) {
                              tiles(inner->getResultTypes())
                          ? WalkResult::interrupt()
                          : WalkResult::advance();
-            })
-              .wasInterrupted();
+            }).wasInterrupted();
 }
 
 /// Constants and lane numbers are made where they are wanted.
@@ -34,8 +33,8 @@ bool isMadeAnew(Operation *op) { return op->hasTrait<OpTrait::ConstantLike>() ||
 
 class LoopCode : public LaneCode {
 public:
-  LoopCode(OpBuilder &builder, KernelOp kernel, Value programNumber)
-      : LaneCode(builder, 1), kernel(kernel), programNumber(programNumber) {}
+  LoopCode(OpBuilder &builder, KernelOp kernel, Block *entry, Value programNumber)
+      : LaneCode(builder, 1), kernel(kernel), entry(entry), programNumber(programNumber) {}
 
   void writeBody() {
     SmallVector<Operation *> phase;
@@ -67,10 +66,12 @@ protected:
   Value reduce(ReduceOp op) override {
     const Location place = op.getLoc();
     Value first = arith::getIdentityValue(op.getKind(), op.getResult().getType(), builder, place);
-    return lanes(place, first, [&](Value sum) {
-             Value next = memref::LoadOp::create(builder, place, kept.at(op.getTile()), laneNumber);
-             return arith::getReductionOp(op.getKind(), builder, place, sum, next);
-           })
+    return lanes(place, first,
+                 [&](Value sum) {
+                   Value next =
+                       memref::LoadOp::create(builder, place, kept.at(op.getTile()), laneNumber);
+                   return arith::getReductionOp(op.getKind(), builder, place, sum, next);
+                 })
         .getResult(0);
   }
 
@@ -98,13 +99,15 @@ private:
     const auto isInside = [&](Operation *op) {
       return inside.contains(kernel.getBody().front().findAncestorOpInBlock(*op));
     };
-    // Memory outside of the loop for what later phases read.
+    // Memory for what later phases read, the same for all programs.
     SmallVector<Value> leaving;
     for (Operation *op : phase)
       for (Value result : op->getResults())
         if (!isMadeAnew(op) && !llvm::all_of(result.getUsers(), isInside)) {
           leaving.push_back(result);
           const auto type = cast<VectorType>(result.getType());
+          OpBuilder::InsertionGuard guard(builder);
+          builder.setInsertionPointToStart(entry);
           kept[result] = memref::AllocaOp::create(
               builder, op->getLoc(), MemRefType::get(type.getShape(), type.getElementType()));
         }
@@ -130,18 +133,19 @@ private:
           if (isMadeAnew(made))
             write(made);
           else
-            map(operand, memref::LoadOp::create(builder, operand.getLoc(), kept.at(operand),
-                                                laneNumber));
+            map(operand,
+                memref::LoadOp::create(builder, operand.getLoc(), kept.at(operand), laneNumber));
         }
       });
   }
 
   KernelOp kernel;
+  Block *entry; ///< of the function
   Value programNumber, laneNumber;
   llvm::DenseMap<Value, Value> kept; ///< tiles of earlier phases, in memory
 };
 
-func::FuncOp lower(KernelOp kernel) {
+void lower(KernelOp kernel) {
   OpBuilder builder(kernel);
   const Location place = kernel.getLoc();
   auto function = func::FuncOp::create(builder, place, kernel.getSymName(),
@@ -155,15 +159,10 @@ func::FuncOp lower(KernelOp kernel) {
   auto programs = scf::ForOp::create(builder, place, begin, end, step);
   func::ReturnOp::create(builder, place);
   builder.setInsertionPointToStart(programs.getBody());
-  LoopCode code(builder, kernel, programs.getInductionVar());
+  LoopCode code(builder, kernel, entry, programs.getInductionVar());
   for (auto [from, to] : llvm::zip(kernel.getBody().getArguments(), entry->getArguments()))
     code.map(from, to);
-  // What a program keeps on the stack ends with it.
-  auto scope = memref::AllocaScopeOp::create(builder, place, TypeRange());
-  builder.createBlock(&scope.getBodyRegion());
   code.writeBody();
-  memref::AllocaScopeReturnOp::create(builder, place, ValueRange());
-  return function;
 }
 
 class LowerToLoops : public PassWrapper<LowerToLoops, OperationPass<ModuleOp>> {

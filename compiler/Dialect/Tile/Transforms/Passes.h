@@ -20,8 +20,8 @@ constexpr const char *kProgramsAttribute = "tile.programs";
 /// `tile-to-hopper`: a kernel becomes a hopper.kernel of its name, a CTA per program. Thread t has
 /// the lanes from t x W on; W is one, or as many as 16 bytes hold where that makes accesses to
 /// memory whole. tile.launch stays; CTAs along x are
-/// the kernel's attribute `tile.programs`. Operations of `math` that no GPU has are expanded; one that
-/// cannot be is an error.
+/// the kernel's attribute `tile.programs`. Operations of `math` that no GPU has are expanded; one
+/// that cannot be is an error.
 std::unique_ptr<mlir::Pass> createLowerToHopperPass();
 
 /// Registers both by name.
