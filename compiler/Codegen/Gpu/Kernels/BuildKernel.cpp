@@ -81,6 +81,7 @@ private:
       mask = arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, rest,
                                    asTile(number(elements)));
     indices.assign(ranges.size(), Value());
+    isSingle = elements == 1;
     int64_t left = elements;
     for (size_t d = ranges.size(); d-- > 0;) {
       if (!isParallel(d))
@@ -120,10 +121,11 @@ private:
     return place;
   }
 
-  /// `isResult`: read only by the lane that writes it, also if there is one for all.
+  /// `isResult`: read only by the lane that writes it, also if there is one for all. So is
+  /// everything that one element is made of, as its memory may be that of an input.
   Value load(Value memory, ValueRange at, bool isResult = false) {
     const Type type = cast<MemRefType>(memory.getType()).getElementType();
-    if (!isResult && llvm::none_of(at.getTypes(), tile::isTile))
+    if (!isResult && !isSingle && llvm::none_of(at.getTypes(), tile::isTile))
       return tile::LoadOp::create(b, place, type, mapping.lookup(memory), at, Value(), Value());
     Value other = mask ? arith::ConstantOp::create(b, place, b.getZeroAttr(type)) : Value();
     return tile::LoadOp::create(b, place, tileOf(type), mapping.lookup(memory), at, mask, other);
@@ -223,6 +225,7 @@ private:
   const SmallVector<int64_t> ranges;
   const SmallVector<utils::IteratorType> kinds;
   int64_t lanes = 0;
+  bool isSingle = false;           ///< the results have one element
   llvm::SetVector<Value> operands; ///< of the launch
   IRMapping mapping;
   SmallVector<Value> indices; ///< by loop: a tile, or a scalar for what is summed
