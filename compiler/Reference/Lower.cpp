@@ -87,24 +87,7 @@ struct KeepArguments : PassWrapper<KeepArguments, OperationPass<ModuleOp>> {
   }
 };
 
-void addBufferization(PassManager &passes) {
-  passes.addPass(std::make_unique<DecomposeConcat>());
-  passes.addPass(std::make_unique<KeepArguments>());
-  passes.addPass(bufferization::createEmptyTensorEliminationPass());
-  bufferization::OneShotBufferizePassOptions bufferize;
-  bufferize.bufferizeFunctionBoundaries = true;
-  bufferize.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
-  passes.addPass(bufferization::createOneShotBufferizePass(bufferize));
-  passes.addPass(createCanonicalizerPass());
-  bufferization::BufferResultsToOutParamsPassOptions results;
-  results.modifyPublicFunctions = true;
-  results.hoistStaticAllocs = true;
-  passes.addPass(bufferization::createBufferResultsToOutParamsPass(results));
-  bufferization::buildBufferDeallocationPipeline(passes);
-}
-
 void addConversionToLLVM(PassManager &passes) {
-  passes.addPass(std::make_unique<CopyByLoops>());
   passes.addPass(std::make_unique<OutlineLoops>());
   passes.addPass(createConvertLinalgToLoopsPass());
   passes.addPass(memref::createExpandStridedMetadataPass());
@@ -128,7 +111,24 @@ void addConversionToLLVM(PassManager &passes) {
 
 } // namespace
 
-Status lowerToLLVM(ModuleOp module) {
+void addBufferization(OpPassManager &passes) {
+  passes.addPass(std::make_unique<DecomposeConcat>());
+  passes.addPass(std::make_unique<KeepArguments>());
+  passes.addPass(bufferization::createEmptyTensorEliminationPass());
+  bufferization::OneShotBufferizePassOptions bufferize;
+  bufferize.bufferizeFunctionBoundaries = true;
+  bufferize.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
+  passes.addPass(bufferization::createOneShotBufferizePass(bufferize));
+  passes.addPass(createCanonicalizerPass());
+  bufferization::BufferResultsToOutParamsPassOptions results;
+  results.modifyPublicFunctions = true;
+  results.hoistStaticAllocs = true;
+  passes.addPass(bufferization::createBufferResultsToOutParamsPass(results));
+  bufferization::buildBufferDeallocationPipeline(passes);
+  passes.addPass(std::make_unique<CopyByLoops>());
+}
+
+Status lowerToLLVM(ModuleOp module, const ReferenceOptions &options) {
   std::string text;
   ScopedDiagnosticHandler collect(module.getContext(), [&](Diagnostic &diagnostic) {
     if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -136,7 +136,11 @@ Status lowerToLLVM(ModuleOp module) {
     return success();
   });
   PassManager passes(module.getContext());
+  if (options.onTensors)
+    options.onTensors(passes);
   addBufferization(passes);
+  if (options.onBuffers)
+    options.onBuffers(passes);
   addConversionToLLVM(passes);
   if (failed(passes.run(module)))
     return Error{"cannot lower to machine code: " + text};

@@ -3,7 +3,7 @@
 // From the tensor level to the LLVM dialect.
 #pragma once
 
-#include "arch/spec/Expected.h"
+#include "compiler/Reference/Reference.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -35,7 +35,11 @@ void outlineLoops(mlir::ModuleOp module);
 /// Forbids LLVM to inline them again.
 void keepOutlined(mlir::ModuleOp module);
 
+/// Passes from tensors to buffers: what is left are linalg operations, views, allocations, and
+/// results as arguments behind the others.
+void addBufferization(mlir::OpPassManager &passes);
+
 /// Lowers the rest. Each tensor argument and, after them, each tensor result becomes a pointer.
-Status lowerToLLVM(mlir::ModuleOp module);
+Status lowerToLLVM(mlir::ModuleOp module, const ReferenceOptions &options);
 
 } // namespace millrace::reference

@@ -160,7 +160,8 @@ Reference::Reference(Reference &&) noexcept = default;
 Reference &Reference::operator=(Reference &&) noexcept = default;
 Reference::~Reference() = default;
 
-Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
+Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
+                                      const ReferenceOptions &options) {
   registerReferenceDialects(*module.getContext());
   auto function = module.lookupSymbol<func::FuncOp>(entry);
   if (!function || function.isExternal())
@@ -187,7 +188,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   reference::clampIndices(*lowered);
   reference::guardDivisions(*lowered);
   reference::orderLoops(*lowered);
-  if (Status done = reference::lowerToLLVM(*lowered); !done)
+  if (Status done = reference::lowerToLLVM(*lowered, options); !done)
     return done.takeError();
 
   std::string failure;
@@ -195,15 +196,22 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry) {
   if (!machine)
     return Error{"cannot generate code for this CPU: " + failure};
   auto optimize = makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0, machine.get());
-  ExecutionEngineOptions options;
-  options.transformer = optimize;
-  options.enableGDBNotificationListener = false;
-  options.enablePerfNotificationListener = false;
+  ExecutionEngineOptions engineOptions;
+  engineOptions.transformer = optimize;
+  engineOptions.enableGDBNotificationListener = false;
+  engineOptions.enablePerfNotificationListener = false;
   auto optimizedFor = makeTargetMachine(failure);
-  auto engine = ExecutionEngine::create(*lowered, options, std::move(optimizedFor));
+  auto engine = ExecutionEngine::create(*lowered, engineOptions, std::move(optimizedFor));
   if (!engine)
     return Error{"cannot generate code: " + textOf(engine.takeError())};
   (*engine)->registerSymbols(roundingToBf16);
+  (*engine)->registerSymbols([&](llvm::orc::MangleAndInterner named) {
+    llvm::orc::SymbolMap symbols;
+    for (const auto &[name, address] : options.functions)
+      symbols[named(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
+                              llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    return symbols;
+  });
   auto pointer = (*engine)->lookupPacked(entry);
   if (!pointer)
     return Error{"cannot generate code: " + textOf(pointer.takeError())};

@@ -11,13 +11,26 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
 
 namespace millrace {
 
 /// Registers what the lowering to machine code needs with `context`.
 void registerReferenceDialects(mlir::MLIRContext &context);
+
+/// What else happens on the way to machine code.
+struct ReferenceOptions {
+  /// Passes before and behind the change from tensors to buffers.
+  std::function<void(mlir::OpPassManager &)> onTensors, onBuffers;
+  /// Functions of this process that the code calls, as C names and addresses.
+  std::vector<std::pair<const char *, void *>> functions;
+};
 
 /// A function compiled for this CPU. Runs as often as wanted; not from two threads at once.
 class Reference {
@@ -25,7 +38,8 @@ public:
   /// Compiles the public function `entry` of a module of func, tensor, linalg, arith, math and scf
   /// operations on static ranked tensors. The module is not changed; its context must outlive the
   /// result.
-  static Expected<Reference> create(mlir::ModuleOp module, llvm::StringRef entry = "main");
+  static Expected<Reference> create(mlir::ModuleOp module, llvm::StringRef entry = "main",
+                                    const ReferenceOptions &options = {});
 
   /// Runs with one tensor per argument; shapes and element sizes must be those of the arguments,
   /// but a single element may have any rank.

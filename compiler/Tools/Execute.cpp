@@ -157,6 +157,8 @@ std::optional<Failure> simulate(const Image &image, const Machine &machine,
   execution.simulateSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   execution.hostStepSeconds = host ? host->seconds() : 0;
+  if (host)
+    execution.hostDevices = host->devices();
   if (!result)
     return Failure{BadInput, result.error()};
   execution.result = std::move(*result);

@@ -5,6 +5,7 @@
 
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/Distance.h"
+#include "compiler/Tools/HostSteps.h"
 #include "compiler/Tools/Losses.h"
 #include "compiler/Tools/Watch.h"
 #include "simulator/system/Simulate.h"
@@ -21,6 +22,7 @@ struct ExecuteOptions {
   bool truth = false; ///< in the slow simulator
   int64_t window = 0;
   std::string outputDirectory, json;
+  std::string gpu = "off"; ///< where host steps run as generated GPU kernels: cpu, emulate
   WatchOptions watch;
   const CLI::App *command = nullptr; ///< whose options they are; outlives them
   std::string modelSha256;           ///< of the model's file; empty if an image is executed
@@ -50,6 +52,7 @@ struct Execution {
   std::map<std::string, std::string> files;  ///< output name to the .npy written
   Verdict verdict;                           ///< with --check
   std::vector<Loss> losses;                  ///< of a run with values, in the order of the program
+  std::vector<HostStepDevice> hostDevices;   ///< of host steps that were to run as kernels
   double simulateSeconds = 0, hostStepSeconds = 0, checkSeconds = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "arch/program/HostData.h"
 #include "arch/program/PlacementWalk.h"
+#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
 
@@ -14,18 +15,63 @@
 
 namespace millrace::driver {
 
+/// A function in one of its executions.
+struct HostFunction {
+  std::optional<Reference> reference;
+  std::optional<gpu::HostKernels> kernels;
+  std::string whyNoKernels;
+
+  Expected<std::vector<HostTensor>> run(const std::vector<HostView> &arguments) {
+    return kernels ? kernels->run(arguments, kAdversary) : reference->run(arguments);
+  }
+  /// Threads in an order that is no order of theirs.
+  static constexpr gpu::Adversary kAdversary = {gpu::Landing::Late, gpu::Landing::Late,
+                                                gpu::Landing::Late, 2};
+};
+
 struct HostFunctions::Compiler {
+  std::optional<gpu::Device> device;
   mlir::MLIRContext context;
   std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::map<std::string, Reference> functions;
+  std::map<std::string, HostFunction> functions;
 };
 
-HostFunctions::HostFunctions() = default;
+HostFunctions::HostFunctions(std::optional<gpu::Device> device) : device(device) {}
 HostFunctions::~HostFunctions() = default;
 
-Expected<Reference *> HostFunctions::find(Compiler &compiler, const std::string &module,
-                                          const std::string &name) {
+Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const std::string &name) {
+  HostFunction function;
+  if (compiler.device) {
+    auto kernels = gpu::HostKernels::create(*compiler.module, name, *compiler.device);
+    if (kernels)
+      function.kernels = std::move(*kernels);
+    else
+      function.whyNoKernels = kernels.error();
+  }
+  if (!function.kernels) {
+    Expected<Reference> compiled = Reference::create(*compiler.module, name);
+    if (!compiled)
+      return Error{"host function '" + name + "': " + compiled.error()};
+    function.reference = std::move(*compiled);
+  }
+  return function;
+}
+
+HostStepDevice HostFunctions::deviceOf(const std::string &name) const {
+  const HostFunction &function = compiler->functions.at(name);
+  HostStepDevice device;
+  if (!function.kernels) {
+    device.left.push_back(function.whyNoKernels);
+    return device;
+  }
+  device.kernels = function.kernels->summary().launches;
+  device.left = function.kernels->summary().left;
+  return device;
+}
+
+Expected<HostFunction *> HostFunctions::find(Compiler &compiler, const std::string &module,
+                                             const std::string &name) {
   if (!compiler.module) {
     compiler.context.getDiagEngine().registerHandler([own = &compiler](mlir::Diagnostic &d) {
       if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
@@ -41,9 +87,9 @@ Expected<Reference *> HostFunctions::find(Compiler &compiler, const std::string 
   }
   auto function = compiler.functions.find(name);
   if (function == compiler.functions.end()) {
-    Expected<Reference> compiled = Reference::create(*compiler.module, name);
+    Expected<HostFunction> compiled = compile(compiler, name);
     if (!compiled)
-      return Error{"host function '" + name + "': " + compiled.error()};
+      return compiled.takeError();
     function = compiler.functions.emplace(name, std::move(*compiled)).first;
   }
   return &function->second;
@@ -54,7 +100,7 @@ void HostFunctions::compileAhead(const Image &image) {
   for (const Step &step : image.steps)
     if (step.kind == Step::Kind::Host)
       names.push_back(step.function);
-  compiler = std::make_unique<Compiler>();
+  compiler = std::make_unique<Compiler>(device);
   ahead = std::async(std::launch::async,
                      [own = compiler.get(), module = image.hostModule, names = std::move(names)] {
                        for (const std::string &name : names)
@@ -69,8 +115,8 @@ Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
   if (ahead.valid())
     ahead.get();
   if (!compiler)
-    compiler = std::make_unique<Compiler>();
-  Expected<Reference *> function = find(*compiler, module, name);
+    compiler = std::make_unique<Compiler>(device);
+  Expected<HostFunction *> function = find(*compiler, module, name);
   if (!function)
     return function.takeError();
   Expected<std::vector<HostTensor>> results = (*function)->run(arguments);
@@ -79,9 +125,10 @@ Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
   return results;
 }
 
-std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
-                                          std::map<std::string, HostTensor> &outputs) {
-  return std::make_unique<HostRunner>(inputs, outputs, std::make_shared<HostFunctions>());
+MakeHostSteps makeHostRunner(std::optional<gpu::Device> device) {
+  return [device](const auto &inputs, auto &outputs) {
+    return std::make_unique<HostRunner>(inputs, outputs, std::make_shared<HostFunctions>(device));
+  };
 }
 
 MakeHostSteps beginHostRunner(const Image &image) {
@@ -160,6 +207,10 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
       functions->call(image.hostModule, step.function, arguments);
   if (!results)
     return results.takeError();
+  if (functions->device) {
+    report.push_back(functions->deviceOf(step.function));
+    report.back().function = step.function;
+  }
   if (results->size() < step.outputs.size())
     return Error{"host function '" + step.function + "' gives " + std::to_string(results->size()) +
                  " results, its step wants " + std::to_string(step.outputs.size()) +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Host steps on the CPU: the image's MLIR text through the Reference. MLIR is not touched before a
-// step needs it.
+// Host steps on the CPU: the image's MLIR text through the Reference, or as generated GPU kernels.
+// MLIR is not touched before a step needs it.
 #pragma once
 
 #include "compiler/Tools/Commands.h"
@@ -10,18 +10,22 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
-namespace millrace {
-class Reference;
+namespace millrace::gpu {
+enum class Device : uint8_t;
 }
 
 namespace millrace::driver {
 
+struct HostFunction;
+
 /// The host functions of an image, each compiled when it is first called.
 class HostFunctions {
 public:
-  HostFunctions();
+  /// With a device, as generated GPU kernels that run there.
+  explicit HostFunctions(std::optional<gpu::Device> device = std::nullopt);
   ~HostFunctions();
   /// Compiles the functions of an image's host steps beside whatever the caller does next. What is
   /// wrong with one is said when it is called.
@@ -29,11 +33,16 @@ public:
   /// `module`: the image's MLIR text, the same in every call.
   Expected<std::vector<HostTensor>> call(const std::string &module, const std::string &function,
                                          const std::vector<HostView> &arguments);
+  /// What became of a function that was called.
+  HostStepDevice deviceOf(const std::string &function) const;
+
+  const std::optional<gpu::Device> device;
 
 private:
   struct Compiler;
-  static Expected<Reference *> find(Compiler &compiler, const std::string &module,
-                                    const std::string &function);
+  static Expected<HostFunction> compile(Compiler &compiler, const std::string &function);
+  static Expected<HostFunction *> find(Compiler &compiler, const std::string &module,
+                                       const std::string &function);
   std::unique_ptr<Compiler> compiler;
   std::future<void> ahead; ///< has the compiler until it is done
 };
@@ -46,17 +55,18 @@ public:
   ~HostRunner() override;
   Status run(const Image &image, const Step &step, RowAccess &memory) override;
   double seconds() const override { return elapsed; }
+  std::vector<HostStepDevice> devices() const override { return report; }
 
 private:
   const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &outputs;
   std::shared_ptr<HostFunctions> functions;
   double elapsed = 0;
+  std::vector<HostStepDevice> report;
 };
 
 /// For those who need no more than the interface; the second compiles ahead.
-std::unique_ptr<HostSteps> makeHostRunner(const std::map<std::string, HostTensor> &inputs,
-                                          std::map<std::string, HostTensor> &outputs);
+MakeHostSteps makeHostRunner(std::optional<gpu::Device> device = std::nullopt);
 MakeHostSteps beginHostRunner(const Image &image);
 
 } // namespace millrace::driver

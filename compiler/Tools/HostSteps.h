@@ -11,9 +11,18 @@
 
 namespace millrace::driver {
 
+/// What became of a host step that was to run as GPU kernels.
+struct HostStepDevice {
+  std::string function;             ///< of the step
+  std::vector<std::string> kernels; ///< in the order in which they ran; empty: none
+  std::vector<std::string> left;    ///< what the host computed itself, and why
+};
+
 struct HostSteps : HostStepRunner {
   /// Time spent in host steps so far, with what they waited for their compilation.
   virtual double seconds() const = 0;
+  /// Of the steps that ran, in their order; empty if none was to run as kernels.
+  virtual std::vector<HostStepDevice> devices() const { return {}; }
 };
 
 std::optional<HostType> hostTypeOf(const Binding &binding);

@@ -3,17 +3,22 @@
 // Single passes on text of the tensor, the spatial or the hopper level.
 #include "arch/files/NewFile.h"
 #include "compiler/Codegen/Gpu/Gemm/Gemm.h"
+#include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Dialect/Spatial/Transforms/Passes.h"
+#include "compiler/Dialect/Tile/IR/Tile.h"
+#include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "compiler/Import/Onnx/Import.h"
+#include "compiler/Reference/Reference.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/HelpText.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -58,7 +63,8 @@ mlir::LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> buffer, const Op
   mlir::MLIRContext context;
   context.printOpOnDiagnostic(false);
   loadImportDialects(context);
-  context.loadDialect<spatial::SpatialDialect>();
+  registerReferenceDialects(context);
+  context.loadDialect<spatial::SpatialDialect, tile::TileDialect, mlir::memref::MemRefDialect>();
   mlir::DialectRegistry gpuDialects;
   hopper::registerLoweringDialects(gpuDialects);
   context.appendDialectRegistry(gpuDialects);
@@ -103,6 +109,8 @@ int runPasses(const OptOptions &options) {
   spatial::registerPasses();
   hopper::registerPasses();
   gpu::registerGemmPass();
+  gpu::registerKernelPasses();
+  tile::registerPasses();
   if (options.list) {
     mlir::printRegisteredPasses();
     llvm::outs().flush();

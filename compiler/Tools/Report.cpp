@@ -8,6 +8,7 @@
 #include "simulator/report/Report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -279,6 +280,18 @@ void addVerdict(Table &table, const Verdict &verdict) {
     table.row("first departure", fmt::format("none in {} values compared", verdict.compared));
 }
 
+/// What became of host steps that were to run as GPU kernels, a line for each.
+void addHostKernels(Table &table, const Execution &e) {
+  for (size_t k = 0; k < e.hostDevices.size(); ++k) {
+    const HostStepDevice &step = e.hostDevices[k];
+    table.row(k ? "" : "GPU kernels",
+              fmt::format("{}: {}{}{}", step.function,
+                          step.kernels.empty() ? "none"
+                                               : fmt::format("{}", fmt::join(step.kernels, ", ")),
+                          step.left.empty() ? "" : "; on the host: ", fmt::join(step.left, "; ")));
+  }
+}
+
 /// Numbers beyond the range of the format that they were stored in, a line per input and kernel.
 void addLosses(Table &table, const std::vector<Loss> &losses) {
   constexpr size_t kMostLines = 3;
@@ -323,6 +336,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addMemoryAndLinks(table, image, machine, e);
   addEnergy(table, machine, e);
   addHost(table, image, machine);
+  addHostKernels(table, e);
   addLosses(table, e.losses);
   table.section();
   addThisComputer(table, image, e);
@@ -335,6 +349,19 @@ static json thisComputer(const Image &image, const Execution &e) {
           {"simulate_seconds", e.simulateSeconds},
           {"host_step_seconds", e.hostStepSeconds},
           {"peak_rss_bytes", peakBytes()}};
+}
+
+/// Null if host steps were not to run as kernels.
+static json hostKernelsJson(const ExecuteOptions &options, const Execution &e) {
+  if (options.gpu == "off")
+    return {};
+  json steps = json::array();
+  for (const HostStepDevice &step : e.hostDevices)
+    steps.push_back({{"function", step.function},
+                     {"device", step.kernels.empty() ? json() : json(options.gpu)},
+                     {"kernels", step.kernels},
+                     {"left", step.left}});
+  return steps;
 }
 
 static json lossesJson(const std::vector<Loss> &losses) {
@@ -389,6 +416,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out["machine_yaml"] = image.machineYaml;
   out["clock_hertz"] = machine.clockHz;
   out["this_computer"] = thisComputer(image, e);
+  out["host_kernels"] = hostKernelsJson(options, e);
   const Bounds bounds = boundsOf(image, machine, e);
   out["mac_peak_cycles"] = bounds.macPeak ? json(*bounds.macPeak) : json();
   out["mxm_alone_cycles"] = bounds.mxm;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
 #include "compiler/Tools/ExplainLayouts.h"
@@ -55,6 +56,17 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   return verdict;
 }
 
+/// Where host steps run as generated kernels; none if they do not.
+static std::variant<std::optional<gpu::Device>, Failure> deviceNamed(const std::string &name) {
+  if (name == "auto" || name == "cuda")
+    return Failure{Usage, "--gpu " + name +
+                              " would need a GPU's driver, and this version uses none; give cpu, "
+                              "emulate or off"};
+  return name == "cpu"       ? std::optional(gpu::Device::Cpu)
+         : name == "emulate" ? std::optional(gpu::Device::Emulated)
+                             : std::nullopt;
+}
+
 void addRun(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto execution = std::make_shared<ExecuteOptions>();
@@ -77,8 +89,19 @@ void addRun(CLI::App &app, Action &action) {
       ->check(CLI::IsMember({"kernels", "reference", "onnxruntime"}))
       ->type_name("JUDGE")
       ->group(heading::Simulation);
+  command
+      ->add_option("--gpu", execution->gpu,
+                   "run host steps as generated GPU kernels: cpu (compiled for this CPU), emulate "
+                   "(thread by thread) or off")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
+      ->type_name("DEVICE")
+      ->capture_default_str()
+      ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {
+      const auto device = deviceNamed(execution->gpu);
+      if (const auto *failure = std::get_if<Failure>(&device))
+        return fail(failure->code, failure->message);
       execution->watch.verbosity = model->verbosity;
       model->judge = judgeNamed(*judgeName);
       if (model->judge != JudgeKind::None && execution->cyclesOnly)
@@ -103,7 +126,8 @@ void addRun(CLI::App &app, Action &action) {
         judge = [&b, &model](const auto &inputs, const auto &outputs) {
           return verdictOf(b, *model, inputs, outputs);
         };
-      return execute(b.image, b.machine, *execution, makeHostRunner, judge);
+      return execute(b.image, b.machine, *execution,
+                     makeHostRunner(std::get<std::optional<gpu::Device>>(device)), judge);
     };
   });
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """ONNX's own test cases, run by `millrace batch`, and what became of each.
 
-usage: onnx_cases.py [--machine M] [--precision P] [--slow] [--update] [--only REGEX] [--jobs N]
+usage: onnx_cases.py [--machine M] [--precision P] [--gpu DEVICE] [--slow] [--update] [--only REGEX] [--jobs N]
 
 Prints what differs from the table `onnx_cases.tsv` beside this file, which is true of tsp-v1 in
 fp16; --update writes the table anew. A line of it is
@@ -121,6 +121,7 @@ class Options:
     millrace: Path
     machine: str = "tsp-v1"
     precision: str = "fp16"
+    gpu: str = "off"  # where host steps run as generated kernels
     jobs: int = 2
     seconds: float = 60  # that one case may take
     isSlow: bool = False  # run those of SLOW, too
@@ -131,7 +132,7 @@ def write_job(case: Case, folder: Path, options: Options) -> dict:
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     words = [folder / "model.onnx", "--machine", options.machine, "--precision", options.precision,
-             "--output-dir", folder]
+             "--gpu", options.gpu, "--output-dir", folder]
     for k, value in enumerate(case.inputs):
         if (array := as_array(value)) is not None:
             np.save(folder / f"in{k}.npy", array)
@@ -139,8 +140,8 @@ def write_job(case: Case, folder: Path, options: Options) -> dict:
     return {"name": case.row, "options": [str(word) for word in words]}
 
 
-def run_cases(cases: list[Case], options: Options) -> dict[str, tuple[str, str]]:
-    """Result and detail of every case, by row."""
+def run_cases(cases: list[Case], options: Options, look=lambda row, result: None) -> dict[str, tuple[str, str]]:
+    """Result and detail of every case, by row. `look` gets each line of the batch."""
     folder = Path(tempfile.mkdtemp())
     try:
         lines = [json.dumps(write_job(case, folder / str(k), options)) for k, case in enumerate(cases)]
@@ -152,6 +153,8 @@ def run_cases(cases: list[Case], options: Options) -> dict[str, tuple[str, str]]
         if done.returncode != 0:
             raise RuntimeError(f"millrace batch: exit code {done.returncode}: {done.stderr}")
         results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+        for case, result in zip(cases, results, strict=True):
+            look(case.row, result)
         return {case.row: judge(case, result, folder / str(k), options)
                 for k, (case, result) in enumerate(zip(cases, results, strict=True))}
     finally:
@@ -315,6 +318,7 @@ def main() -> int:
     parser.add_argument("--millrace", type=Path, default=ROOT / "build/bin/millrace")
     parser.add_argument("--machine", default="tsp-v1")
     parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--gpu", default=Options.gpu)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=Options.seconds, help="that one case may take")
     parser.add_argument("--slow", action="store_true", help="run those that take long, too")
@@ -322,8 +326,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="file for the table of this run")
     parser.add_argument("--update", action="store_true", help="make it the table in the tree, as far as it goes")
     given = parser.parse_args()
-    rows = run_all(Options(given.millrace, given.machine, given.precision, given.jobs, given.seconds, given.slow),
-                   given.only)
+    options = Options(given.millrace, given.machine, given.precision, given.gpu, given.jobs, given.seconds, given.slow)
+    rows = run_all(options, given.only)
     if given.output:
         write_table(rows, given.output)
     table = read_table() if TABLE.exists() else {}

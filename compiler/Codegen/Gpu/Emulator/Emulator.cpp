@@ -61,7 +61,7 @@ Status lower(ModuleOp module) {
 bool fits(const Argument &argument, Type type) {
   if (std::holds_alternative<const TensorMap *>(argument))
     return isa<hopper::TensorMapType>(type);
-  if (std::holds_alternative<void *>(argument))
+  if (std::holds_alternative<GlobalMemory>(argument))
     return isa<LLVM::LLVMPointerType>(type);
   if (std::holds_alternative<int32_t>(argument))
     return type.isInteger(32);
@@ -121,6 +121,7 @@ Status EmulatedKernel::run(Grid grid, const std::vector<Argument> &arguments,
     if (const auto *map = std::get_if<const TensorMap *>(&arguments[i]))
       if (Status valid = verifyTensorMap(**map); !valid)
         return Error{of + "argument " + std::to_string(i) + ": " + valid.error()};
+    // Of global memory the kernel takes its address, the first member.
     packed.push_back(std::visit(
         [](const auto &value) { return const_cast<void *>(static_cast<const void *>(&value)); },
         arguments[i]));
@@ -135,6 +136,9 @@ Status EmulatedKernel::run(Grid grid, const std::vector<Argument> &arguments,
   if (adversary.seed == 1)
     std::reverse(clusters.begin(), clusters.end());
   Machine machine(state->shape, adversary);
+  for (const Argument &argument : arguments)
+    if (const auto *memory = std::get_if<GlobalMemory>(&argument))
+      machine.addGlobalMemory(*memory);
   for (const auto &[x, y] : clusters)
     if (Status done = machine.runCluster(x, y, [&] { state->entry(packed.data()); }); !done)
       return Error{of + done.error()};

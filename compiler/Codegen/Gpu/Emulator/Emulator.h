@@ -33,8 +33,15 @@ struct Adversary {
   static std::vector<Adversary> all();
 };
 
-/// An argument of a kernel; a pointer is for `!llvm.ptr<1>`.
-using Argument = std::variant<const TensorMap *, void *, int32_t, int64_t, float>;
+/// Global memory that a `!llvm.ptr<1>` points to. Loads and stores elsewhere are violations, and so
+/// are accesses of one launch to bytes that another of its threads writes.
+struct GlobalMemory {
+  void *data = nullptr;
+  size_t bytes = 0;
+};
+
+/// An argument of a kernel.
+using Argument = std::variant<const TensorMap *, GlobalMemory, int32_t, int64_t, float>;
 
 /// CTAs along x and y.
 struct Grid {
@@ -50,7 +57,7 @@ public:
   /// Runs one launch. Errors: arguments that do not fit; the first violation that a CTA met, with
   /// the kernel, the CTA and the thread: a deadlock with what each thread waits for, use of an
   /// accumulator before its wait, shared memory out of bounds, more arrivals than a barrier counts,
-  /// reads through TMA or wgmma of what no fence made visible.
+  /// reads through TMA or wgmma of what no fence made visible, accesses outside of global memory.
   Status run(Grid grid, const std::vector<Argument> &arguments, const Adversary &adversary = {});
 
   EmulatedKernel(EmulatedKernel &&) noexcept;

@@ -169,6 +169,7 @@ Status Machine::runCluster(unsigned x, unsigned y, const std::function<void()> &
   Machine *before = std::exchange(running, this);
   Status result = schedule();
   running = before;
+  earlierThreads += static_cast<uint32_t>(threads.size());
   return result;
 }
 

@@ -41,14 +41,14 @@ struct Product {
 
 /// What the threads of a warp or a warpgroup do together, one after another.
 struct Collective {
-  enum class Kind : uint8_t { Wgmma, Commit, Wait, Fence, Stmatrix };
+  enum class Kind : uint8_t { Wgmma, Commit, Wait, Fence, Stmatrix, Shuffle };
   Kind kind = Kind::Fence;
   unsigned joined = 0;
   bool isDone = false;
-  unsigned groups = 0;                     ///< of a wait
-  Product *product = nullptr;              ///< of a wgmma
-  std::array<uint32_t, 32> addresses = {}; ///< of a stmatrix, by lane
-  std::array<std::array<uint32_t, 4>, 32> words = {};
+  unsigned groups = 0;                                ///< of a wait
+  Product *product = nullptr;                         ///< of a wgmma
+  std::array<uint32_t, 32> addresses = {};            ///< of a stmatrix, by lane
+  std::array<std::array<uint32_t, 4>, 32> words = {}; ///< of a shuffle the first of each lane
 };
 
 struct Warpgroup {
@@ -112,6 +112,13 @@ struct TmaLoad {
   uint32_t ctas = 0; ///< a bit for each that gets it
 };
 
+/// Global memory of an argument, and who wrote it in this launch.
+struct GlobalRange {
+  const std::byte *data = nullptr;
+  size_t bytes = 0;
+  std::vector<uint32_t> writers; ///< by byte, 0: nobody; empty before the first write
+};
+
 class Machine {
 public:
   Machine(const KernelShape &shape, const Adversary &adversary)
@@ -148,6 +155,14 @@ public:
   void waitStores(unsigned groups);
   void stmatrix(uint32_t address, std::array<uint32_t, 4> words);
   void fenceAsync();
+  uint32_t shuffleXor(uint32_t value, uint32_t mask);
+  void sharedStore(uint32_t value, uint32_t address);
+  uint32_t sharedLoad(uint32_t address);
+
+  // GlobalMemory.cpp
+  void addGlobalMemory(const GlobalMemory &memory);
+  /// Checks an access before it happens.
+  void accessGlobal(const std::byte *address, uint32_t bytes, bool isWrite);
   /// Checks that TMA or wgmma may read 16 bytes.
   bool checkVisible(const Cta &cta, uint32_t address, const char *reader);
   void syncThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name);
@@ -196,6 +211,8 @@ private:
   std::vector<unsigned> order;
   std::deque<TmaLoad> loads; ///< that did not land
   ThreadBarrier clusterBarrier;
+  std::vector<GlobalRange> globals;
+  uint32_t earlierThreads = 0; ///< of clusters that ran before
   unsigned current = 0;
   size_t live = 0; ///< threads that have not ended
   bool isInFiber = false;

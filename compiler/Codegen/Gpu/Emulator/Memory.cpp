@@ -238,6 +238,38 @@ void Machine::stmatrix(uint32_t address, std::array<uint32_t, 4> words) {
   step->isDone = true;
 }
 
+uint32_t Machine::shuffleXor(uint32_t value, uint32_t mask) {
+  const unsigned warp = thread().number / 32, lane = thread().number % 32;
+  bool isLast = false;
+  Collective *step =
+      join(cta().warps[warp], thread().warpStep, Collective::Kind::Shuffle, 32, isLast);
+  if (!step)
+    return 0;
+  step->words[lane][0] = value;
+  if (isLast)
+    step->isDone = true;
+  else
+    waitUntil([step] { return step->isDone; }, "shuffle_xor of its warp");
+  return step->words[lane ^ mask][0];
+}
+
+void Machine::sharedStore(uint32_t value, uint32_t address) {
+  if (address % 4 || uint64_t(address) + 4 > shape.sharedBytes)
+    return report("shared_store writes at " + text(address) +
+                  ", which is no multiple of 4 within shared memory");
+  std::memcpy(cta().shared.data() + address, &value, 4);
+}
+
+uint32_t Machine::sharedLoad(uint32_t address) {
+  uint32_t value = 0;
+  if (address % 4 || uint64_t(address) + 4 > shape.sharedBytes)
+    report("shared_load reads at " + text(address) +
+           ", which is no multiple of 4 within shared memory");
+  else
+    std::memcpy(&value, cta().shared.data() + address, 4);
+  return value;
+}
+
 void Machine::fenceAsync() {
   for (uint32_t unit : thread().dirty)
     --cta().dirtyWriters[unit];

@@ -137,6 +137,22 @@ void stmatrix(uint32_t address, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t 
   inThread([&](Machine &m) { m.stmatrix(address, {r0, r1, r2, r3}); });
 }
 
+uint32_t shuffleXor(uint32_t value, uint32_t mask) {
+  return inThread([&](Machine &m) { return m.shuffleXor(value, mask); });
+}
+void sharedStore(uint32_t value, uint32_t address) {
+  inThread([&](Machine &m) { m.sharedStore(value, address); });
+}
+uint32_t sharedLoad(uint32_t address) {
+  return inThread([&](Machine &m) { return m.sharedLoad(address); });
+}
+void globalRead(const std::byte *address, uint32_t bytes) {
+  inThread([&](Machine &m) { m.accessGlobal(address, bytes, false); });
+}
+void globalWrite(const std::byte *address, uint32_t bytes) {
+  inThread([&](Machine &m) { m.accessGlobal(address, bytes, true); });
+}
+
 void fenceAsync() { Machine::running->fenceAsync(); }
 void ctaBarrier() {
   inThread([](Machine &m) { m.syncThreads(m.cta().barriers[0], m.threadsOfCta(), "cta_barrier"); });
@@ -189,6 +205,11 @@ llvm::orc::SymbolMap runtimeSymbols(llvm::orc::MangleAndInterner named) {
   add("wgmma_wait", wgmmaWait);
   add("pack", pack);
   add("stmatrix", stmatrix);
+  add("shuffle_xor", shuffleXor);
+  add("shared_store", sharedStore);
+  add("shared_load", sharedLoad);
+  add("global_read", globalRead);
+  add("global_write", globalWrite);
   add("fence_async", fenceAsync);
   add("cta_barrier", ctaBarrier);
   add("named_barrier", namedBarrier);

@@ -6,7 +6,7 @@ namespace millrace::gpu {
 std::vector<Argument> GemmLaunch::arguments() const {
   std::vector<Argument> all = {&a, &b, &c};
   if (bias)
-    all.push_back(static_cast<void *>(bias));
+    all.push_back(GlobalMemory{bias, static_cast<size_t>(n) * sizeof(float)});
   all.push_back(n);
   all.push_back(k);
   return all;

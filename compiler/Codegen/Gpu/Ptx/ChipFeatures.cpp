@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Ptx/ChipFeatures.h"
 
+#include "compiler/Dialect/Hopper/Transforms/Passes.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <algorithm>
@@ -60,7 +62,7 @@ const Need *findNeed(ArrayRef<Need> needs, StringRef name) {
 bool isPlain(Operation *op) {
   const StringRef dialect = op->getName().getDialectNamespace();
   if (isa<ModuleOp, UnrealizedConversionCastOp>(op) || dialect == "arith" || dialect == "cf" ||
-      dialect == "scf")
+      dialect == "scf" || dialect == "vector" || hopper::hasInstruction(op))
     return true;
   const StringRef name = op->getName().stripDialect();
   return dialect == "llvm" && name != "call" && name != "call_intrinsic" && name != kInlinePtx &&

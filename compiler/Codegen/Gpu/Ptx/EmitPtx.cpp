@@ -5,6 +5,7 @@
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -94,6 +95,8 @@ Expected<std::string> emitPtx(ModuleOp module, std::string_view chipName) {
     return chip.takeError();
   loadDialects(*module.getContext());
   OwningOpRef<ModuleOp> lowered = module.clone();
+  for (auto function : llvm::make_early_inc_range(lowered->getOps<func::FuncOp>()))
+    function.erase(); // what launches kernels
   if (Status done = runPasses(
           *lowered, [](OpPassManager &passes) { passes.addPass(hopper::createLowerToNvvmPass()); });
       !done)

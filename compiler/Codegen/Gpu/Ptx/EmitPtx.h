@@ -13,7 +13,8 @@
 namespace millrace::gpu {
 
 /// The PTX of every kernel of the module, for a chip such as "sm_90a". The module is of the hopper
-/// level or of what `hopper-to-nvvm` leaves; it is not changed. Errors: operations that the chip
+/// level or of what `hopper-to-nvvm` leaves; it is not changed.
+/// Functions that launch kernels are left out. Errors: operations that the chip
 /// lacks (found before LLVM would end the process), and what the lowering refuses.
 Expected<std::string> emitPtx(mlir::ModuleOp module, std::string_view chip);
 

@@ -165,6 +165,16 @@ LogicalResult MatrixDescriptorOp::verify() {
   return verifyAddress(*this, getAddress(), 16, 16, "an operand");
 }
 
+LogicalResult ShuffleXorOp::verify() {
+  if (getMask() < 1 || getMask() >= Limits::kWarp)
+    return emitOpError() << "has mask " << static_cast<int32_t>(getMask())
+                         << "; a warp has lanes 0 to 31";
+  return success();
+}
+
+LogicalResult SharedStoreOp::verify() { return verifyAddress(*this, getAddress(), 4, 4, "a word"); }
+LogicalResult SharedLoadOp::verify() { return verifyAddress(*this, getAddress(), 4, 4, "a word"); }
+
 LogicalResult AccumulatorZeroOp::verify() {
   if (getType().getInFlight())
     return emitOpError("makes an accumulator that is not in flight");

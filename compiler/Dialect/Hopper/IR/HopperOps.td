@@ -354,6 +354,32 @@ def Hopper_StmatrixOp : Hopper_Op<"stmatrix"> {
   let hasVerifier = 1;
 }
 
+//===-- Exchange between threads ------------------------------------------------------------------------------------===//
+
+def Hopper_ShuffleXorOp : Hopper_Op<"shuffle_xor"> {
+  let summary = "what lane (own xor mask) of the converged warp gives (shfl.sync.bfly)";
+  let description = [{ The mask is 1 to 31. }];
+  let arguments = (ins I32:$value, I32Attr:$mask);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$value `mask` $mask attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_SharedStoreOp : Hopper_Op<"shared_store"> {
+  let summary = "writes four bytes of shared memory; a barrier shows them to other threads";
+  let arguments = (ins I32:$value, Hopper_Address:$address);
+  let assemblyFormat = "$value `to` $address attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_SharedLoadOp : Hopper_Op<"shared_load"> {
+  let summary = "reads four bytes of shared memory";
+  let arguments = (ins Hopper_Address:$address);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$address attr-dict";
+  let hasVerifier = 1;
+}
+
 //===-- Synchronisation of threads ----------------------------------------------------------------------------------===//
 
 def Hopper_FenceAsyncOp : Hopper_Op<"fence_async"> {

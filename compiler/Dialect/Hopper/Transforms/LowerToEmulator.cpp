@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "mlir/Pass/Pass.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -62,6 +63,7 @@ public:
         .Case<AccumulatorReadOp>([](AccumulatorReadOp of) { return list(of.getIndex()); })
         .Case<WgmmaOp, WgmmaRsOp>([](auto of) { return list(codeOf(of.getOperands())); })
         .Case<PackOp>([](PackOp of) { return list(codeOf(of.getType())); })
+        .Case<ShuffleXorOp>([](ShuffleXorOp of) { return list(of.getMask()); })
         .Case<NamedBarrierOp>(
             [](NamedBarrierOp of) { return list(of.getNumber(), of.getThreads()); })
         .Case<SetMaxRegistersOp>(
@@ -150,6 +152,28 @@ private:
   }
 };
 
+/// The emulator is told of every access to global memory before it happens.
+void announceAccesses(ModuleOp module) {
+  const auto announce = [&](Operation *op, Value address, Type type, StringRef name) {
+    const auto pointer = cast<LLVM::LLVMPointerType>(address.getType());
+    if (pointer.getAddressSpace() != 1)
+      return;
+    OpBuilder builder(op);
+    const auto bytes = static_cast<int32_t>(DataLayout::closest(op).getTypeSize(type));
+    FailureOr<LLVM::LLVMFuncOp> function =
+        LLVM::lookupOrCreateFn(builder, module, name, {pointer, builder.getI32Type()},
+                               LLVM::LLVMVoidType::get(builder.getContext()));
+    LLVM::CallOp::create(builder, op->getLoc(), *function,
+                         ValueRange{address, constant(builder, op->getLoc(), bytes)});
+  };
+  module.walk([&](Operation *op) {
+    if (auto load = dyn_cast<LLVM::LoadOp>(op))
+      announce(op, load.getAddr(), load.getType(), "millrace_emulate_global_read");
+    else if (auto store = dyn_cast<LLVM::StoreOp>(op))
+      announce(op, store.getAddr(), store.getValue().getType(), "millrace_emulate_global_write");
+  });
+}
+
 class LowerToEmulator : public PassWrapper<LowerToEmulator, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(LowerToEmulator)
@@ -161,6 +185,7 @@ public:
     registerLoweringDialects(registry);
   }
   void runOnOperation() final {
+    announceAccesses(getOperation());
     EmulatorTypes types;
     RewritePatternSet patterns(&getContext());
     patterns.add<EmulateOperation>(types, &getContext());

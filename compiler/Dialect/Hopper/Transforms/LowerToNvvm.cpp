@@ -267,6 +267,21 @@ public:
     return erase(op);
   }
 
+  // Exchange between threads.
+  LogicalResult lower(ShuffleXorOp op, ShuffleXorOp::Adaptor from) {
+    return replace(
+        op, NVVM::ShflOp::create(rewriter, place, i32(), number(static_cast<int32_t>(kAllLanes)),
+                                 from.getValue(), number(static_cast<int32_t>(op.getMask())),
+                                 number(31), NVVM::ShflKind::bfly, UnitAttr()));
+  }
+  LogicalResult lower(SharedStoreOp op, SharedStoreOp::Adaptor from) {
+    LLVM::StoreOp::create(rewriter, place, from.getValue(), shared(from.getAddress()));
+    return erase(op);
+  }
+  LogicalResult lower(SharedLoadOp op, SharedLoadOp::Adaptor from) {
+    return replace(op, LLVM::LoadOp::create(rewriter, place, i32(), shared(from.getAddress())));
+  }
+
   // Synchronisation of threads.
   LogicalResult lower(FenceAsyncOp op, FenceAsyncOp::Adaptor) {
     NVVM::FenceProxyOp::create(

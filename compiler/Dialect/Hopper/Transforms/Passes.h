@@ -7,6 +7,7 @@
 
 namespace mlir {
 class DialectRegistry;
+class Operation;
 class OpPassManager;
 class Pass;
 } // namespace mlir
@@ -24,6 +25,9 @@ std::unique_ptr<mlir::Pass> createLowerToEmulatorPass();
 
 /// What follows either: scf, cf and arith to the llvm dialect, and nvvm's inline PTX.
 void addConversionToLLVM(mlir::OpPassManager &passes);
+
+/// Whether every chip has an instruction for an operation of `math`; LLVM ends the process at others.
+bool hasInstruction(mlir::Operation *op);
 
 /// Dialects and interfaces that the passes above need beside the hopper dialect.
 void registerLoweringDialects(mlir::DialectRegistry &registry);

@@ -145,7 +145,8 @@ TEST(Emulator, WgmmaTakesARegistersInTheArchitecturesOrder) {
     }
   for (const Adversary &adversary : Adversary::all()) {
     std::vector<float> c(64 * 64, NAN);
-    ASSERT_EQ(run(text, {static_cast<void *>(a.data()), &b.map, static_cast<void *>(c.data())},
+    ASSERT_EQ(run(text, {GlobalMemory{a.data(), a.size() * 2}, &b.map,
+                         GlobalMemory{c.data(), c.size() * 4}},
                   adversary),
               "");
     // Register 6: rows 8 to 15 of each 16, columns 8, 10, 12 and 14.

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the tensor level to kernels of the tile level.
+#pragma once
+
+#include <memory>
+
+namespace mlir {
+class Pass;
+} // namespace mlir
+
+namespace millrace::gpu {
+
+/// What a left operation's attribute says.
+constexpr const char *kLeftAttribute = "tile.left";
+
+/// `fuse-elementwise`: an operation on tensors whose elements one other reads once each becomes a
+/// part of it.
+std::unique_ptr<mlir::Pass> createFuseElementwisePass();
+
+/// `linalg-to-tile`: each linalg operation on buffers becomes the launch of a tile.kernel; equal
+/// ones share it. One that has none gets the attribute `tile.left`, which says why.
+std::unique_ptr<mlir::Pass> createFormKernelsPass();
+
+/// Registers both by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
+/// them.
+void registerKernelPasses();
+
+} // namespace millrace::gpu

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A function of the tensor level, such as a host step's, as kernels of the tile level, executed
+// without a GPU.
+#pragma once
+
+#include "compiler/Codegen/Gpu/Emulator/Emulator.h"
+#include "compiler/Reference/Reference.h"
+
+namespace millrace::gpu {
+
+/// Where generated kernels run.
+enum class Device : uint8_t {
+  Cpu,     ///< as loops, in machine code of this CPU
+  Emulated ///< as code of single GPU threads, in the functional emulator
+};
+
+/// What became of a function.
+struct KernelSummary {
+  std::vector<std::string> launches; ///< kernels, in the order in which they run
+  std::vector<std::string> left;     ///< what is computed without a kernel, and why
+};
+
+/// Runs as often as wanted; not from two threads at once.
+class HostKernels {
+public:
+  /// Compiles the public function `entry`; the module's context outlives the result. Errors: what
+  /// Reference refuses; arithmetic that no GPU has (Device::Emulated).
+  static Expected<HostKernels> create(mlir::ModuleOp module, llvm::StringRef entry, Device device);
+
+  /// As Reference::run. Errors also: the first violation that the emulator reports. The adversary
+  /// is the emulator's.
+  Expected<std::vector<HostTensor>> run(const std::vector<HostView> &inputs,
+                                        const Adversary &adversary = {});
+  const KernelSummary &summary() const;
+
+  HostKernels(HostKernels &&) noexcept;
+  HostKernels &operator=(HostKernels &&) noexcept;
+  ~HostKernels();
+
+private:
+  struct State;
+  explicit HostKernels(std::unique_ptr<State> state);
+  std::unique_ptr<State> state;
+};
+
+} // namespace millrace::gpu
