@@ -32,10 +32,10 @@
 // THREAD: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xf32>, !llvm.ptr<1>
 
 // PTX: .visible .entry softmax(
-// PTX: ld.global{{.*}}.v4
+// PTX: ld.global{{.*}}.{{v4.b32|v2.b64}}
 // PTX: shfl.sync.bfly.b32
 // PTX: bar.sync
-// PTX: st.global{{.*}}.v4
+// PTX: st.global{{.*}}.{{v4.b32|v2.b64}}
 tile.kernel @softmax(%x: memref<5x1000xf32>, %y: memref<5x1000xf32>)
     attributes {lanes = 1024 : i32, programs = 5 : i32} {
   %row = tile.program_id
