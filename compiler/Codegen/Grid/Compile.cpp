@@ -24,10 +24,11 @@ namespace {
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report, ColumnPlaces columnPlaces, bool detours, unsigned pressure)
+               CompileReport &report, ColumnPlaces columnPlaces, bool detours, bool alternates,
+               unsigned pressure)
       : graph(graph), machine(machine), options(options), report(report), pressure(pressure),
-        program(machine), c(machine, graph, program, columnPlaces, detours), routes(machine),
-        storage(c, works, partition), mxm(machine) {}
+        program(machine), c(machine, graph, program, columnPlaces, detours, alternates),
+        routes(machine), storage(c, works, partition), mxm(machine) {}
 
   Expected<Image> run();
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
@@ -157,8 +158,8 @@ Status GridCompiler::planOrder() {
 }
 
 /// What values leave free at their peak; then also what column copies, which take long runs of rows
-/// of many slices, would if none took the rows of another; then with room for gaps between them, and
-/// less where that was not enough. Of several PEs each keeps an eighth for what travels.
+/// of many slices, would if none took the rows of another; then with room for gaps between them,
+/// and less where that was not enough. Of several PEs each keeps an eighth for what travels.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
@@ -429,15 +430,17 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   unsigned start = 0; // pressure at which the way before was crowded first
   struct Way {
     ColumnPlaces places;
-    bool detours;
+    bool detours, alternates;
   };
-  for (const auto &[places, detours] :
-       {Way{ColumnPlaces::Sets, false}, Way{ColumnPlaces::Apart, false},
-        Way{ColumnPlaces::Sets, true}, Way{ColumnPlaces::Shared, true}}) {
+  for (const auto &[places, detours, alternates] :
+       {Way{ColumnPlaces::Sets, false, true}, Way{ColumnPlaces::Apart, false, true},
+        Way{ColumnPlaces::Sets, false, false}, Way{ColumnPlaces::Apart, false, false},
+        Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
     std::optional<unsigned> crowdedAt;
     for (unsigned pressure = start;; ++pressure) {
       report = before;
-      GridCompiler compiler(graph, machine, options, report, places, detours, pressure);
+      GridCompiler compiler(graph, machine, options, report, places, detours,
+                            alternates && pressure < 2, pressure);
       Expected<Image> image = compiler.run();
       if (image)
         return image;

@@ -253,9 +253,8 @@ Expected<Contraction::Swept> Contraction::sweep(Piece &piece, const Pass &pass, 
   piece.product(acc, act);
   if (!first) {
     std::vector<schedule::Origin> before;
-    schedule::forEachElement(accumulate, [&](unsigned i0, unsigned i1) {
-      before.push_back(sumOf(accumulate, i0, i1));
-    });
+    schedule::forEachElement(
+        accumulate, [&](unsigned i0, unsigned i1) { before.push_back(sumOf(accumulate, i0, i1)); });
     piece.sum(acc, std::move(before));
   }
   Swept swept{acc, accumulate, std::nullopt};
@@ -422,9 +421,9 @@ Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work
   std::deque<Sums> all;
   Status done = Success{};
   for (size_t i = 0; done && i < shares.size(); ++i)
-    done = all.emplace_back(c, kernel, kernelIndex, work, shares[i], workers, mxm, counts,
-                            provenance)
-               .begin();
+    done =
+        all.emplace_back(c, kernel, kernelIndex, work, shares[i], workers, mxm, counts, provenance)
+            .begin();
   for (bool any = true; done && any;) {
     any = false;
     for (Sums &sums : all)

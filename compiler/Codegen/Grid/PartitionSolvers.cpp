@@ -67,8 +67,8 @@ Dealing spread(const PartitionProblem &problem) {
   return shares;
 }
 
-/// Stages that consecutive kernels fill, each at most `most` vectors and `mostBytes` of weights; one
-/// kernel alone may be more.
+/// Stages that consecutive kernels fill, each at most `most` vectors and `mostBytes` of weights;
+/// one kernel alone may be more.
 std::vector<size_t> stagesOf(const std::vector<int64_t> &vectors,
                              const std::vector<uint64_t> &bytes, int64_t most, uint64_t mostBytes) {
   std::vector<size_t> stages;

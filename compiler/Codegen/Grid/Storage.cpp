@@ -323,8 +323,8 @@ Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
   return Success{};
 }
 
-/// Rows of a tensor that a PE holds, cut where its workers' shares of kernel `k` meet.
-RowRuns Storage::runsOf(unsigned tensor, unsigned pe, size_t k) const {
+/// Rows of a tensor that a PE holds, cut where the shares of the workers that write it meet.
+RowRuns Storage::runsOf(unsigned tensor, unsigned pe) const {
   const TensorLayout &layout = c.layouts[tensor];
   std::vector<std::vector<int>> owner(layout.tiles.size(),
                                       std::vector<int>(size_t(layout.rows), -1));
@@ -334,7 +334,7 @@ RowRuns Storage::runsOf(unsigned tensor, unsigned pe, size_t k) const {
       for (size_t row = 0; row < set->tiles[tile].size(); ++row)
         if (set->tiles[tile][row])
           owner[tile][row] = 0;
-  if (k < c.graph.kernels.size())
+  for (unsigned k : uses.writers[tensor])
     for (size_t member = 0; member < teamOf(c, c.graph.kernels[k]); ++member)
       for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, works[k].strips))
         forEachWritten(c, c.graph.kernels[k], works[k], share,
@@ -342,12 +342,13 @@ RowRuns Storage::runsOf(unsigned tensor, unsigned pe, size_t k) const {
                          if (t == tensor)
                            owner[tile][size_t(row)] = int(member);
                        });
-  // Owners that alternate row by row would tear the tensor apart: then all rows stay together.
+  // Owners that alternate every few rows would tear the tensor apart: then all rows stay together.
+  constexpr size_t kMostRuns = 64, kFew = 16;
   for (auto &rows : owner) {
-    size_t changes = 0;
+    size_t runs = 1;
     for (size_t row = 1; row < rows.size(); ++row)
-      changes += rows[row] >= 0 && rows[row - 1] >= 0 && rows[row] != rows[row - 1];
-    if (changes > 8)
+      runs += rows[row] >= 0 && rows[row - 1] >= 0 && rows[row] != rows[row - 1];
+    if (runs > 9 && runs > std::min(kMostRuns, rows.size() / kFew))
       for (int &o : rows)
         o = std::min(o, 0);
   }
@@ -371,7 +372,7 @@ Status Storage::allocateResults(size_t k) {
   for (const forms::Result &r : c.graph.kernels[k].results)
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
       if (isOn(r.access.tensor, pe))
-        if (Status s = allocate(r.access.tensor, pe, runsOf(r.access.tensor, pe, k)); !s)
+        if (Status s = allocate(r.access.tensor, pe, runsOf(r.access.tensor, pe)); !s)
           return s;
   return Success{};
 }
@@ -454,7 +455,7 @@ Status Storage::allocateConstants(size_t k) {
   for (unsigned t : constants)
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
       if (partition.tensors[t].needed[pe].any())
-        if (Status s = allocate(t, pe, runsOf(t, pe, c.graph.kernels.size())); !s)
+        if (Status s = allocate(t, pe, runsOf(t, pe)); !s)
           return s;
   return Success{};
 }
@@ -469,7 +470,7 @@ Status Storage::allocateFor(size_t k) {
 Status Storage::allocateFromHost(unsigned tensor) {
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
     if (partition.tensors[tensor].needed[pe].any())
-      if (Status s = allocate(tensor, pe, runsOf(tensor, pe, c.graph.kernels.size())); !s)
+      if (Status s = allocate(tensor, pe, runsOf(tensor, pe)); !s)
         return s;
   c.loadFromHost(tensor);
   return Success{};

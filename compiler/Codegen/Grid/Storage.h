@@ -6,13 +6,14 @@
 
 #include "compiler/Codegen/Grid/Shares.h"
 #include "compiler/Codegen/Memory/Copies.h"
+#include "compiler/Forms/Uses.h"
 
 namespace millrace::grid {
 
 class Storage {
 public:
   Storage(Context &c, const std::vector<Work> &works, const Partition &partition)
-      : c(c), works(works), partition(partition) {}
+      : c(c), works(works), partition(partition), uses(c.graph) {}
 
   /// Decides which copies a PE that holds a tensor has of it, wherever work is dealt to.
   /// Kernels and calls of the host run in this order (places of graph.order). `sparing`: no more
@@ -48,6 +49,7 @@ private:
   Context &c;
   const std::vector<Work> &works;
   const Partition &partition;
+  const forms::Uses uses;
   std::vector<CopyNeed> needs; ///< per tensor
   std::vector<Life> lives;     ///< per tensor; from SIZE_MAX: nobody touches it
   std::vector<unsigned> swept; ///< per tensor: terms that stream it
@@ -73,7 +75,7 @@ private:
   Status storeStreamed(unsigned tensor, size_t kernel);
   Status allocateConstants(size_t kernel);
   Status allocateResults(size_t kernel);
-  RowRuns runsOf(unsigned tensor, unsigned pe, size_t kernel) const;
+  RowRuns runsOf(unsigned tensor, unsigned pe) const;
   bool isOn(unsigned tensor, unsigned pe) const;
 };
 

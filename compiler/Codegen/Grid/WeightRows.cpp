@@ -228,9 +228,8 @@ double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
   for (const std::vector<Share> &shares : p.shares[kernel]) {
     int64_t units = 0;
     std::array<int64_t, kHemispheres> side{};
-    const std::vector<Hemisphere> dealt =
-        dealWhole(works[kernel], shares,
-                  std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
+    const std::vector<Hemisphere> dealt = dealWhole(
+        works[kernel], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
     for (size_t i = 0; i < shares.size(); ++i) {
       units += unitsOf(works[kernel], shares[i]);
       side[size_t(dealt[i])] += unitsOf(works[kernel], shares[i]);

@@ -14,9 +14,9 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-                 ColumnPlaces columnPlaces, bool detours)
+                 ColumnPlaces columnPlaces, bool detours, bool alternates)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), layouts(inferLayouts(graph, machine)) {
+      detours(detours), alternates(alternates), layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
@@ -198,6 +198,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   const unsigned width = byteWidth(t.type);
   std::vector<unsigned> base;
   std::vector<int> owned(spec.slices, -1); ///< which owner's rows a slice holds
+  std::map<int, unsigned> bankOf;          ///< an owner's last bank
   Copy copy;
   copy.pe = pe;
   copy.hemisphere = h;
@@ -209,7 +210,10 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
                                                  [](const Company &c) { return c.samePort; }));
   const unsigned share =
       columnPlaces == ColumnPlaces::Shared ? spec.slices / (companions + 1) : spec.slices;
+  constexpr int64_t kShortest = 32; // rows that are worth bursts of their own
   auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
+    const int64_t half =
+        alternates && !constant && end - row >= kShortest ? (end - row + 1) / 2 : end - row;
     while (row < end) {
       std::vector<unsigned> cost = base;
       const auto used =
@@ -220,9 +224,12 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
           cost[slice * spec.banks + b] += owned[slice] < 0        ? another
                                           : owned[slice] == owner ? 0
                                                                   : 200;
+      if (const auto last = bankOf.find(owner); alternates && last != bankOf.end())
+        for (unsigned slice = 0; slice < spec.slices; ++slice)
+          cost[slice * spec.banks + last->second] += 10;
       // Its own part of the hemisphere, then the other part if that keeps bursts apart, then
       // whatever is left, at last beside its own copies (few slices): other rows are free there.
-      const unsigned want = unsigned(std::min<int64_t>(end - row, spec.rowsPerBank));
+      const unsigned want = unsigned(std::min<int64_t>({half, end - row, spec.rowsPerBank}));
       Span span;
       for (unsigned most :
            {kTogether, HemisphereAllocator::kForbidden, 2 * HemisphereAllocator::kForbidden})
@@ -233,10 +240,12 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
                                          constant);
       std::vector<Span> taken{span};
       if (span.slices.empty()) // no address is free in several slices
-        taken = ofHost[id] ? std::vector<Span>()
-                           : allocator(pe, h).takeLongest(width, want, 0, spec.slices, cost, constant);
+        taken = ofHost[id]
+                    ? std::vector<Span>()
+                    : allocator(pe, h).takeLongest(width, want, 0, spec.slices, cost, constant);
       if (taken.empty())
         return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, 0, spec.slices);
+      bankOf[owner] = taken.front().address / spec.rowsPerBank;
       Segment s;
       s.firstRow = row;
       s.rows = taken.front().rows;

@@ -55,8 +55,8 @@ struct RowRun {
 /// Which rows of each lane tile a copy holds.
 using RowRuns = std::vector<std::vector<RowRun>>;
 /// What an install finds behind the columns of a tensor: its lanes are not used, and no operation
-/// makes more of a copy of an element than of the element. Zero rows are loaded with the program, so
-/// that the copy keeps its rows to the end.
+/// makes more of a copy of an element than of the element. Zero rows are loaded with the program,
+/// so that the copy keeps its rows to the end.
 enum class ColumnPadding { None, Zeros, Repeats };
 RowRuns allRows(const TensorLayout &layout);
 
@@ -72,7 +72,8 @@ enum class ColumnPlaces {
 
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-          ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false);
+          ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
+          bool alternates = false);
 
   const Machine &machine;
   const KernelGraph &graph;
@@ -80,9 +81,12 @@ struct Context {
   const ColumnPlaces columnPlaces;
   mutable bool full = false; ///< something found no rows
   const bool detours;        ///< bursts of one piece that meet in a slice are led around each other
+  /// The halves of an owner's rows lie in different banks: who reads the first ones does not wait
+  /// until the last ones are written.
+  const bool alternates;
   std::vector<TensorLayout> layouts;
-  std::vector<std::vector<Company>> company;           ///< per tensor
-  std::vector<bool> ofHost; ///< per tensor: the host reads or writes its rows
+  std::vector<std::vector<Company>> company; ///< per tensor
+  std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
   unsigned weightSlices =
       0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Memory/Layout.h"
 
+#include "compiler/Codegen/Memory/Phases.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
@@ -21,15 +22,19 @@ int64_t evaluate(const AffineIndex &index, const std::vector<int64_t> &loops) {
 int64_t rowOf(const TensorLayout &layout, const Access &access, const std::vector<int64_t> &loops) {
   int64_t row = 0;
   for (size_t d = 0; d < access.index.size(); ++d)
-    if (layout.pitch[d])
-      row += layout.pitch[d] * evaluate(access.index[d], loops);
+    if (layout.pitch[d]) {
+      const int64_t x = evaluate(access.index[d], loops), step = floorDivide(x, layout.phases[d]);
+      row += layout.pitch[d] * step + layout.phasePitch[d] * (x - step * layout.phases[d]);
+    }
   return row;
 }
 
 int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigned loop) {
   int64_t sum = 0;
-  for (size_t d = 0; d < access.index.size(); ++d)
-    sum += layout.pitch[d] * coefficient(access.index[d], loop);
+  for (size_t d = 0; d < access.index.size(); ++d) {
+    const int64_t c = coefficient(access.index[d], loop), phases = layout.phases[d];
+    sum += c % phases ? layout.phasePitch[d] * c : layout.pitch[d] * (c / phases);
+  }
   return sum;
 }
 
@@ -398,14 +403,22 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
       carry(m.right, m.left, -m.shift, m.from + m.shift, m.to + m.shift);
     }
   }
+  std::vector<std::vector<int64_t>> phases = phasesOf(graph);
   for (size_t t = 0; t < layouts.size(); ++t) {
     const Tensor &tensor = graph.tensors[t];
     TensorLayout &layout = layouts[t];
+    layout.phases = std::move(phases[t]);
     layout.pitch.assign(tensor.shape.size(), 0);
+    layout.phasePitch.assign(tensor.shape.size(), 0);
     for (size_t d = tensor.shape.size(); d-- > 0;)
       if (d != tensor.laneDim) {
         layout.pitch[d] = layout.rows;
-        layout.rows *= tensor.shape[d];
+        layout.rows *= (tensor.shape[d] + layout.phases[d] - 1) / layout.phases[d];
+      }
+    for (size_t d = tensor.shape.size(); d-- > 0;)
+      if (layout.phases[d] > 1) {
+        layout.phasePitch[d] = layout.rows;
+        layout.rows *= layout.phases[d];
       }
     layout.columnPitch = layout.pitch;
     int64_t from = 0;

@@ -34,8 +34,8 @@ struct Segment {
 
 /// One lane tile of a tensor laid out for Install: column n (TensorLayout::columnOf a row), byte b
 /// lies in place s = (n + 8 b) mod 16, that is row addresses[16 b + s] + n / 16 of slices[16 b + s]
-/// (for 16 columns an install cycle). All bytes of a place are in one slice, of one region where they
-/// follow each other, or no two bytes of any places are.
+/// (for 16 columns an install cycle). All bytes of a place are in one slice, of one region where
+/// they follow each other, or no two bytes of any places are.
 struct Columns {
   int64_t rows = 0;
   bool repeats = false; ///< behind the last column lie those before it again, the last one first
@@ -53,7 +53,10 @@ struct Copy {
 };
 
 struct TensorLayout {
-  std::vector<int64_t> pitch; ///< rows per step of each dimension; 0 for the lane dimension
+  /// Of each dimension, how many rows lie between neighbours of one phase, x and x + phases, and
+  /// between x and x + 1 where that is the next phase; 0 for the lane dimension.
+  std::vector<int64_t> pitch, phasePitch;
+  std::vector<int64_t> phases; ///< per dimension (Phases.h); 1: neighbours lie `pitch` apart
   std::vector<int64_t>
       columnPitch; ///< the same in the order of column copies, whose columns are neighbours
   int64_t rows = 1;
@@ -88,6 +91,8 @@ struct LoopRoles {
 };
 LoopRoles rolesOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine);
 
+/// x / by, rounded down; by > 0.
+inline int64_t floorDivide(int64_t x, int64_t by) { return x / by - (x % by < 0); }
 /// Value of an affine form.
 int64_t evaluate(const forms::AffineIndex &index, const std::vector<int64_t> &loops);
 /// Row of an access, without its bounds.

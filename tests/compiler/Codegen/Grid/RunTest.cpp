@@ -143,3 +143,41 @@ TEST(Run, OnSeveralPes) {
   expectRight(buildConv({.channels = 20, .height = 6, .width = 5, .filters = 24}), two);
   expectRight(buildAttention(20, 24, 16, false), two);
 }
+
+/// y[r, s] for odd and even r, s by a kernel each, from x[r / 2, s / 2]; z reads them as parts of one product, with what lies
+/// outside by `shift`; the same y, added to x, by phase as well.
+static KernelGraph interleaved(int64_t height, int64_t width, int64_t shift) {
+  KernelGraph graph;
+  const ElementType type = ElementType::Fp16;
+  const int64_t rows = (height + 1) / 2, columns = (width + 1) / 2;
+  const unsigned x = addTensor(graph, "x", {rows, columns, 24}, type, 2, TensorRole::Input),
+                 y = addTensor(graph, "y", {height, width, 24}, type, 2),
+                 z = addTensor(graph, "z", {rows, columns, 20}, ElementType::Fp32, 2, TensorRole::Output);
+  std::vector<float> weights(size_t(20 * 4 * 24));
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = float(int(i * 7 % 11) - 5) / 8;
+  const unsigned w = addConstant(graph, "w", {20, 2, 2, 24}, type, 3, weights);
+  for (int64_t t : {0, 1})
+    for (int64_t u : {0, 1}) {
+      KernelBuilder build(graph);
+      const unsigned r = build.loop((height + 1 - t) / 2), s = build.loop((width + 1 - u) / 2), c = build.loop(24);
+      const unsigned value = build.load({x, {at(r), at(s), at(c)}, 0});
+      build.store(build.op(AluOp::AddF32, {value, build.constant(float(2 * t + u))}),
+                  {y, {at(r, 2, t), at(s, 2, u), at(c)}, 0});
+      build.finish("phase");
+    }
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(rows), s = build.loop(columns), n = build.loop(20), t = build.loop(2, LoopKind::Contracted),
+                 u = build.loop(2, LoopKind::Contracted), c = build.loop(24, LoopKind::Contracted);
+  build.term({y, {window(r, 2, t, 1, shift), window(s, 2, u, 1, 0), at(c)}, 0}, {w, {at(n), at(t), at(u), at(c)}, 0},
+             rows * columns * 20 * 4 * 24);
+  build.store(build.accumulator(), {z, {at(r), at(s), at(n)}, 0});
+  build.finish("product");
+  return graph;
+}
+
+TEST(Run, RowsThatLieByPhaseHoldWhatTheyShould) {
+  for (const auto &[height, width] : {std::pair<int64_t, int64_t>{8, 12}, {7, 9}, {16, 2}, {2, 5}})
+    for (int64_t shift : {0, -2, 2, 1, -1}) // odd ones cross a step: rows in their order
+      expectRight(interleaved(height, width, shift));
+}

@@ -70,6 +70,32 @@ TEST(Release, RowsAreFreeAfterTheLastUseOfTheTensor) {
   EXPECT_EQ(latest, 500);
 }
 
+TEST(RowCopies, HalvesOfAnOwnersRowsLieInDifferentBanksOfOneSlice) {
+  OneTensor one({96, 32});
+  const grid::RowRuns runs{{{0, 64, 0}, {64, 20, 1}, {84, 12, 1}}};
+  for (const bool alternates : {false, true}) {
+    one.c->layouts[0].copies.clear();
+    grid::Context c(one.machine, one.graph, *one.program, grid::ColumnPlaces::Sets, false, alternates);
+    ASSERT_TRUE(c.addRowCopy(0, 0, Hemisphere::West, runs));
+    const std::vector<grid::Segment> &segments = c.layouts[0].copies[0].tiles[0];
+    std::vector<int64_t> rows;
+    std::vector<unsigned> slices, banks;
+    for (const grid::Segment &segment : segments) {
+      rows.push_back(segment.rows);
+      slices.push_back(segment.slices[0]);
+      banks.push_back(segment.addresses[0] / one.machine.memory.rowsPerBank);
+    }
+    if (!alternates) {
+      EXPECT_THAT(rows, testing::ElementsAre(64, 20, 12));
+      continue;
+    }
+    ASSERT_THAT(rows, testing::ElementsAre(32, 32, 20, 12)); // short runs stay whole
+    EXPECT_EQ(slices[0], slices[1]);
+    EXPECT_NE(banks[0], banks[1]);
+    EXPECT_NE(slices[0], slices[2]) << "written by another worker at the same time";
+  }
+}
+
 TEST(HostRows, TheHostNamesTheRowsOfColumnsThatItWritesAndNoOthers) {
   for (int64_t columns : {5, 16, 17, 31, 32, 40}) {
     grid::CompileReport report;

@@ -108,3 +108,83 @@ TEST(Roles, HeadsHaveWholeGroupsOfColumnsAndRowsThatAllExist) {
   EXPECT_FALSE(areHeads(-1)) << "a row before the first";
   EXPECT_FALSE(areHeads(1)) << "a row behind the last";
 }
+
+/// `y[2 i + t] = x[i] + t` for both t, each by a kernel, read by `z[i, t] = y[2 i + t + shift]` (the pad outside).
+static KernelGraph everySecondRow(int64_t rows, int64_t shift = 0, int64_t readStep = 2) {
+  KernelGraph graph;
+  const int64_t steps = (rows + 1) / 2;
+  const unsigned x = addTensor(graph, "x", {steps, 8}, ElementType::Fp16, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {rows, 8}, ElementType::Fp16, 1),
+                 z = addTensor(graph, "z", {steps, 2, 8}, ElementType::Fp16, 2, TensorRole::Output);
+  for (int64_t t : {0, 1}) {
+    KernelBuilder build(graph);
+    const unsigned i = build.loop((rows + 1 - t) / 2), lane = build.loop(8);
+    build.store(build.op(AluOp::AddF32, {build.load({x, {at(i), at(lane)}, 0}), build.constant(float(t))}),
+                {y, {at(i, 2, t), at(lane)}, 0});
+    build.finish("write");
+  }
+  KernelBuilder build(graph);
+  const unsigned i = build.loop(steps), t = build.loop(2), lane = build.loop(8);
+  build.store(build.load({y, {window(i, readStep, t, 1, shift), at(lane)}, 0}), {z, {at(i), at(t), at(lane)}, 0});
+  build.finish("read");
+  EXPECT_EQ(graph.verify(), "");
+  return graph;
+}
+
+TEST(Layout, RowsThatAllStepOverLieByPhase) {
+  const KernelGraph graph = everySecondRow(6);
+  const grid::TensorLayout y = layoutsOf(graph)[1];
+  EXPECT_THAT(y.phases, ElementsAre(2, 1));
+  EXPECT_EQ(y.rows, 6);
+  const Access &write = graph.kernels[1].results[0].access, &read = graph.kernels[2].operands[0];
+  EXPECT_EQ(grid::rowOf(y, write, {1, 0}), 4) << "index 3 is the second of the odd ones";
+  EXPECT_EQ(grid::rowCoefficient(y, write, 0), 1);
+  EXPECT_EQ(grid::rowOf(y, read, {2, 1, 0}), 5);
+  EXPECT_EQ(grid::rowCoefficient(y, read, 0), 1);
+  EXPECT_EQ(grid::rowCoefficient(y, read, 1), 3);
+}
+
+TEST(Layout, AnOddNumberOfRowsLeavesOneOfTheLastPhaseEmpty) {
+  const grid::TensorLayout y = layoutsOf(everySecondRow(7))[1];
+  EXPECT_THAT(y.phases, ElementsAre(2, 1));
+  EXPECT_EQ(y.rows, 8);
+}
+
+TEST(Layout, IndicesBelowZeroAreOfThePhaseThatTheyWouldHave) {
+  const KernelGraph graph = everySecondRow(6, -2);
+  const grid::TensorLayout y = layoutsOf(graph)[1];
+  EXPECT_THAT(y.phases, ElementsAre(2, 1));
+  EXPECT_EQ(grid::rowOf(y, graph.kernels[2].operands[0], {0, 1, 0}), -1 + 3) << "index -1";
+}
+
+TEST(Layout, WhereAReaderCrossesAStepRowsLieInTheirOrder) {
+  EXPECT_THAT(layoutsOf(everySecondRow(6, 1))[1].phases, ElementsAre(1, 1)) << "2 i + t + 1 is 1, 2, 3, 4 ...";
+  EXPECT_THAT(layoutsOf(everySecondRow(6, 0, 1))[1].phases, ElementsAre(1, 1)) << "i + t";
+}
+
+TEST(Layout, WhatAReductionRunsThroughLiesInItsOrder) {
+  KernelGraph graph = everySecondRow(6);
+  const unsigned sums = addTensor(graph, "sums", {8}, ElementType::Fp32, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned lane = build.loop(8), i = build.loop(3, LoopKind::Running);
+  build.store(build.reduce(AluOp::AddF32, build.load({1, {at(i, 2), at(lane)}, 0})), {sums, {at(lane)}, 0});
+  build.finish("sum");
+  ASSERT_EQ(graph.verify(), "");
+  EXPECT_THAT(layoutsOf(graph)[1].phases, ElementsAre(1, 1));
+}
+
+TEST(Layout, WhatTheHostTouchesOrAProductInstallsLiesInItsOrder) {
+  KernelGraph graph = everySecondRow(6);
+  graph.tensors[1].role = TensorRole::Output;
+  EXPECT_THAT(layoutsOf(graph)[1].phases, ElementsAre(1, 1));
+  graph = everySecondRow(6);
+  const unsigned a = addTensor(graph, "a", {4, 8}, ElementType::Fp16, 1, TensorRole::Input),
+                 product = addTensor(graph, "product", {4, 3}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned m = build.loop(4), n = build.loop(3), k = build.loop(8, LoopKind::Contracted);
+  build.term({a, {at(m), at(k)}, 0}, {1, {at(n, 2), at(k)}, 0}, 4 * 3 * 8);
+  build.store(build.accumulator(), {product, {at(m), at(n)}, 0});
+  build.finish("product");
+  ASSERT_EQ(graph.verify(), "");
+  EXPECT_THAT(layoutsOf(graph)[1].phases, ElementsAre(1, 1));
+}
