@@ -18,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <tuple>
 
 namespace millrace::driver {
 
@@ -45,7 +46,23 @@ uint64_t peakBytes() {
 /// Bytes of memory.
 struct MemoryUse {
   uint64_t used = 0, capacity = 0, fullestPe = 0;
+  uint64_t peak = 0; ///< alive at a time, at most, of all PEs
 };
+
+/// Rows of regions that live at the same time, at most.
+uint64_t peakRows(const Image &image) {
+  std::vector<std::tuple<uint16_t, uint64_t, int64_t>> changes; ///< step, cycle, rows
+  for (const Region &r : image.tensors)
+    if (r.rows) {
+      changes.push_back({r.step0, r.from, r.rows});
+      changes.push_back({r.step1, r.to + 1, -int64_t(r.rows)});
+    }
+  std::sort(changes.begin(), changes.end()); // what ends in a cycle goes before what begins there
+  int64_t alive = 0, most = 0;
+  for (const auto &[step, cycle, rows] : changes)
+    most = std::max(most, alive += rows);
+  return uint64_t(most);
+}
 
 /// Rows that some tensor ever lies in, each once.
 MemoryUse memoryUse(const Image &image, const Machine &machine) {
@@ -64,6 +81,7 @@ MemoryUse memoryUse(const Image &image, const Machine &machine) {
     use.fullestPe = std::max(use.fullestPe, rows * machine.lanes());
   }
   use.capacity = machine.pes() * rowsPerPe * machine.lanes();
+  use.peak = peakRows(image) * machine.lanes();
   return use;
 }
 
@@ -210,7 +228,8 @@ void addMemoryAndLinks(Table &table, const Image &image, const Machine &machine,
                        const Execution &e) {
   const MemoryUse memory = memoryUse(image, machine);
   std::string used =
-      fmt::format("{:.2f} of {:.0f} MiB", mebibytes(memory.used), mebibytes(memory.capacity));
+      fmt::format("{:.2f} of {:.0f} MiB, {:.2f} at most at a time", mebibytes(memory.used),
+                  mebibytes(memory.capacity), mebibytes(memory.peak));
   if (machine.pes() > 1)
     used += fmt::format(", {:.2f} of {:.0f} MiB in the fullest PE", mebibytes(memory.fullestPe),
                         mebibytes(memory.capacity / machine.pes()));
@@ -423,6 +442,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out["vxm_alone_cycles"] = bounds.vxm;
   const MemoryUse memory = memoryUse(image, machine);
   out["memory_used_bytes"] = memory.used;
+  out["memory_peak_bytes"] = memory.peak;
   out["memory_capacity_bytes"] = memory.capacity;
   out["memory_fullest_pe_bytes"] = memory.fullestPe;
   const std::optional<double> rate = rateOf(image, machine, e);

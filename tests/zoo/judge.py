@@ -116,7 +116,8 @@ def costs(job: Job) -> dict:
 def figures(report: dict, precision: str) -> dict:
     kernels = report["kernels"] or []
     same = {key: report[key] for key in ("measured_cycles", "predicted_cycles", "macs_total", "macs_on_grid",
-                                         "mac_peak_cycles", "memory_used_bytes", "memory_capacity_bytes", "host_ops")}
+                                         "mac_peak_cycles", "memory_used_bytes", "memory_peak_bytes",
+                                         "memory_capacity_bytes", "host_ops")}
     return {**same, "mxm_cycles": sum(kernel["mxm_vectors"] for kernel in kernels) / cost.PLANES[precision].engines,
             "compile_seconds": report["this_computer"]["compile_seconds"],
             "simulate_seconds": report["this_computer"]["simulate_seconds"],

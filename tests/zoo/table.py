@@ -100,17 +100,18 @@ def mxm_ratio(record: dict) -> float | None:
 
 def counts(groups: dict[tuple, list[dict]]) -> list[str]:
     lines = ["| set | models | right | right by roundings | wrong | refused | do not fit densely | out of time | crashed | "
-             "all on the grid | MXM over bound | used over dense bytes |", "|" + "---|" * 12]
+             "all on the grid | MXM over bound | used over dense bytes | at a time over dense bytes |", "|" + "---|" * 13]
     for key, group in groups.items():
         seen = collections.Counter(record["verdict"] for record in group)
         done = [record for record in group if record["outcome"] == "done"]
         ratios = [ratio for record in done if record["library"] != "transformers"
                   and record["convolutions"] >= CONVOLUTIONS and (ratio := mxm_ratio(record))]
-        memory = [record["memory_used_bytes"] / record["dense_bytes"] for record in done if record["dense_bytes"]]
+        memory, peak = ([record[key] / record["dense_bytes"] for record in done if record["dense_bytes"] and key in record]
+                        for key in ("memory_used_bytes", "memory_peak_bytes"))
         figures = [len(group), *(seen[word] for word in ("right", "rounded", "wrong", "refused", "does not fit", "timed out",
                                                          "crashed")), sum(not record["host_ops"] for record in done)]
         lines.append(f"| {title(key)} | " + " | ".join(str(figure) for figure in figures) +
-                     f" | {geometric_mean(ratios)} | {geometric_mean(memory)} |")
+                     f" | {geometric_mean(ratios)} | {geometric_mean(memory)} | {geometric_mean(peak)} |")
     return lines
 
 
@@ -145,13 +146,14 @@ def row(record: dict) -> str:
     begin = f"| {called(record)} | {record['nodes']} | "
     if record["outcome"] != "done":
         seconds = f"{record['seconds']:.0f} s" if record["outcome"] == "timed out" else cause(record)
-        return begin + f"{record['verdict']}: {seconds} | | | | | {mebibytes} | | |"
+        return begin + f"{record['verdict']}: {seconds} | | | | | {mebibytes} | | | |"
     hosts = f"{len(record['host_ops'])} host" if record["host_ops"] else "grid"
     explained = record.get("quantisation_l2", record.get("rounding_l2"))
     ratio = mxm_ratio(record)
     return begin + (f"{record['verdict']} | {hosts} | {record['measured_cycles']:,} | {f'{ratio:.2f}' if ratio else ''} | "
                     f"{record['relative_l2']:.1e}{f' ({explained:.1e})' if explained is not None else ''} | {mebibytes} | "
-                    f"{record['memory_used_bytes'] / 2**20:,.1f} | {record['compile_seconds']:.1f} |")
+                    f"{record['memory_used_bytes'] / 2**20:,.1f} | "
+                    f"{record.get('memory_peak_bytes', 0) / 2**20:,.1f} | {record['compile_seconds']:.1f} |")
 
 
 def grouped(found: list[dict]) -> dict[tuple, list[dict]]:
@@ -183,7 +185,7 @@ def write(folder: Path, output: Path, millrace: Path) -> list[Path]:
     for key, group in groups.items():
         lines += ["", f"## {title(key).capitalize()}", "",
                   "| model | nodes | result | where | cycles | MXM over bound | relative L2 (explained) | dense MiB | "
-                  "used MiB | compile s |", "|" + "---|" * 10, *map(row, group)]
+                  "used MiB | at a time | compile s |", "|" + "---|" * 11, *map(row, group)]
     output.write_text("\n".join(lines) + "\n", encoding="utf-8")
     beside = output.with_suffix(".json")
     beside.write_text("[\n" + ",\n".join(json.dumps(record) for record in found) + "\n]\n", encoding="utf-8")
