@@ -393,7 +393,7 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
   if (!isInteger && !isa<FloatType>(element))
     return failure();
   if (options.precision == Precision::Int8 && isQuantized(op))
-    return computeIntegerContraction(attempt, op, index, 1, {});
+    return computeIntegerContraction(attempt, op, index, {}, {});
   const bool inParts = multipliesInParts(op);
   if (!inParts && (ranges.needsFp32(op->getOperand(0)) || ranges.needsFp32(op->getOperand(1))))
     return computeOuterProduct(attempt, op, index);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Quantised graphs as integer kernels: int8 products, int32 sums, then one multiplication and
-// addition per channel in fp32 and a saturating conversion. The factor 1 / (scale of the result) is
-// pushed down through sums and clamps into those multiplications, so that nothing is multiplied
-// twice.
+// addition per channel in fp32 and a saturating conversion. The factor 1 / (scale of the result)
+// and its zero point are pushed down through sums and clamps into those multiplications and
+// additions, so that nothing is multiplied, or added to, twice.
 #include "compiler/Forms/Former/Former.h"
 
 #include "compiler/Support/Constants.h"
@@ -147,30 +147,40 @@ FailureOr<Stored> Former::storeQuantizedInput(Value base, unsigned lane) {
   return input;
 }
 
+static unsigned addConstantTo(KernelBuilder &build, unsigned node, double constant) {
+  return constant == 0 ? node : build.op(AluOp::AddF32, {node, build.constant(float(constant))});
+}
+
+/// What is not folded into anything: a multiplication and an addition.
+static Scalar applied(KernelBuilder &build, Rescaling to, unsigned node) {
+  node = build.op(AluOp::MulF32, {node, build.constant(float(to.factor))});
+  return Scalar{addConstantTo(build, node, to.offset), Scalar::Kind::F32};
+}
+
 FailureOr<Scalar> Former::computeQuantize(Attempt &attempt, linalg::LinalgOp op,
                                           const Point &index) {
   std::optional<Scheme> scheme = schemeOf(op);
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   if (!scheme || !scheme->isPerTensor() || !isSigned(op) || !element.isInteger(8))
     return failure();
-  FailureOr<Scalar> value = pullScaled(attempt, op->getOperand(0), index, 1 / scheme->scale[0]);
+  const double zero = double(scheme->zero);
+  const bool isEven = scheme->zero % 2 == 0;
+  FailureOr<Scalar> value =
+      pullScaled(attempt, op->getOperand(0), index, {1 / scheme->scale[0], isEven ? zero : 0});
   if (failed(value))
     return failure();
   unsigned node = value->node;
-  double zero = double(scheme->zero);
-  if (scheme->zero % 2 != 0) { // ties go to what is even before it is added: round by itself
+  if (!isEven) { // ties go to what is even before it is added: round by itself
     constexpr double kUnits = 3 << 22; // fp32 numbers around it are 1 apart
-    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(kUnits))});
-    zero -= kUnits;
+    node = addConstantTo(attempt.build, node, kUnits);
+    node = addConstantTo(attempt.build, node, zero - kUnits);
   }
-  if (zero != 0)
-    node = attempt.build.op(AluOp::AddF32, {node, attempt.build.constant(float(zero))});
   return Scalar{attempt.build.op(AluOp::CvtF32I8, {node}), Scalar::Kind::I8};
 }
 
-/// factor * value, the factor folded into what makes the value where that is possible.
+/// to(value), folded into what makes the value where that is possible.
 FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point &index,
-                                     double factor) {
+                                     Rescaling to) {
   FailureOr<Resolved> at = resolve(attempt, value, index);
   if (failed(at))
     return failure();
@@ -182,17 +192,16 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
     FailureOr<Scalar> integer = pull(attempt, op->getOperand(0), at->index);
     if (failed(integer) || integer->kind != Scalar::Kind::I8)
       return failure();
-    double scale = scheme->scale[0] * factor;
+    double scale = scheme->scale[0] * to.factor;
     unsigned node = build.op(AluOp::CvtI8F32, {integer->node});
     node = build.op(AluOp::MulF32, {node, build.constant(float(scale))});
-    if (scheme->zero != 0)
-      node = build.op(AluOp::AddF32, {node, build.constant(float(-scale * double(scheme->zero)))});
+    node = addConstantTo(build, node, to.offset - scale * double(scheme->zero));
     return Scalar{node, Scalar::Kind::F32};
   }
   if (op && !at->padded && !stored.count(at->base) && canInline(attempt, at->base, at->index)) {
     if (isContraction(op) && !isDepthwise(op) && isQuantized(op)) {
       attempt.names.push_back(nameOf(at->base));
-      return computeIntegerContraction(attempt, op, at->index, factor, {});
+      return computeIntegerContraction(attempt, op, at->index, to, {});
     }
     // A sum of dequantised values is scaled once, the zero points of its terms taken off then.
     // Padding holds zeros, no zero points, and terms with padding are read from memory, where they
@@ -210,26 +219,23 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
       attempt.unscaled = nullptr;
       if (failed(sum))
         return failure();
-      double scale = inner->scale[0] * factor, zeros = double(inner->zero);
+      double scale = inner->scale[0] * to.factor, zeros = double(inner->zero);
       for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
         if (op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction)
           zeros *= double(op.getStaticLoopRanges()[loop]);
       unsigned node = build.op(AluOp::MulF32, {sum->node, build.constant(float(scale))});
-      if (zeros != 0)
-        node = build.op(AluOp::AddF32, {node, build.constant(float(-scale * zeros))});
+      node = addConstantTo(build, node, to.offset - scale * zeros);
       return Scalar{node, Scalar::Kind::F32};
     }
     if (isMap(op)) {
       attempt.names.push_back(nameOf(at->base));
-      return bodyScaled(attempt, op, op.getBlock()->getTerminator()->getOperand(0), at->index,
-                        factor);
+      return bodyScaled(attempt, op, op.getBlock()->getTerminator()->getOperand(0), at->index, to);
     }
   }
   FailureOr<Scalar> plain = pullBase(attempt, *at);
   if (failed(plain) || plain->kind != Scalar::Kind::F32)
     return failure();
-  return Scalar{build.op(AluOp::MulF32, {plain->node, build.constant(float(factor))}),
-                Scalar::Kind::F32};
+  return applied(build, to, plain->node);
 }
 
 /// Index of operand `number` of a map at `index` of its result.
@@ -246,25 +252,25 @@ static FailureOr<Point> operandPoint(LoopSpace &space, linalg::LinalgOp op, unsi
 }
 
 FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Value value,
-                                     const Point &index, double factor) {
+                                     const Point &index, Rescaling to) {
   KernelBuilder &build = attempt.build;
   FloatAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
-    return Scalar{build.constant(float(constant.getValueAsDouble() * factor)), Scalar::Kind::F32};
+    return Scalar{build.constant(float(constant.getValueAsDouble() * to.factor + to.offset)),
+                  Scalar::Kind::F32};
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     FailureOr<Point> at = operandPoint(attempt.space, op, argument.getArgNumber(), index);
     if (failed(at))
       return failure();
-    return pullScaled(attempt, op->getOperand(argument.getArgNumber()), *at, factor);
+    return pullScaled(attempt, op->getOperand(argument.getArgNumber()), *at, to);
   }
   Operation *inner = value.getDefiningOp();
   if (isa<arith::AddFOp, arith::SubFOp>(inner))
-    return sumScaled(attempt, op, inner, index, factor);
-  bool isClamp = isa<arith::MaximumFOp, arith::MinimumFOp>(inner) && factor > 0;
+    return sumScaled(attempt, op, inner, index, to);
+  bool isClamp = isa<arith::MaximumFOp, arith::MinimumFOp>(inner) && to.factor > 0;
   if (isClamp) {
-    FailureOr<Scalar> x = bodyScaled(attempt, op, inner->getOperand(0), index, factor);
-    FailureOr<Scalar> y =
-        failed(x) ? x : bodyScaled(attempt, op, inner->getOperand(1), index, factor);
+    FailureOr<Scalar> x = bodyScaled(attempt, op, inner->getOperand(0), index, to);
+    FailureOr<Scalar> y = failed(x) ? x : bodyScaled(attempt, op, inner->getOperand(1), index, to);
     if (failed(y))
       return failure();
     AluOp clamp = isa<arith::MaximumFOp>(inner) ? AluOp::MaxF32 : AluOp::MinF32;
@@ -274,7 +280,7 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
       matchPattern(inner->getOperand(1), m_Constant(&constant))) {
     double by = constant.getValueAsDouble();
     return bodyScaled(attempt, op, inner->getOperand(0), index,
-                      isa<arith::MulFOp>(inner) ? factor * by : factor / by);
+                      {isa<arith::MulFOp>(inner) ? to.factor * by : to.factor / by, to.offset});
   }
   // Anything else is computed as it stands.
   Values known;
@@ -291,8 +297,7 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
   FailureOr<Scalar> plain = bodyValue(attempt, value, known);
   if (failed(plain))
     return failure();
-  return Scalar{build.op(AluOp::MulF32, {plain->node, build.constant(float(factor))}),
-                Scalar::Kind::F32};
+  return applied(build, to, plain->node);
 }
 
 /// Which element of the constant behind operand `number` a map reads, counted row by row.
@@ -314,7 +319,7 @@ FailureOr<Linear> Former::elementOf(Attempt &attempt, linalg::LinalgOp op, unsig
 /// A sum of a contraction and a constant per channel is one kernel constant; other sums add both
 /// sides.
 FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Operation *sum,
-                                    const Point &index, double factor) {
+                                    const Point &index, Rescaling to) {
   for (unsigned side : {0u, 1u}) {
     auto left = dyn_cast<BlockArgument>(sum->getOperand(side)),
          right = dyn_cast<BlockArgument>(sum->getOperand(1 - side));
@@ -333,14 +338,28 @@ FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Opera
     linalg::LinalgOp contraction = formOf(source->base);
     if (contraction && isContraction(contraction) && !isDepthwise(contraction) &&
         isQuantized(contraction) && canInline(attempt, source->base, source->index))
-      return computeIntegerContraction(attempt, contraction, source->index, factor,
-                                       {*bias, *element});
+      return computeIntegerContraction(attempt, contraction, source->index, to, {*bias, *element});
   }
-  FailureOr<Scalar> x = bodyScaled(attempt, op, sum->getOperand(0), index, factor);
-  FailureOr<Scalar> y = failed(x) ? x : bodyScaled(attempt, op, sum->getOperand(1), index, factor);
+  // The offset goes to a side that adds a constant anyway: a bias, a zero point.
+  const auto addsConstant = [&](Value side) {
+    auto argument = dyn_cast<BlockArgument>(side);
+    linalg::LinalgOp source =
+        argument ? formOf(baseOf(op->getOperand(argument.getArgNumber()))) : linalg::LinalgOp();
+    std::optional<Scheme> scheme =
+        source && quantKind(source) == "dequantize" ? schemeOf(source) : std::nullopt;
+    return !scheme || scheme->zero != 0;
+  };
+  const bool adds = isa<arith::AddFOp>(sum);
+  Rescaling left = to, right{to.factor, 0};
+  if (!addsConstant(sum->getOperand(0)) && addsConstant(sum->getOperand(1))) {
+    left.offset = 0;
+    right.offset = adds ? to.offset : -to.offset;
+  }
+  FailureOr<Scalar> x = bodyScaled(attempt, op, sum->getOperand(0), index, left);
+  FailureOr<Scalar> y = failed(x) ? x : bodyScaled(attempt, op, sum->getOperand(1), index, right);
   if (failed(y))
     return failure();
-  AluOp add = isa<arith::AddFOp>(sum) ? AluOp::AddF32 : AluOp::SubF32;
+  AluOp add = adds ? AluOp::AddF32 : AluOp::SubF32;
   return Scalar{attempt.build.op(add, {x->node, y->node}), Scalar::Kind::F32};
 }
 
@@ -369,10 +388,9 @@ unsigned Former::channelOperand(Attempt &attempt, ArrayRef<double> values, const
        0});
 }
 
-/// factor * (sum of (a - za) * w * scales + bias), za from a row of constants: sum of w per
-/// channel.
+/// to(sum of (a - za) * w * scales + bias), za from a row of constants: sum of w per channel.
 FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::LinalgOp op,
-                                                    const Point &index, double factor,
+                                                    const Point &index, Rescaling to,
                                                     const ChannelBias &channelBias) {
   ArrayRef<double> bias = channelBias.values;
   if (attempt.contracts)
@@ -421,11 +439,11 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
   if ((scales.size() != 1 && (scales.size() != channels || scaledAt[weights] != channel)) ||
       (bias.size() > 1 && (bias.size() != channels || channelBias.element != channel)))
     return failure(); // of another dimension than the channels, if one as long
-  std::vector<double> multiplier(channels), shift(channels, 0);
+  std::vector<double> multiplier(channels), shift(channels, to.offset);
   for (size_t n = 0; n < channels; ++n) {
-    multiplier[n] = schemes[data]->scale[0] * scales[scales.size() == 1 ? 0 : n] * factor;
+    multiplier[n] = schemes[data]->scale[0] * scales[scales.size() == 1 ? 0 : n] * to.factor;
     if (!bias.empty())
-      shift[n] = bias[bias.size() == 1 ? 0 : n] * factor;
+      shift[n] += bias[bias.size() == 1 ? 0 : n] * to.factor;
   }
   if (schemes[data]->zero != 0) {
     std::optional<ConstantView> view = viewConstant(at[weights].base);

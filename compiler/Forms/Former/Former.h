@@ -71,6 +71,11 @@ struct ChannelBias {
   Linear element;
 };
 
+/// What a quantiser does to a real x before it rounds: factor * x + offset.
+struct Rescaling {
+  double factor = 1, offset = 0;
+};
+
 /// Which operand of a product cannot be multiplied as it lies in memory.
 enum class Misfit { None, A, W, Both };
 
@@ -290,13 +295,13 @@ private:
   mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
                                           const Point &index);
   mlir::FailureOr<Scalar> pullScaled(Attempt &attempt, mlir::Value value, const Point &index,
-                                     double factor);
+                                     Rescaling to);
   mlir::FailureOr<Scalar> bodyScaled(Attempt &attempt, mlir::linalg::LinalgOp op, mlir::Value value,
-                                     const Point &index, double factor);
+                                     const Point &index, Rescaling to);
   mlir::FailureOr<Scalar> sumScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                    mlir::Operation *sum, const Point &index, double factor);
+                                    mlir::Operation *sum, const Point &index, Rescaling to);
   mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                                    const Point &index, double factor,
+                                                    const Point &index, Rescaling to,
                                                     const ChannelBias &bias);
   mlir::FailureOr<Linear> elementOf(Attempt &attempt, mlir::linalg::LinalgOp op, unsigned number,
                                     const Point &index);

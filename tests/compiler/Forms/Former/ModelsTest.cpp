@@ -7,6 +7,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 using namespace millrace;
 using namespace millrace::forms;
 using namespace millrace::test;
@@ -493,4 +495,39 @@ TEST(Quantised, ProductsOfTwoConsumersAreComputedOnce) {
   })", options);
   EXPECT_EQ(model.error, 0);
   EXPECT_EQ(model.graph.macs(), 3 * 8 * 4);
+}
+
+TEST(Quantised, AnEvenZeroPointIsAddedWithTheBias) {
+  PrecisionOptions options;
+  options.precision = Precision::Int8;
+  // A residual sum of a product with bias and what was quantised, rectified; zero points of every side.
+  const auto residual = [&](const char *zx, const char *zy) {
+    return formed("g (float[3,8] x) => (float[3,8] y) <float sx = {0.125}, int8 zx = {" + std::string(zx) +
+                      "}, int8[8,8] w = {" + integers(64, 15) + "}, float sw = {0.125}, int8 zw = {0}, float[8] b = {" +
+                      numbers(8, 5) + "}, float sy = {0.0625}, int8 zy = {" + zy + R"(}> {
+      q = QuantizeLinear (x, sx, zx)
+      d = DequantizeLinear (q, sx, zx)
+      v = DequantizeLinear (w, sw, zw)
+      p = MatMul (d, v)
+      c = Add (p, b)
+      s = Add (c, d)
+      t = Relu (s)
+      r = QuantizeLinear (t, sy, zy)
+      y = DequantizeLinear (r, sy, zy)
+    })", options);
+  };
+  const auto additions = [](const KernelGraph &graph) {
+    for (const Kernel &kernel : graph.kernels)
+      if (!kernel.terms.empty())
+        return std::count_if(kernel.nodes.begin(), kernel.nodes.end(),
+                             [](const Node &node) { return node.kind == Node::Kind::Op && node.op == AluOp::AddF32; });
+    return ptrdiff_t(-1);
+  };
+  for (const char *zx : {"0", "6", "-5"})
+    for (const auto &[zy, rounding] : {std::pair{"0", 0}, {"4", 0}, {"-128", 0}, {"3", 2}}) {
+      const Model model = residual(zx, zy);
+      EXPECT_EQ(model.error, 0) << zx << ", " << zy;
+      // The bias, the sum, the zero point of the other side; an odd one of the result is added in two steps.
+      EXPECT_EQ(additions(model.graph), 2 + (zx[0] != '0') + rounding) << zx << ", " << zy;
+    }
 }
