@@ -241,17 +241,23 @@ double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
 }
 
 void WeightRows::splitIdle(Partition &p) const {
+  const int64_t interval = c.machine.latency.accumulateInterval;
   for (size_t k = 0; k < works.size(); ++k) {
     if (!longerHalf[k])
       continue;
     const int64_t team = int64_t(teamOf(c, c.graph.kernels[k])), pairs = team / kHemispheres;
-    double whole = 0, split = 0; // units that the busiest worker does, all PEs summed
+    double whole = 0, split = 0; // cycles of all passes of the busiest worker, all PEs summed
+    const auto cyclesOf = [&](int64_t units) { // an accumulator row waits between two passes
+      return double(std::max<int64_t>(units * works[k].stripRows, interval));
+    };
     for (const std::vector<Share> &shares : p.shares[k]) {
       int64_t units = 0;
       for (const Share &share : shares)
         units += unitsOf(works[k], share);
-      whole += double((units + team - 1) / team);
-      split += double((units + pairs - 1) / pairs) * *longerHalf[k];
+      if (units == 0)
+        continue;
+      whole += cyclesOf((units + team - 1) / team);
+      split += cyclesOf((units + pairs - 1) / pairs) * *longerHalf[k];
     }
     p.splitK[k] = split < 0.9 * whole; // else more reads and operations for little
   }

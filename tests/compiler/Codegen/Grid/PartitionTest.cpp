@@ -149,8 +149,11 @@ TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
   };
   for (const Case &its : {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
                           Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
-                          Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), false}, // two of N
-                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), false}}) {
+                          // An accumulator row waits 34 cycles between two passes, as long as for 34 rows.
+                          Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), true},
+                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), true},
+                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 60}), false}, // 40 each
+                          Case{forms::buildMatmul({.m = 80, .k = 200, .n = 3}), false}}) {
     Dealt dealt(its.graph, 1);
     const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
     ASSERT_TRUE(p) << p.error();
