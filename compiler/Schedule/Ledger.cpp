@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -26,17 +27,20 @@ public:
     isSorted.assign(resources, false);
   }
 
-  /// The burst that holds the resource in a cycle; none: nothing.
-  std::optional<uint32_t> at(uint32_t resource, Cycle cycle) {
+  /// Who holds the resource in some of the cycles [from, to], in order of time.
+  std::span<const Held> during(uint32_t resource, Cycle from, Cycle to) {
     const auto first = held.begin() + begin[resource], last = held.begin() + begin[resource + 1];
     if (!isSorted[resource])
       std::sort(first, last, [](const Held &x, const Held &y) { return x.first < y.first; });
     isSorted[resource] = true;
-    const auto behind = std::upper_bound(
-        first, last, cycle, [](Cycle c, const Held &h) { return c < h.first; });
-    if (behind == first || std::prev(behind)->last < cycle)
-      return std::nullopt;
-    return std::prev(behind)->burst;
+    const auto a = std::partition_point(first, last, [&](const Held &h) { return h.last < from; });
+    const auto b = std::partition_point(a, last, [&](const Held &h) { return h.first <= to; });
+    return {a, b};
+  }
+  /// The burst that holds the resource in a cycle; none: nothing.
+  std::optional<uint32_t> at(uint32_t resource, Cycle cycle) {
+    const std::span<const Held> all = during(resource, cycle, cycle);
+    return all.empty() ? std::nullopt : std::optional(all.front().burst);
   }
 
 private:
@@ -68,6 +72,7 @@ private:
   std::vector<std::vector<bool>> isKept; ///< [pe][number in the program]
   std::map<std::pair<Engine, uint32_t>, int64_t> busy;
   std::map<std::tuple<Engine, uint32_t, Cause, uint32_t>, int64_t> idle;
+  std::map<std::pair<Engine, Cause>, int64_t> installs;
   int64_t activated = 0; ///< elements of Activates, times their planes
   // Of the unit that is looked at.
   unsigned step = 0, pe = 0, unit = 0;
@@ -91,7 +96,28 @@ private:
   uint32_t placementOf(uint32_t instruction) const {
     return program.pes[pe].placements[numbers[pe][instruction]];
   }
-  std::pair<Cause, uint32_t> resolve(const Wait &wait);
+  /// Starts [from, to) of a piece that a wait kept it from, as cycles behind `offset`.
+  struct Range {
+    uint32_t placement = 0;
+    Cycle from = 0, to = 0, offset = 0;
+  };
+  void addWait(const Wait &wait, const Range &range);
+  void addDropped(const Range &range, uint32_t holder);
+  void addInstall(const Wait &wait, const Range &range);
+  Holders &holdersOfPe() {
+    if (!holders)
+      holders.emplace(program.waits.held[step][pe], resources.count());
+    return *holders;
+  }
+  std::optional<uint32_t> holderOf(const Wait &wait);
+  std::span<const Wait> waitsOf(uint32_t placement) const {
+    const Waits &waits = program.waits;
+    const size_t begin = waits.placements[placement].firstWait,
+                 end = placement + 1 < waits.placements.size()
+                           ? waits.placements[placement + 1].firstWait
+                           : waits.waits.size();
+    return std::span(waits.waits).subspan(begin, end - begin);
+  }
   void refuse(const std::string &what) {
     if (wrong.empty())
       wrong = "the compiler's account of cycles is wrong: step " + std::to_string(step) + ", PE " +
@@ -100,33 +126,99 @@ private:
   }
 };
 
-/// The cause of a wait in the program as it is, and the kernel that is behind it.
-std::pair<Cause, uint32_t> Accountant::resolve(const Wait &wait) {
-  if (wait.burst != kNobody && !isKept[wait.pe][wait.burst])
-    return {Cause::Dropped, kNobody};
-  uint32_t holder = wait.holder;
-  if (holder == kNobody && wait.resource != kNobody) {
-    std::optional<uint32_t> found;
-    if (wait.pe == pe) {
-      if (!holders)
-        holders.emplace(program.waits.held[step][pe], resources.count());
-      found = holders->at(wait.resource, wait.heldAt);
-    } else { // a piece of several PEs
-      for (const Held &h : program.waits.held[step][wait.pe])
-        if (h.resource == wait.resource && h.first <= wait.heldAt && wait.heldAt <= h.last)
-          found = h.burst;
-    }
-    // What was in the rows before may lie in further banks.
-    if (!found && wait.cause != Cause::MemoryReuse)
-      refuse("nobody held what a piece waited for in cycle " + std::to_string(wait.heldAt) + " (" +
-             std::string(textOf(wait.cause)) + ")");
-    holder = found.value_or(kNobody);
+/// The burst behind a wait.
+std::optional<uint32_t> Accountant::holderOf(const Wait &wait) {
+  if (wait.holder != kNobody)
+    return wait.holder;
+  if (wait.resource == kNobody)
+    return std::nullopt;
+  std::optional<uint32_t> found;
+  if (wait.pe == pe) {
+    found = holdersOfPe().at(wait.resource, wait.heldAt);
+  } else { // a piece of several PEs
+    for (const Held &h : program.waits.held[step][wait.pe])
+      if (h.resource == wait.resource && h.first <= wait.heldAt && wait.heldAt <= h.last)
+        found = h.burst;
   }
-  if (holder == kNobody)
-    return {wait.cause, kNobody};
-  if (!isKept[wait.pe][holder])
-    return {Cause::Dropped, placementOf(wait.pe, holder).kernel};
-  return {wait.cause, placementOf(wait.pe, holder).kernel};
+  if (!found && wait.cause != Cause::MemoryReuse) // what was in the rows may lie in further banks
+    refuse("nobody held what a piece waited for in cycle " + std::to_string(wait.heldAt) + " (" +
+           std::string(nameOf(wait.cause)) + ")");
+  return found;
+}
+
+/// By its cause in the program as it is, and the kernel behind it.
+void Accountant::addWait(const Wait &wait, const Range &range) {
+  const uint32_t kernel = program.waits.placements[range.placement].kernel;
+  const std::optional<uint32_t> holder = holderOf(wait);
+  const uint32_t by = holder ? placementOf(wait.pe, *holder).kernel : kNobody;
+  if ((wait.burst != kNobody && !isKept[wait.pe][wait.burst]) ||
+      (holder && !isKept[wait.pe][*holder])) {
+    addDropped(range, by);
+    return;
+  }
+  add(range.from + range.offset, range.to + range.offset, kernel, wait.cause, by);
+  if (wait.cause == Cause::Install)
+    addInstall(wait, range);
+}
+
+/// Starts that a piece was kept from by bursts that pruning left out: those of them at which what
+/// is left of the piece would have met what is left of pieces placed before go to the first such
+/// conflict. Which ALUs and streams would have been free is not known.
+void Accountant::addDropped(const Range &range, uint32_t holder) {
+  const Placement &placement = program.waits.placements[range.placement];
+  const std::vector<Held> &all = program.waits.held[step][pe]; // in the order of placements
+  const auto ofPe = [&](const Held &h) { return program.pes[pe].placements[h.burst]; };
+  const auto first = std::partition_point(
+      all.begin(), all.end(), [&](const Held &h) { return ofPe(h) < range.placement; });
+  struct Conflict {
+    Cycle from, to;
+    Cause cause;
+    uint32_t kernel;
+  };
+  std::vector<Conflict> conflicts;
+  for (auto own = first; own != all.end() && ofPe(*own) == range.placement; ++own) {
+    const std::optional<Cause> cause = resources.causeOf(own->resource);
+    if (!cause || !isKept[pe][own->burst])
+      continue;
+    const Cycle begin = own->first - placement.start, end = own->last - placement.start;
+    for (const Held &other :
+         holdersOfPe().during(own->resource, range.from + begin, range.to - 1 + end))
+      if (isKept[pe][other.burst] && ofPe(other) < range.placement)
+        conflicts.push_back({other.first - end, other.last + 1 - begin, *cause,
+                             placementOf(pe, other.burst).kernel});
+  }
+  for (Cycle at = range.from; at < range.to;) {
+    Cycle to = range.to;
+    const Conflict *meets = nullptr;
+    for (const Conflict &c : conflicts)
+      if (!meets && c.from <= at && at < c.to)
+        meets = &c;
+      else if (!meets && c.from > at)
+        to = std::min(to, c.from);
+    if (meets)
+      to = std::min(range.to, meets->to);
+    add(at + range.offset, to + range.offset, placement.kernel,
+        meets ? meets->cause : Cause::Dropped, meets ? meets->kernel : holder);
+    at = to;
+  }
+}
+
+/// Why the install that a sweep waited for came no sooner: by the waits of its piece.
+void Accountant::addInstall(const Wait &wait, const Range &range) {
+  const std::optional<uint32_t> burst = holderOf(wait);
+  if (!burst)
+    return;
+  const uint32_t number = program.pes[wait.pe].placements[*burst];
+  const Cycle behind = program.waits.placements[number].start - wait.until; // its start for ours
+  Cycle from = range.from + behind;
+  for (const Wait &w : waitsOf(number))
+    if (const Cycle to = std::min(w.until, range.to + behind); to > from) {
+      const std::optional<uint32_t> holder = holderOf(w);
+      const bool isDropped = (w.burst != kNobody && !isKept[w.pe][w.burst]) ||
+                             (holder && !isKept[w.pe][*holder]);
+      installs[{engine, isDropped ? Cause::Dropped : w.cause}] += to - from;
+      from = to;
+    }
 }
 
 void Accountant::add(Cycle from, Cycle to, uint32_t kernel, Cause cause, uint32_t holder) {
@@ -149,28 +241,24 @@ void Accountant::accountGap(Cycle from, Cycle to) {
     add(from, to, placement.kernel, Cause::Pace, kNobody);
     return;
   }
-  const std::vector<Wait> &waits = program.waits.waits;
-  const size_t end = number + 1 < program.waits.placements.size()
-                         ? program.waits.placements[number + 1].firstWait
-                         : waits.size();
+  const std::span<const Wait> waits = waitsOf(number);
   const Cycle offset = to - placement.start; // of the work, from the start of its piece
   Cycle until = placement.start;
-  if (end == placement.firstWait || waits[end - 1].until != until)
+  if (waits.empty() || waits.back().until != until)
     refuse("a piece has no reason to start in cycle " + std::to_string(until));
   const size_t firstGap = ledger.gaps.size();
-  for (size_t w = end; w-- > placement.firstWait && until + offset > from;) {
-    const Cycle begin = w > placement.firstWait ? std::max(from - offset, waits[w - 1].until)
-                                                : from - offset;
+  for (size_t w = waits.size(); w-- > 0 && until + offset > from;) {
+    const Cycle begin = w ? std::max(from - offset, waits[w - 1].until) : from - offset;
     if (begin >= until)
       continue;
-    const auto [cause, holder] = resolve(waits[w]);
-    add(begin + offset, until + offset, placement.kernel, cause, holder);
+    addWait(waits[w], {number, begin, until, offset});
     until = begin;
   }
   if (until + offset != from)
     refuse("cycles " + std::to_string(from) + " to " + std::to_string(until + offset) +
            " idle without a cause");
-  std::reverse(ledger.gaps.begin() + ptrdiff_t(firstGap), ledger.gaps.end());
+  std::sort(ledger.gaps.begin() + ptrdiff_t(firstGap), ledger.gaps.end(),
+            [](const Gap &x, const Gap &y) { return x.from < y.from; });
 }
 
 /// `bursts`: instructions of the PE that make the unit work, in order of time.
@@ -250,6 +338,8 @@ Expected<Ledger> Accountant::run() {
   for (const auto &[key, cycles] : idle)
     ledger.idle.push_back(
         {std::get<0>(key), std::get<1>(key), std::get<3>(key), std::get<2>(key), cycles});
+  for (const auto &[key, cycles] : installs)
+    ledger.installs.push_back({key.first, kNobody, kNobody, key.second, cycles});
   for (const Engine e : {Engine::Mxm, Engine::Vxm})
     if (engine = e; ledger.busyOf(e) + ledger.idleOf(e) != ledger.unitCycles(e))
       refuse("busy " + std::to_string(ledger.busyOf(e)) + " and idle " +

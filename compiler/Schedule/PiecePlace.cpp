@@ -184,6 +184,11 @@ Expected<Cycle> Piece::place(Cycle from) {
   if (Status s = orderChoices(); !s)
     return s.takeError();
   std::vector<Obstacle> obstacles{lowerBound()};
+  if (const Obstacle bound = obstacles.back(); bound.cause == Cause::AccumulateInterval) {
+    obstacles.front().until -= program.timing.accumulateInterval() - 1; // the pass before is there
+    obstacles.front().cause = Cause::PartialSum;
+    obstacles.push_back(bound);
+  }
   if (from > obstacles.back().until)
     obstacles.push_back({from, Cause::Order});
   while (std::optional<Obstacle> obstacle = misfit(obstacles.back().until))

@@ -1,39 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Schedule/Waits.h"
 
-#include <utility>
-
 namespace millrace::schedule {
 
 namespace {
 
-/// By Cause: text and key.
-constexpr std::pair<std::string_view, std::string_view> kNames[kCauses] = {
-    {"data dependence", "dependence"},
-    {"install", "install"},
-    {"accumulate interval", "accumulate_interval"},
-    {"accumulator row", "accumulator_row"},
-    {"weight buffer", "buffer_reuse"},
-    {"memory reuse", "memory_reuse"},
-    {"order of passes", "order"},
-    {"begin of the step", "step_begin"},
-    {"host barrier", "host_barrier"},
-    {"read port", "read_port"},
-    {"write port", "write_port"},
-    {"bank", "bank"},
-    {"MEM queue", "dispatch"},
-    {"MXM port", "mxm_port"},
-    {"link port", "link_port"},
-    {"ALU", "alu"},
-    {"stream", "stream"},
-    {"dropped work", "dropped"},
-    {"pace within a piece", "pace"},
-    {"nothing left", "nothing_left"},
-};
+constexpr std::string_view kNames[kCauses] = {
+    "data_dependence", "install",      "partial_sum",     "accumulate_interval", "accumulator_row",
+    "weight_buffer",   "memory_reuse", "order_of_passes", "begin_of_step",       "host_barrier",
+    "read_port",       "write_port",   "bank",            "mem_queue",           "mxm_port",
+    "link_port",       "alu",          "stream",          "dropped_work",        "pace",
+    "nothing_left"};
 
 } // namespace
 
-std::string_view textOf(Cause cause) { return kNames[unsigned(cause)].first; }
-std::string_view keyOf(Cause cause) { return kNames[unsigned(cause)].second; }
+std::optional<Cause> Resources::causeOf(uint32_t resource) const {
+  if (resource < writePort(Hemisphere::West, 0))
+    return Cause::ReadPort;
+  if (resource < bank(Hemisphere::West, 0, 0))
+    return Cause::WritePort;
+  if (resource < unit(0))
+    return Cause::Bank;
+  switch (machine.unit(resource - unit(0)).kind) {
+  case UnitKind::Alu:
+    return std::nullopt;
+  case UnitKind::Send:
+  case UnitKind::Receive:
+    return Cause::LinkPort;
+  default:
+    return Cause::MxmPort;
+  }
+}
+
+std::string_view nameOf(Cause cause) { return kNames[unsigned(cause)]; }
 
 } // namespace millrace::schedule

@@ -7,6 +7,7 @@
 #include "arch/spec/Machine.h"
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,7 @@ enum class Cause : uint8_t {
   // What the earliest start of a piece waits for, whatever else is reserved.
   Dependence,         ///< a row that another burst writes
   Install,            ///< weights on their way into the buffer
+  PartialSum,         ///< the passes of its sum before, which are on their way
   AccumulateInterval, ///< the row takes the next part of its sum after `accumulate_interval`
   AccumulatorRow,     ///< the accumulator row takes part in another sum
   BufferReuse,        ///< the weight buffer serves other sweeps
@@ -39,10 +41,8 @@ enum class Cause : uint8_t {
   NothingLeft, ///< behind the unit's last work
 };
 constexpr unsigned kCauses = unsigned(Cause::NothingLeft) + 1;
-/// "read port": for people.
-std::string_view textOf(Cause cause);
 /// "read_port": a key of JSON.
-std::string_view keyOf(Cause cause);
+std::string_view nameOf(Cause cause);
 
 constexpr uint32_t kNobody = UINT32_MAX;
 
@@ -50,7 +50,8 @@ constexpr uint32_t kNobody = UINT32_MAX;
 class Resources {
 public:
   explicit Resources(const Machine &machine)
-      : slices(machine.memory.slices), banks(machine.memory.banks), queues(machine.queues()) {}
+      : machine(machine), slices(machine.memory.slices), banks(machine.memory.banks),
+        queues(machine.queues()) {}
   uint32_t readPort(Hemisphere h, unsigned slice) const { return uint32_t(h) * slices + slice; }
   uint32_t writePort(Hemisphere h, unsigned slice) const {
     return kHemispheres * slices + readPort(h, slice);
@@ -60,8 +61,11 @@ public:
   }
   uint32_t unit(unsigned queue) const { return kHemispheres * slices * (2 + banks) + queue; }
   uint32_t count() const { return unit(queues); }
+  /// Of a piece that finds it held; none for ALUs, which pieces choose.
+  std::optional<Cause> causeOf(uint32_t resource) const;
 
 private:
+  const Machine &machine;
   unsigned slices, banks, queues;
 };
 

@@ -103,18 +103,23 @@ void ModelOptions::addTo(CLI::App &command) {
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
-  only(Level::Tensor,
+  only(Level::Spatial,
        command
            .add_option("--explain", explain,
                        "why a decision was taken: layouts, for each tensor the layout, what the "
-                       "runner-up would cost and which kernels decide (docs/running.md)")
-           ->check(CLI::IsMember({"layouts"}))
+                       "runner-up would cost and which kernels decide; cycles, what MXM and VXM "
+                       "idle for, in each kernel and in all (docs/running.md)")
+           ->check(CLI::IsMember({"layouts", "cycles"}))
            ->type_name("DECISION")
            ->group(heading::Compiler));
 }
 
 std::string ModelOptions::layoutsTitle(const Machine &on) const {
   return model + " on " + on.name + " in " + precision + ", chosen by " + layouts;
+}
+
+std::string ModelOptions::cyclesTitle(const Machine &on) const {
+  return model + " on " + on.name + " in " + precision;
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {
@@ -134,6 +139,10 @@ std::optional<Failure> ModelOptions::checkLevels() const {
                                 levelNames[size_t(last)] + ", and " + model + " is of the level " +
                                 levelNames[size_t(from)] + "; leave it out, or enter with --from " +
                                 levelNames[size_t(last)]};
+  if (explain == "layouts" && from > Level::Tensor)
+    return Failure{Usage, "--explain layouts is about a decision before the level " +
+                              levelNames[size_t(from)] + ", of which " + model +
+                              " is; leave it out, or enter with --from tensor"};
   return std::nullopt;
 }
 
@@ -241,7 +250,8 @@ std::variant<BuiltText, Failure> buildText(const ModelOptions &options, Level to
 
 std::variant<BuiltText, Failure> buildExplanation(const ModelOptions &options) {
   Stages stages(options);
-  if (auto failure = runStages(stages, options, Level::Spatial))
+  const bool isScheduled = options.explain == "cycles";
+  if (auto failure = runStages(stages, options, isScheduled ? Level::Sched : Level::Spatial))
     return *failure;
   return stages.takeText({});
 }

@@ -226,6 +226,9 @@ std::optional<Failure> Stages::scheduleKernels() {
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);
+  cycles.emplace().ledger = std::move(report.ledger);
+  for (const forms::Kernel &kernel : graph.kernels)
+    cycles->kernels.push_back(kernel.name);
   if (options.judge != JudgeKind::None)
     reckoning = Reckoning{std::move(graph), std::move(report.kernels)};
   return verify();
