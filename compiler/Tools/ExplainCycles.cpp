@@ -145,6 +145,65 @@ void addInstalls(std::string &text, const Ledger &ledger) {
     text += "  installs that an MXM plane waited for waited themselves for " + line + "\n";
 }
 
+/// "mxm.w.0.activate of PE 0, of kernels a to b"
+std::string unitText(const CycleReport &report, size_t step) {
+  const schedule::StepBound &bound = report.bounds.steps[step];
+  if (bound.kind == schedule::BoundKind::CriticalPath)
+    return "critical path";
+  std::string name(schedule::nameOf(bound.kind));
+  std::replace(name.begin(), name.end(), '_', ' ');
+  std::string text = name;
+  if (bound.kind != schedule::BoundKind::Vxm)
+    text += " of " + report.boundUnits[step];
+  return text + fmt::format(", PE {}, kernels {} to {}", bound.pe,
+                            kernelName(report, bound.firstKernel),
+                            kernelName(report, bound.lastKernel));
+}
+
+void addBounds(std::string &text, const CycleReport &report) {
+  const schedule::Bounds &bounds = report.bounds;
+  const int64_t gap = report.ledger.cycles - bounds.cycles;
+  const double percent =
+      report.ledger.cycles ? 100.0 * double(gap) / double(report.ledger.cycles) : 0;
+  text += fmt::format("\n  {:<24}{:>12}  gap {} cycles ({:.1f} %)\n", "proven bound",
+                      grouped(uint64_t(bounds.cycles)), grouped(uint64_t(gap)), percent);
+  for (unsigned k = 0; k < schedule::kBoundKinds; ++k) {
+    std::string name(schedule::nameOf(schedule::BoundKind(k)));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    if (bounds.byKind[k])
+      text += fmt::format("    {:<22}{:>12}\n", name, grouped(uint64_t(bounds.byKind[k])));
+  }
+  constexpr size_t kMostLines = 3;
+  for (size_t s = 0; s < std::min(bounds.steps.size(), kMostLines); ++s)
+    text += fmt::format("  {} of step {}: {}\n", s ? "and" : "bound", bounds.steps[s].step,
+                        unitText(report, s));
+}
+
+json boundsJson(const CycleReport &report) {
+  json kinds = json::object(), steps = json::array();
+  for (unsigned k = 0; k < schedule::kBoundKinds; ++k)
+    kinds[std::string(schedule::nameOf(schedule::BoundKind(k))) + "_cycles"] =
+        report.bounds.byKind[k];
+  for (size_t s = 0; s < report.bounds.steps.size(); ++s) {
+    const schedule::StepBound &bound = report.bounds.steps[s];
+    const bool isUnit = bound.kind != schedule::BoundKind::CriticalPath;
+    const auto name = [&](uint32_t kernel) {
+      return isUnit ? json(kernelName(report, kernel)) : json();
+    };
+    steps.push_back({{"step", bound.step},
+                     {"bound_cycles", bound.cycles},
+                     {"by", schedule::nameOf(bound.kind)},
+                     {"pe", isUnit ? json(bound.pe) : json()},
+                     {"queue", isUnit ? json(report.boundUnits[s]) : json()},
+                     {"first_kernel", name(bound.firstKernel)},
+                     {"last_kernel", name(bound.lastKernel)}});
+  }
+  return {{"bound_cycles", report.bounds.cycles},
+          {"gap_cycles", report.ledger.cycles - report.bounds.cycles},
+          {"by_kind", std::move(kinds)},
+          {"steps", std::move(steps)}};
+}
+
 json causesJson(const std::map<Cause, int64_t> &causes) {
   json out = json::object();
   for (const auto &[cause, cycles] : causes)
@@ -204,6 +263,7 @@ std::string textOf(const CycleReport &report, const std::string &title) {
     if (const int64_t vxm = ledger.idleOf(Engine::Vxm, cause); negative || vxm)
       addRow(text, ledger, textOf(cause), -negative, vxm);
   addInstalls(text, ledger);
+  addBounds(text, report);
   addKernels(text, report, Engine::Mxm);
   addKernels(text, report, Engine::Vxm);
   return text;
@@ -223,6 +283,7 @@ json jsonOf(const CycleReport &report) {
   return {{"cycles", report.ledger.cycles},
           {"mxm", engineJson(report.ledger, Engine::Mxm)},
           {"vxm", engineJson(report.ledger, Engine::Vxm)},
+          {"bounds", boundsJson(report)},
           {"kernels", std::move(rows)}};
 }
 

@@ -3,6 +3,7 @@
 // What --explain cycles says, for people and for programs.
 #pragma once
 
+#include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
 
 #include <nlohmann/json.hpp>
@@ -14,10 +15,12 @@ namespace millrace::driver {
 
 struct CycleReport {
   schedule::Ledger ledger;
-  std::vector<std::string> kernels; ///< names, by the numbers that the ledger has
+  schedule::Bounds bounds;
+  std::vector<std::string> kernels;    ///< names, by the numbers that ledger and bounds have
+  std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
 };
 
-/// A table of the causes, and the kernels before whose work the MXM idles most. `title`: of the
+/// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle most. `title`: of the
 /// first line.
 std::string textOf(const CycleReport &report, const std::string &title);
 

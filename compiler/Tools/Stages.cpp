@@ -227,6 +227,9 @@ std::optional<Failure> Stages::scheduleKernels() {
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);
+  cycles->bounds = std::move(report.bounds);
+  for (const schedule::StepBound &bound : cycles->bounds.steps)
+    cycles->boundUnits.push_back(target->queueName(bound.queue));
   for (const forms::Kernel &kernel : graph.kernels)
     cycles->kernels.push_back(kernel.name);
   if (options.judge != JudgeKind::None)

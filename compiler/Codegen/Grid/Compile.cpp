@@ -388,6 +388,7 @@ Expected<Image> GridCompiler::finish() {
   if (!ledger)
     return ledger.takeError();
   report.ledger = std::move(*ledger);
+  report.bounds = schedule::boundsOf(image, program, numbers);
   for (const Step &step : image.steps)
     report.predictedCycles += step.predictedCycles;
   for (const auto &list : image.instructions)

@@ -5,6 +5,7 @@
 
 #include "arch/program/Image.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
 
 #include <functional>
@@ -47,6 +48,7 @@ struct CompileReport {
   uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
   schedule::Ledger ledger; ///< kernels by their number in the graph
+  schedule::Bounds bounds; ///< likewise
   bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
   bool full = false;    ///< refused, and in some attempt as something found no rows
   std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()
