@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 namespace millrace::schedule {
 
@@ -14,7 +13,7 @@ namespace {
 /// to the last write slot of the step are at least `tail` cycles.
 struct Job {
   Cycle head = 0, length = 0, tail = 0;
-  uint32_t kernel = kNobody;
+  uint32_t placement = 0;
 };
 
 /// The largest head + work / `units` + tail over all sets of jobs: of those that begin no earlier
@@ -35,17 +34,17 @@ public:
     find();
   }
   Cycle cycles = kNever; ///< from the step's begin to the last write slot
-  /// Kernels of the set.
-  std::pair<uint32_t, uint32_t> kernels() const {
-    uint32_t first = kNobody, last = 0;
+  /// The first and the last placement of the set.
+  std::pair<uint32_t, uint32_t> placements() const {
+    uint32_t first = UINT32_MAX, last = 0;
     Cycle work = 0;
     for (size_t k = jobs.size(); k-- > 0;) { // the longest tails first
       const Job &job = jobs[byTail[k]];
       if (job.head < bestHead)
         continue;
       work += job.length;
-      first = std::min(first, job.kernel);
-      last = std::max(last, job.kernel);
+      first = std::min(first, job.placement);
+      last = std::max(last, job.placement);
       if (bestHead * units + work + job.tail * units == best)
         break;
     }
@@ -198,8 +197,8 @@ void Bounder::addUnits(StepBound &bound) {
       unit.units = alike;
       unit.queue = kind == BoundKind::Mxm ? resource : i.queue;
       unit.work += work;
-      unit.jobs.push_back({earliest[placement] + begin, work, rest[placement] - begin - its + 1,
-                           program.waits.placements[placement].kernel});
+      unit.jobs.push_back(
+          {earliest[placement] + begin, work, rest[placement] - begin - its + 1, placement});
     };
     const millrace::Unit its = machine.unit(i.queue);
     switch (its.kind) {
@@ -217,8 +216,7 @@ void Bounder::addUnits(StepBound &bound) {
       break;
     case UnitKind::Mem: {
       const bool writes = i.opcode == Opcode::Write;
-      add(writes ? BoundKind::WritePort : BoundKind::ReadPort, i.queue, from, length, 1,
-          length);
+      add(writes ? BoundKind::WritePort : BoundKind::ReadPort, i.queue, from, length, 1, length);
       // A Gather may touch any of its banks; between elements others may use the bank (S5).
       if (i.opcode != Opcode::Gather)
         add(BoundKind::Bank,
@@ -252,7 +250,9 @@ void Bounder::addUnits(StepBound &bound) {
     bound.kind = key.first;
     bound.pe = uint32_t(key.second >> 32);
     bound.queue = unit.queue;
-    std::tie(bound.firstKernel, bound.lastKernel) = set.kernels();
+    const auto [first, last] = set.placements();
+    bound.firstKernel = program.waits.placements[first].kernel;
+    bound.lastKernel = program.waits.placements[last].kernel;
   }
   for (unsigned kind = 0; kind < kBoundKinds; ++kind)
     bounds.byKind[kind] += std::max<Cycle>(most[kind], 0);
@@ -283,8 +283,8 @@ void Bounder::addStep() {
 } // namespace
 
 std::string_view nameOf(BoundKind kind) {
-  constexpr std::string_view kNames[kBoundKinds] = {"critical_path", "mxm",        "install", "vxm",
-                                                    "read_port",     "write_port", "bank",    "link"};
+  constexpr std::string_view kNames[kBoundKinds] = {
+      "critical_path", "mxm", "install", "vxm", "read_port", "write_port", "bank", "link"};
   return kNames[unsigned(kind)];
 }
 

@@ -33,8 +33,8 @@ struct StepBound {
   int64_t cycles = 0; ///< the largest of the step
   BoundKind kind = BoundKind::CriticalPath;
   uint32_t pe = 0, queue = 0; ///< whose unit it is; not of the critical path
-  /// Of a unit: numbers of the first and the last kernel of the set whose work, behind its earliest
-  /// start and before its shortest tail, gives the bound.
+  /// Of a unit: the kernels that were scheduled first and last of the set whose work, behind its
+  /// earliest start and before its shortest tail, gives the bound.
   uint32_t firstKernel = kNobody, lastKernel = kNobody;
 };
 

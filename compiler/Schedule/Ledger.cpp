@@ -122,7 +122,8 @@ private:
     if (wrong.empty())
       wrong = "the compiler's account of cycles is wrong: step " + std::to_string(step) + ", PE " +
               std::to_string(pe) + ", " + (engine == Engine::Mxm ? "MXM plane " : "VXM ") +
-              std::to_string(unit) + ": " + what + "; please report it with the model and the machine";
+              std::to_string(unit) + ": " + what +
+              "; please report it with the model and the machine";
   }
 };
 
@@ -168,8 +169,8 @@ void Accountant::addDropped(const Range &range, uint32_t holder) {
   const Placement &placement = program.waits.placements[range.placement];
   const std::vector<Held> &all = program.waits.held[step][pe]; // in the order of placements
   const auto ofPe = [&](const Held &h) { return program.pes[pe].placements[h.burst]; };
-  const auto first = std::partition_point(
-      all.begin(), all.end(), [&](const Held &h) { return ofPe(h) < range.placement; });
+  const auto first = std::partition_point(all.begin(), all.end(),
+                                          [&](const Held &h) { return ofPe(h) < range.placement; });
   struct Conflict {
     Cycle from, to;
     Cause cause;
@@ -214,8 +215,8 @@ void Accountant::addInstall(const Wait &wait, const Range &range) {
   for (const Wait &w : waitsOf(number))
     if (const Cycle to = std::min(w.until, range.to + behind); to > from) {
       const std::optional<uint32_t> holder = holderOf(w);
-      const bool isDropped = (w.burst != kNobody && !isKept[w.pe][w.burst]) ||
-                             (holder && !isKept[w.pe][*holder]);
+      const bool isDropped =
+          (w.burst != kNobody && !isKept[w.pe][w.burst]) || (holder && !isKept[w.pe][*holder]);
       installs[{engine, isDropped ? Cause::Dropped : w.cause}] += to - from;
       from = to;
     }
@@ -343,7 +344,8 @@ Expected<Ledger> Accountant::run() {
   for (const Engine e : {Engine::Mxm, Engine::Vxm})
     if (engine = e; ledger.busyOf(e) + ledger.idleOf(e) != ledger.unitCycles(e))
       refuse("busy " + std::to_string(ledger.busyOf(e)) + " and idle " +
-             std::to_string(ledger.idleOf(e)) + " cycles of " + std::to_string(ledger.unitCycles(e)));
+             std::to_string(ledger.idleOf(e)) + " cycles of " +
+             std::to_string(ledger.unitCycles(e)));
   if (ledger.busyOf(Engine::Mxm) != activated)
     refuse("busy " + std::to_string(ledger.busyOf(Engine::Mxm)) + " cycles for " +
            std::to_string(activated) + " activations");

@@ -43,12 +43,12 @@ struct Gap {
 };
 
 struct Ledger {
-  int64_t cycles = 0;                     ///< of all grid steps
-  std::array<int64_t, kEngines> units{};  ///< that there are
-  std::vector<BusyCycles> busy;           ///< by engine and kernel
-  std::vector<IdleCycles> idle;           ///< by engine, kernel, cause and holder
-  std::vector<IdleCycles> installs;       ///< of Cause::Install: why the installs came no sooner
-  std::vector<Gap> gaps;                  ///< if they were asked for, unit by unit in order of time
+  int64_t cycles = 0;                    ///< of all grid steps
+  std::array<int64_t, kEngines> units{}; ///< that there are
+  std::vector<BusyCycles> busy;          ///< by engine and kernel
+  std::vector<IdleCycles> idle;          ///< by engine, kernel, cause and holder
+  std::vector<IdleCycles> installs;      ///< of Cause::Install: why the installs came no sooner
+  std::vector<Gap> gaps;                 ///< if they were asked for, unit by unit in order of time
 
   int64_t unitCycles(Engine e) const { return cycles * units[unsigned(e)]; }
   int64_t busyOf(Engine e) const;

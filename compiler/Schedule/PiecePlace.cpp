@@ -35,8 +35,7 @@ void Piece::raise(Obstacle &bound, BurstId id) const {
   case Opcode::Read:
     forEachElement(i, [&](unsigned i0, unsigned i1) {
       const RowState &row = state.row(h, index, elementAddress(i, i0, i1));
-      if (need(row.writeSlot + timing.readAfterWrite(), elementCycle(i, i0, i1),
-               Cause::Dependence))
+      if (need(row.writeSlot + timing.readAfterWrite(), elementCycle(i, i0, i1), Cause::Dependence))
         bound.holder = row.origin.instruction;
     });
     break;
@@ -159,8 +158,7 @@ std::optional<Piece::Obstacle> Piece::misfit(Cycle start) {
     if (wait == kNoShift)
       return Obstacle{start + 1, Cause::Alu, alus[which].lastBurst};
     const AluNeed &need = alus[which];
-    const unsigned queue =
-        program.machine.queue({UnitKind::Alu, Hemisphere::West, need.chosen});
+    const unsigned queue = program.machine.queue({UnitKind::Alu, Hemisphere::West, need.chosen});
     return Obstacle{start + wait, Cause::Alu, need.lastBurst,
                     Resources(program.machine).unit(queue), start + wait + need.at - 1};
   }
@@ -219,8 +217,8 @@ void Piece::reserve(Cycle start) {
   for (const AluNeed &need : alus) {
     const unsigned queue = m.queue({UnitKind::Alu, Hemisphere::West, need.chosen});
     program.occupancy[need.pe].units[queue].reserve(start + need.at, need.last - need.at + 1);
-    held[need.pe].push_back({start + need.at, start + need.last, resources.unit(queue),
-                             bursts[need.lastBurst].id});
+    held[need.pe].push_back(
+        {start + need.at, start + need.last, resources.unit(queue), bursts[need.lastBurst].id});
   }
   for (const Stream &s : streams)
     for (unsigned byte = 0; byte < s.width; ++byte) {

@@ -5,12 +5,27 @@ namespace millrace::schedule {
 
 namespace {
 
-constexpr std::string_view kNames[kCauses] = {
-    "data_dependence", "install",      "partial_sum",     "accumulate_interval", "accumulator_row",
-    "weight_buffer",   "memory_reuse", "order_of_passes", "begin_of_step",       "host_barrier",
-    "read_port",       "write_port",   "bank",            "mem_queue",           "mxm_port",
-    "link_port",       "alu",          "stream",          "dropped_work",        "pace",
-    "nothing_left"};
+constexpr std::string_view kNames[kCauses] = {"data_dependence",
+                                              "install",
+                                              "partial_sum",
+                                              "accumulate_interval",
+                                              "accumulator_row",
+                                              "weight_buffer",
+                                              "memory_reuse",
+                                              "order_of_passes",
+                                              "begin_of_step",
+                                              "host_barrier",
+                                              "read_port",
+                                              "write_port",
+                                              "bank",
+                                              "mem_queue",
+                                              "mxm_port",
+                                              "link_port",
+                                              "alu",
+                                              "stream",
+                                              "dropped_work",
+                                              "pace",
+                                              "nothing_left"};
 
 } // namespace
 

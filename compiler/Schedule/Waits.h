@@ -36,8 +36,8 @@ enum class Cause : uint8_t {
   Alu,
   Stream,
   // The rest.
-  Dropped,     ///< any of these, if it was for bursts that pruning left out
-  Pace,        ///< within a piece: its elements or operations do not follow each other in each cycle
+  Dropped, ///< any of these, if it was for bursts that pruning left out
+  Pace,    ///< within a piece: its elements or operations do not follow each other in each cycle
   NothingLeft, ///< behind the unit's last work
 };
 constexpr unsigned kCauses = unsigned(Cause::NothingLeft) + 1;

@@ -106,9 +106,9 @@ void ModelOptions::addTo(CLI::App &command) {
   only(Level::Spatial,
        command
            .add_option("--explain", explain,
-                       "why a decision was taken: layouts, for each tensor the layout, what the "
-                       "runner-up would cost and which kernels decide; cycles, what MXM and VXM "
-                       "idle for, in each kernel and in all (docs/running.md)")
+                       "why a decision was taken: layouts, for each tensor the layout, the "
+                       "runner-up and what decides; cycles, what MXM and VXM idle for "
+                       "(docs/running.md)")
            ->check(CLI::IsMember({"layouts", "cycles"}))
            ->type_name("DECISION")
            ->group(heading::Compiler));

@@ -139,8 +139,8 @@ void addInstalls(std::string &text, const Ledger &ledger) {
   std::sort(sorted.begin(), sorted.end());
   std::string line;
   for (const auto &[negative, cause] : sorted)
-    line += (line.empty() ? "" : ", ") + textOf(cause) + " " +
-            perUnit(ledger, Engine::Mxm, -negative);
+    line +=
+        (line.empty() ? "" : ", ") + textOf(cause) + " " + perUnit(ledger, Engine::Mxm, -negative);
   if (!line.empty())
     text += "  installs that an MXM plane waited for waited themselves for " + line + "\n";
 }

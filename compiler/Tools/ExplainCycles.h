@@ -20,8 +20,8 @@ struct CycleReport {
   std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
 };
 
-/// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle most. `title`: of the
-/// first line.
+/// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle
+/// most. `title`: of the first line.
 std::string textOf(const CycleReport &report, const std::string &title);
 
 /// The key `cycle_account` of a report (docs/running.md).
