@@ -269,6 +269,29 @@ std::string textOf(const CycleReport &report, const std::string &title) {
   return text;
 }
 
+std::vector<sim::IdleSlice> idleSlices(const CycleReport &report, const Image &image,
+                                       const Machine &machine) {
+  std::vector<uint64_t> begin; ///< of each step, in cycles of the program
+  uint64_t cycles = 0;
+  for (const Step &step : image.steps) {
+    begin.push_back(cycles);
+    cycles += step.predictedCycles;
+  }
+  std::vector<sim::IdleSlice> slices;
+  for (const schedule::Gap &gap : report.ledger.gaps) {
+    const Hemisphere h = Hemisphere(gap.unit / machine.mxm.planes);
+    slices.push_back(
+        {gap.pe,
+         gap.engine == Engine::Vxm
+             ? "vxm"
+             : machine.queueName(
+                   machine.queue({UnitKind::MxmActivate, h, gap.unit % machine.mxm.planes})),
+         textOf(gap.cause), kernelName(report, gap.kernel), kernelName(report, gap.holder),
+         begin[gap.step] + uint64_t(gap.from), begin[gap.step] + uint64_t(gap.to)});
+  }
+  return slices;
+}
+
 json jsonOf(const CycleReport &report) {
   std::map<uint32_t, std::map<Engine, const KernelAccount *>> kernels;
   std::map<uint32_t, KernelAccount> accounts[schedule::kEngines];

@@ -5,6 +5,7 @@
 
 #include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
+#include "simulator/observe/TraceWriter.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,6 +24,10 @@ struct CycleReport {
 /// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle
 /// most. `title`: of the first line.
 std::string textOf(const CycleReport &report, const std::string &title);
+
+/// The runs of idle cycles of the ledger, if it keeps them, as a trace shows them.
+std::vector<sim::IdleSlice> idleSlices(const CycleReport &report, const Image &image,
+                                       const Machine &machine);
 
 /// The key `cycle_account` of a report (docs/running.md).
 nlohmann::json jsonOf(const CycleReport &report);

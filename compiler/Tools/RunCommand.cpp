@@ -124,6 +124,8 @@ void addRun(CLI::App &app, Action &action) {
       }
       if (b.cycles) {
         b.image.notes.push_back({"cycle_account", jsonText(jsonOf(*b.cycles))});
+        if (model->explain == "cycles" && !execution->watch.trace.empty())
+          execution->watch.idle = idleSlices(*b.cycles, b.image, b.machine);
         if (model->explain == "cycles" && model->verbosity != Verbosity::Quiet)
           std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n",
                        textOf(*b.cycles, model->cyclesTitle(b.machine)).c_str());

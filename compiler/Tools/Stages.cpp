@@ -213,6 +213,7 @@ std::optional<Failure> Stages::scheduleKernels() {
   fit.rewrites = !origin; // else other forms of the kernels come first
   fit.compile.partition = options.partition;
   fit.compile.order = options.order;
+  fit.compile.gaps = options.explain == "cycles";
   if (!options.exactQdq)
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());

@@ -106,6 +106,22 @@ def test_the_report_says_what_the_mxm_idles_for_and_an_image_does_not_know(call,
     assert json.loads((tmp_path / "r.json").read_text())["cycle_account"] is None
 
 
+def test_a_trace_has_a_track_of_causes_for_each_unit(call, models, tmp_path):
+    call("run", models / "bert.onnx", "--cycles-only", "--explain", "cycles", "-q", "--trace", "t.json", "--json", "r.json")
+    account = json.loads((tmp_path / "r.json").read_text())["cycle_account"]
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for engine in ("mxm", "vxm"):
+        idle = [e for e in events if e.get("cat") == "idle" and tracks[e["pid"], e["tid"]].startswith(engine)]
+        for cause, count in account[engine]["idle_unit_cycles"].items():
+            assert sum(e["dur"] for e in idle if e["name"] == cause.replace("_", " ")) == count, (engine, cause)
+        for track in {(e["pid"], e["tid"]) for e in idle}:
+            its = sorted((e["ts"], e["ts"] + e["dur"]) for e in idle if (e["pid"], e["tid"]) == track)
+            assert all(a[1] <= b[0] for a, b in zip(its, its[1:])), "slices of one track do not overlap"
+    call("run", models / "bert.onnx", "--cycles-only", "-q", "--trace", "t.json")
+    assert not any(e.get("cat") == "idle" for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"])
+
+
 def test_it_needs_a_schedule(call, models):
     _, said = call("compile", models / "convnet.onnx", "--explain", "cycles", "--to", "spatial", "-o", "-", code=2)
     assert "--explain cycles is about the schedule" in said

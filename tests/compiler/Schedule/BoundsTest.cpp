@@ -74,8 +74,7 @@ TEST_F(BoundsOfPieces, RowsThatPiecesPassOnMakeTheCriticalPath) {
   add(second, Opcode::Write, 1, 0, 1, 50);
   place(second, 1);
   const Bounds b = bounds();
-  EXPECT_EQ(by(b, BoundKind::CriticalPath),
-            program.timing.countFrom(9 + slot + again + 50 + slot));
+  EXPECT_EQ(by(b, BoundKind::CriticalPath), program.timing.countFrom(9 + slot + again + 50 + slot));
   EXPECT_EQ(b.cycles, predicted());
 }
 
