@@ -118,10 +118,6 @@ std::string ModelOptions::layoutsTitle(const Machine &on) const {
   return model + " on " + on.name + " in " + precision + ", chosen by " + layouts;
 }
 
-std::string ModelOptions::cyclesTitle(const Machine &on) const {
-  return model + " on " + on.name + " in " + precision;
-}
-
 std::optional<Failure> ModelOptions::checkLevels() const {
   if (judge > JudgeKind::Kernels &&
       from > (judge == JudgeKind::Reference ? Level::Tensor : Level::Onnx))

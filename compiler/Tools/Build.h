@@ -48,8 +48,6 @@ struct ModelOptions {
   std::optional<Failure> checkLevels() const;
   /// Of what --explain layouts is: "model.onnx on tsp-v1 in fp16, chosen by exact".
   std::string layoutsTitle(const Machine &machine) const;
-  /// Of what --explain cycles is: "model.onnx on tsp-v1 in fp16".
-  std::string cyclesTitle(const Machine &machine) const;
   /// Is the file plainly of another kind than the level `from`? Says what to call instead.
   std::optional<Failure> checkKind() const;
 

@@ -31,10 +31,9 @@ Status explain(const CompileOptions &options, const Machine &machine,
   if (!layouts && !ofCycles)
     return Success{};
   if (options.model.verbosity != Verbosity::Quiet)
-    std::fputs((layouts ? textOf(*layouts, options.model.layoutsTitle(machine))
-                        : textOf(*cycles, options.model.cyclesTitle(machine)))
-                   .c_str(),
-               options.isTaken() ? stderr : stdout);
+    std::fputs(
+        (layouts ? textOf(*layouts, options.model.layoutsTitle(machine)) : textOf(*cycles)).c_str(),
+        options.isTaken() ? stderr : stdout);
   if (options.json.empty())
     return Success{};
   nlohmann::json out = {{"model", options.model.model},
@@ -44,6 +43,7 @@ Status explain(const CompileOptions &options, const Machine &machine,
     out["solver"] = options.model.layouts;
     out["layouts"] = jsonOf(*layouts);
   } else {
+    out["precision"] = cycles->precision; // text of the spatial level has its own
     out["cycle_account"] = jsonOf(*cycles);
   }
   return writeFile(options.json, jsonText(out, 2) + "\n");

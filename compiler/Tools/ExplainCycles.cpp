@@ -250,9 +250,10 @@ json kernelJson(const CycleReport &report, uint32_t kernel,
 
 } // namespace
 
-std::string textOf(const CycleReport &report, const std::string &title) {
+std::string textOf(const CycleReport &report) {
   const Ledger &ledger = report.ledger;
-  std::string text = fmt::format("cycles of {}: {}\n", title, grouped(uint64_t(ledger.cycles)));
+  std::string text = fmt::format("cycles of {} on {} in {}: {}\n", report.model, report.machine,
+                                 report.precision, grouped(uint64_t(ledger.cycles)));
   text += fmt::format("  {:<24}{:>21}{:>21}\n", "", "an MXM plane", "the VXM of a PE");
   addRow(text, ledger, "works", ledger.busyOf(Engine::Mxm), ledger.busyOf(Engine::Vxm));
   std::vector<std::pair<int64_t, Cause>> sorted;

@@ -17,13 +17,14 @@ namespace millrace::driver {
 struct CycleReport {
   schedule::Ledger ledger;
   schedule::Bounds bounds;
+  std::string model, machine, precision;
   std::vector<std::string> kernels;    ///< names, by the numbers that ledger and bounds have
   std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
 };
 
 /// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle
-/// most. `title`: of the first line.
-std::string textOf(const CycleReport &report, const std::string &title);
+/// most.
+std::string textOf(const CycleReport &report);
 
 /// The runs of idle cycles of the ledger, if it keeps them, as a trace shows them.
 std::vector<sim::IdleSlice> idleSlices(const CycleReport &report, const Image &image,

@@ -127,8 +127,7 @@ void addRun(CLI::App &app, Action &action) {
         if (model->explain == "cycles" && !execution->watch.trace.empty())
           execution->watch.idle = idleSlices(*b.cycles, b.image, b.machine);
         if (model->explain == "cycles" && model->verbosity != Verbosity::Quiet)
-          std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n",
-                       textOf(*b.cycles, model->cyclesTitle(b.machine)).c_str());
+          std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n", textOf(*b.cycles).c_str());
       }
       Judge judge;
       if (b.reckoning)

@@ -229,6 +229,9 @@ std::optional<Failure> Stages::scheduleKernels() {
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);
   cycles->bounds = std::move(report.bounds);
+  cycles->model = options.model;
+  cycles->machine = target->name;
+  cycles->precision = facts.precision;
   for (const schedule::StepBound &bound : cycles->bounds.steps)
     cycles->boundUnits.push_back(target->queueName(bound.queue));
   for (const forms::Kernel &kernel : graph.kernels)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_base import Shape, transformer
+from fixtures import FOLDER
 from graph import save
 from schema import errors
 from small import convnet
@@ -120,6 +121,13 @@ def test_a_trace_has_a_track_of_causes_for_each_unit(call, models, tmp_path):
             assert all(a[1] <= b[0] for a, b in zip(its, its[1:])), "slices of one track do not overlap"
     call("run", models / "bert.onnx", "--cycles-only", "-q", "--trace", "t.json")
     assert not any(e.get("cat") == "idle" for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"])
+
+
+def test_text_of_kernels_is_explained_in_its_own_precision(call, tmp_path):
+    call("compile", FOLDER / "convnet_int8.onnx", "-p", "int8", "--to", "spatial", "-o", "m.mlir")
+    text, _ = call("compile", "m.mlir", "--from", "spatial", "--explain", "cycles", "--json", "e.json")
+    assert text.startswith("cycles of m.mlir on tsp-v1 in int8: ")
+    assert json.loads((tmp_path / "e.json").read_text())["precision"] == "int8"
 
 
 def test_it_needs_a_schedule(call, models):
