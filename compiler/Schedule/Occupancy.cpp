@@ -60,16 +60,21 @@ void IntervalSet::reserve(Cycle start, Cycle length) {
     intervals.emplace(start, last);
 }
 
-Cycle StreamOccupancy::shiftNeeded(const Rectangle &r) const {
+const Rectangle *StreamOccupancy::conflict(const Rectangle &r) const {
   for (Cycle bin = r.d0 >> kBinBits; bin <= r.d1 >> kBinBits; ++bin) {
     auto it = bins.find(bin);
     if (it == bins.end())
       continue;
     for (const Rectangle &held : it->second)
       if (held.overlaps(r))
-        return held.d1 + 1 - r.d0;
+        return &held;
   }
-  return 0;
+  return nullptr;
+}
+
+Cycle StreamOccupancy::shiftNeeded(const Rectangle &r) const {
+  const Rectangle *held = conflict(r);
+  return held ? held->d1 + 1 - r.d0 : 0;
 }
 
 void StreamOccupancy::reserve(const Rectangle &r) {

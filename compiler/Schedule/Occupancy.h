@@ -44,6 +44,7 @@ private:
 struct Rectangle {
   Cycle d0 = 0, d1 = 0;
   uint16_t p0 = 0, p1 = 0;
+  uint32_t holder = 0; ///< the burst that holds it: number in the PE's program
   bool overlaps(const Rectangle &o) const {
     return d0 <= o.d1 && o.d0 <= d1 && p0 <= o.p1 && o.p0 <= p1;
   }
@@ -52,6 +53,8 @@ struct Rectangle {
 /// Rectangles of one stream, found again by diagonal.
 class StreamOccupancy {
 public:
+  /// One of those that `r` meets, until the next reserve(); null if free.
+  const Rectangle *conflict(const Rectangle &r) const;
   /// 0 if free, else the least shift to larger diagonals after which this conflict is gone (others
   /// may remain).
   Cycle shiftNeeded(const Rectangle &r) const;

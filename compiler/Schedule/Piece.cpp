@@ -42,7 +42,10 @@ Piece::BurstId Piece::addAlu(AluVar alu, Instruction proto, Cycle at) {
   const Cycle slower = proto.opcode == Opcode::Alu
                            ? program.timing.aluOp(AluOp(proto.function)) - program.timing.leastOp()
                            : 0;
-  alus[alu].last = std::max(alus[alu].last, at + lastElementCycle(proto) + slower);
+  if (const Cycle last = at + lastElementCycle(proto) + slower; last >= alus[alu].last) {
+    alus[alu].last = last;
+    alus[alu].lastBurst = id;
+  }
   return id;
 }
 
@@ -86,6 +89,7 @@ Cycle Piece::diagonal(const Stream &s, Cycle cycle, unsigned position) const {
 void Piece::collectHolds(BurstId id) {
   const Burst &b = bursts[id];
   const Machine &m = program.machine;
+  const Resources resources(m);
   PeOccupancy &o = program.occupancy[b.pe];
   Cycle length = lastElementCycle(b.proto) + 1;
   if (b.unit.kind == UnitKind::Send) // the link carries the last vector for a whole slot (S9)
@@ -95,27 +99,37 @@ void Piece::collectHolds(BurstId id) {
   if (b.unit.kind != UnitKind::Mem) {
     if (b.onAlu)
       return; // held as a whole, chosen at placement
-    holds.push_back({&o.units[m.queue(b.unit)], b.at, length, id});
+    const bool isLink = b.unit.kind == UnitKind::Send || b.unit.kind == UnitKind::Receive;
+    const auto hold = [&](unsigned queue) {
+      holds.push_back({&o.units[queue], b.at, length, id, resources.unit(queue),
+                       isLink ? Cause::LinkPort : Cause::MxmPort});
+    };
+    hold(m.queue(b.unit));
     const MxmFormatSpec *format =
         b.proto.opcode == Opcode::Activate || b.proto.opcode == Opcode::Accumulate
             ? m.mxm.format(b.proto.format)
             : nullptr;
     for (unsigned k = 1; format && k < format->planes; ++k)
-      holds.push_back({&o.units[m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k})], b.at,
-                       length, id});
+      hold(m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k}));
     return;
   }
   const size_t slice = size_t(b.unit.hemisphere) * m.memory.slices + b.unit.index;
   const bool writes = b.proto.opcode == Opcode::Write;
-  holds.push_back({writes ? &o.writePorts[slice] : &o.readPorts[slice], b.at, length, id});
+  const uint32_t readPort = resources.readPort(b.unit.hemisphere, b.unit.index),
+                 writePort = resources.writePort(b.unit.hemisphere, b.unit.index);
+  holds.push_back({writes ? &o.writePorts[slice] : &o.readPorts[slice], b.at, length, id,
+                   writes ? writePort : readPort, writes ? Cause::WritePort : Cause::ReadPort});
   const unsigned first = b.proto.address / m.memory.rowsPerBank;
   const unsigned last = b.proto.opcode == Opcode::Gather
                             ? (program.lastRowOf(b.proto)) / m.memory.rowsPerBank
                             : first; // which rows a Gather takes is data
   for (unsigned bank = first; bank <= last; ++bank)
     holds.push_back({&o.banks[slice * m.memory.banks + bank],
-                     b.at + (writes ? program.timing.writeSlot() : 0), length, id});
-  dispatchNeeds.push_back({&o.dispatches[m.queue(b.unit)], b.at});
+                     b.at + (writes ? program.timing.writeSlot() : 0), length, id,
+                     resources.bank(b.unit.hemisphere, b.unit.index, bank), Cause::Bank});
+  // The port of its own kind keeps others of that kind away.
+  dispatchNeeds.push_back(
+      {&o.dispatches[m.queue(b.unit)], b.at, id, writes ? readPort : writePort});
 }
 
 void Piece::collectNeeds() {
@@ -141,69 +155,6 @@ void Piece::collectNeeds() {
         cover(t.byte + k, d, d + lastElementCycle(bursts[t.burst].proto), t.position);
     }
   }
-}
-
-Cycle Piece::lowerBound(const Burst &b) const {
-  const Timing &timing = program.timing;
-  const Machine &m = program.machine;
-  PeState &state = program.state[b.pe];
-  const Instruction &i = b.proto;
-  Cycle bound = kNever;
-  auto need = [&](Cycle cycle, Cycle offset) { bound = std::max(bound, cycle - b.at - offset); };
-  switch (i.opcode) {
-  case Opcode::Read:
-    forEachElement(i, [&](unsigned i0, unsigned i1) {
-      const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
-      need(row.writeSlot + timing.readAfterWrite(), elementCycle(i, i0, i1));
-    });
-    break;
-  case Opcode::Gather:
-    for (unsigned address = i.address; address <= program.lastRowOf(i); ++address)
-      need(state.row(b.unit.hemisphere, b.unit.index, address).writeSlot + timing.readAfterWrite(),
-           0);
-    break;
-  case Opcode::Write: {
-    const Cycle slot = timing.writeSlot();
-    need(program.regions[i.tensor].notBefore + 1, slot);
-    forEachElement(i, [&](unsigned i0, unsigned i1) {
-      const RowState &row = state.row(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
-      need(std::max(row.lastRead, row.writeSlot) + 1, slot + elementCycle(i, i0, i1));
-    });
-    break;
-  }
-  case Opcode::Install: {
-    const BufferState &buffer = state.buffer(b.unit.hemisphere, b.unit.index, i.buffer);
-    forEachElement(i, [&](unsigned i0, unsigned i1) {
-      unsigned group = elementAddress(i, i0, i1);
-      need(std::max(buffer.lastActivate[group] + group, buffer.installed[group]) + 1,
-           elementCycle(i, i0, i1));
-    });
-    break;
-  }
-  case Opcode::Activate:
-    for (unsigned plane = 0; plane < m.mxm.format(i.format)->planes; ++plane) {
-      const BufferState &buffer = state.buffer(b.unit.hemisphere, b.unit.index + plane, i.buffer);
-      for (unsigned group = i.g0; group < i.g1; ++group)
-        need(buffer.installed[group] - Cycle(group) + timing.installToActivate(), 0);
-    }
-    break;
-  case Opcode::Accumulate:
-    forEachElement(i, [&](unsigned i0, unsigned i1) {
-      Cycle last = state.accumulator(b.unit.hemisphere, b.unit.index, elementAddress(i, i0, i1));
-      need(last + timing.accumulateInterval(), elementCycle(i, i0, i1));
-    });
-    break;
-  default:
-    break;
-  }
-  return bound;
-}
-
-Cycle Piece::lowerBound() const {
-  Cycle bound = 0;
-  for (const Burst &b : bursts)
-    bound = std::max({bound, -b.at, lowerBound(b)}); // no dispatch before cycle 0
-  return bound;
 }
 
 bool Piece::excludeEachOther(const Stream &x, const Stream &y) const {
@@ -251,7 +202,7 @@ Cycle Piece::shiftFor(const Stream &s, unsigned base, size_t chosen, Cycle start
   return shift;
 }
 
-Cycle Piece::misfitStreams(Cycle start, bool alone) {
+Cycle Piece::misfitStreams(Cycle start, bool alone, unsigned *which) {
   for (size_t k = 0; k < streamOrder.size(); ++k) {
     Stream &s = streams[streamOrder[k]];
     Cycle least = kNoShift;
@@ -265,13 +216,16 @@ Cycle Piece::misfitStreams(Cycle start, bool alone) {
         s.base = base;
       }
     }
-    if (least)
-      return least;
+    if (!least)
+      continue;
+    if (which)
+      *which = streamOrder[k];
+    return least;
   }
   return 0;
 }
 
-Cycle Piece::misfitAlus(Cycle start, bool alone) {
+Cycle Piece::misfitAlus(Cycle start, bool alone, unsigned *which) {
   for (size_t k = 0; k < aluOrder.size(); ++k) {
     AluNeed &need = alus[aluOrder[k]];
     const Cycle length = need.last - need.at + 1;
@@ -294,8 +248,11 @@ Cycle Piece::misfitAlus(Cycle start, bool alone) {
         need.chosen = a;
       }
     }
-    if (least)
-      return least;
+    if (!least)
+      continue;
+    if (which)
+      *which = aluOrder[k];
+    return least;
   }
   return 0;
 }
@@ -354,20 +311,6 @@ Status Piece::orderChoices() {
   return Success{};
 }
 
-Cycle Piece::misfit(Cycle start) {
-  for (const Hold &h : holds)
-    if (Cycle free = h.set->firstFree(start + h.at, h.length); free != start + h.at)
-      return free - (start + h.at);
-  for (const DispatchNeed &d : dispatchNeeds)
-    if (d.set->count(start + d.at))
-      return 1;
-  // A choice that only this piece's other choices block may be free one cycle later.
-  if (Cycle wait = misfitAlus(start))
-    return wait == kNoShift ? 1 : wait;
-  const Cycle wait = misfitStreams(start);
-  return wait == kNoShift ? 1 : wait;
-}
-
 bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
   return std::any_of(bursts.begin(), bursts.end(), [&](const Burst &b) {
     return b.pe == pe && (b.proto.opcode == Opcode::Read || b.proto.opcode == Opcode::Gather) &&
@@ -406,51 +349,6 @@ Status Piece::checkHolds() const {
           "cut the node into several"};
     }
   return Success{};
-}
-
-Expected<Cycle> Piece::place(Cycle from) {
-  if (!wrong.empty())
-    return Error{wrong};
-  collectNeeds();
-  if (Status s = checkHolds(); !s)
-    return s.takeError();
-  if (clashes()) {
-    program.crowded = true;
-    return Error{"two bursts that belong together leave one MEM queue in one cycle; use a machine "
-                 "with more slices, or cut the node into several"};
-  }
-  if (Status s = orderChoices(); !s)
-    return s.takeError();
-  Cycle start = std::max(from, lowerBound());
-  while (Cycle wait = misfit(start))
-    start += wait;
-  reserve(start);
-  emit(start);
-  if (!wrong.empty())
-    return Error{wrong};
-  return start;
-}
-
-void Piece::reserve(Cycle start) {
-  const Machine &m = program.machine;
-  for (const Hold &h : holds)
-    h.set->reserve(start + h.at, h.length);
-  for (const DispatchNeed &d : dispatchNeeds)
-    d.set->insert(start + d.at);
-  for (const AluNeed &need : alus)
-    program.occupancy[need.pe]
-        .units[m.queue({UnitKind::Alu, Hemisphere::West, need.chosen})]
-        .reserve(start + need.at, need.last - need.at + 1);
-  for (const Stream &s : streams)
-    for (unsigned byte = 0; byte < s.width; ++byte) {
-      Rectangle r = s.needs[byte];
-      if (r.d1 < r.d0)
-        continue; // a byte of the group that nothing uses
-      r.d0 += start;
-      r.d1 += start;
-      program.occupancy[s.pe].streams[m.stream(s.hemisphere, s.direction, s.base + byte)].reserve(
-          r);
-    }
 }
 
 } // namespace millrace::schedule

@@ -145,15 +145,34 @@ private:
     IntervalSet *set;
     Cycle at, length;
     BurstId burst;
+    uint32_t resource;
+    Cause cause; ///< if it is not free
   };
   struct AluNeed {
     unsigned pe;
     Cycle at = INT64_MAX, last = INT64_MIN;
     unsigned chosen = 0;
+    BurstId lastBurst = 0; ///< which holds it to `last`
   };
   struct DispatchNeed {
     std::unordered_set<Cycle> *set;
     Cycle at;
+    BurstId burst;
+    uint32_t otherPort; ///< of the slice: whoever leaves the queue in the same cycle holds that
+  };
+  static constexpr BurstId kNoBurst = UINT32_MAX;
+  /// What keeps the piece from starting before `until`.
+  struct Obstacle {
+    Cycle until = 0;
+    Cause cause = Cause::StepBegin;
+    BurstId burst = kNoBurst;    ///< which needs what is not free or not there
+    uint32_t resource = kNobody; ///< held by another piece ...
+    Cycle heldAt = 0;            ///< ... in this cycle
+    uint32_t holder = kNobody;   ///< or the burst, if it is known: number in its PE's program
+    /// Is it held up by the same piece of the machine, for the same burst, as by `o` until then?
+    bool isAsBefore(const Obstacle &o) const {
+      return cause == o.cause && burst == o.burst && resource == o.resource && holder == o.holder;
+    }
   };
 
   Program &program;
@@ -193,20 +212,23 @@ private:
   Error tooManyAlus() const;
   void collectHolds(BurstId burst);
   Cycle diagonal(const Stream &s, Cycle cycle, unsigned position) const;
-  Cycle lowerBound() const;
-  Cycle lowerBound(const Burst &burst) const;
-  /// 0 if the piece fits at `start`, else how much later to try.
-  Cycle misfit(Cycle start);
+  Obstacle lowerBound() const;
+  void raise(Obstacle &bound, BurstId burst) const;
+  std::optional<Obstacle> misfit(Cycle start);
+  BurstId longestOn(const Stream &stream, unsigned byte) const;
+  Obstacle obstacleOf(const Stream &stream, Cycle start, Cycle wait) const;
   /// `alone`: as if nothing else were reserved. kNoShift if no shift helps but by other choices.
   static constexpr Cycle kNoShift = INT64_MAX;
-  Cycle misfitStreams(Cycle start, bool alone = false);
+  /// How much later to try; 0 if all have a place. `which`: the first that has none.
+  Cycle misfitStreams(Cycle start, bool alone = false, unsigned *which = nullptr);
   Cycle shiftFor(const Stream &stream, unsigned base, size_t chosen, Cycle start, bool alone) const;
   /// One ALU takes both, and streams of one number may not enter it from both hemispheres (R8).
   bool excludeEachOther(const Stream &x, const Stream &y) const;
-  Cycle misfitAlus(Cycle start, bool alone = false);
+  Cycle misfitAlus(Cycle start, bool alone = false, unsigned *which = nullptr);
 
   void reserve(Cycle start);
   void emit(Cycle start);
+  void note(Cycle start, const std::vector<Obstacle> &obstacles);
   void updateState(const Burst &burst);
   void annotateState(const Burst &burst);
   void annotateStreams(const Stream &stream);

@@ -35,6 +35,7 @@ void Piece::emit(Cycle start) {
     b.id = uint32_t(pe.instructions.size());
     pe.instructions.emplace_back();
     pe.producers.emplace_back();
+    pe.placements.push_back(kNobody);
   }
   for (const Stream &s : streams) {
     for (const Feed &f : s.feeds) {

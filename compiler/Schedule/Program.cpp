@@ -17,6 +17,7 @@ Program::Program(const Machine &machine) : machine(machine), timing(machine) {
     state.emplace_back(machine);
   }
   pes.resize(machine.pes());
+  waits.held.emplace_back(machine.pes());
 }
 
 void Program::noteAccess(uint32_t id, Cycle first, Cycle last) {
@@ -59,6 +60,7 @@ void Program::addHostStep(Step host) {
 }
 
 void Program::beginStep() {
+  waits.held.emplace_back(pes.size());
   lastWrite = 0;
   for (size_t pe = 0; pe < pes.size(); ++pe) {
     occupancy[pe] = PeOccupancy(machine);
@@ -68,7 +70,7 @@ void Program::beginStep() {
     region.notBefore = kNever;
 }
 
-void Program::finish(Image &image) const {
+std::vector<std::vector<uint32_t>> Program::finish(Image &image) const {
   // Old number -> place in the image, per PE.
   std::vector<std::vector<uint32_t>> place(pes.size()), order(pes.size());
   for (size_t pe = 0; pe < pes.size(); ++pe) {
@@ -123,6 +125,7 @@ void Program::finish(Image &image) const {
         r.untilEnd ? image.steps.back().predictedCycles : uint64_t(std::max<Cycle>(0, r.to));
     image.tensors.push_back(region);
   }
+  return order;
 }
 
 } // namespace millrace::schedule

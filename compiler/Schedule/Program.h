@@ -8,6 +8,7 @@
 #include "compiler/Schedule/Hazards.h"
 #include "compiler/Schedule/Occupancy.h"
 #include "compiler/Schedule/Timing.h"
+#include "compiler/Schedule/Waits.h"
 
 #include <deque>
 #include <memory>
@@ -28,6 +29,7 @@ struct PeOccupancy {
 struct PeProgram {
   std::vector<Instruction> instructions;
   std::vector<std::vector<Producer>> producers;
+  std::vector<uint32_t> placements; ///< per instruction: of Waits::placements
 };
 
 class Program {
@@ -40,6 +42,7 @@ public:
   std::vector<PeState> state;
   std::vector<PeProgram> pes;
   std::vector<RegionState> regions;
+  Waits waits;
   /// A piece could not be placed since two of its bursts need one queue or bank at once.
   bool crowded = false;
 
@@ -68,8 +71,9 @@ public:
   bool stepIsEmpty() const;
 
   /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends
-  /// instructions, producers, regions and steps to the image.
-  void finish(Image &image) const;
+  /// instructions, producers, regions and steps to the image. Returns, per PE, the provisional
+  /// number of each instruction there.
+  std::vector<std::vector<uint32_t>> finish(Image &image) const;
 
 private:
   void beginStep();

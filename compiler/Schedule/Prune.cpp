@@ -260,6 +260,7 @@ void Pruner::keepIdleSteps() {
 
 size_t Pruner::leaveOut() {
   size_t count = 0;
+  pruned.kept.resize(image.instructions.size());
   std::vector<std::vector<uint32_t>> now(image.instructions.size()); ///< [pe][old number]
   for (unsigned pe = 0; pe < now.size(); ++pe) {
     uint32_t next = 0;
@@ -291,6 +292,7 @@ size_t Pruner::leaveOut() {
         producers.push_back(p);
       }
       instructions.push_back(i);
+      pruned.kept[pe].push_back(k);
     }
     image.instructions[pe] = std::move(instructions);
     image.producers[pe] = std::move(producers);

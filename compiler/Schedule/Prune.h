@@ -6,11 +6,15 @@
 #include "arch/program/Image.h"
 #include "arch/spec/Machine.h"
 
+#include <vector>
+
 namespace millrace::schedule {
 
-/// How many bursts were left out, and how many Latches of them that repeated a load.
+/// How many bursts were left out, and how many Latches of them that repeated a load; and per PE,
+/// for each instruction that stayed, its number before.
 struct Pruned {
   size_t bursts = 0, latches = 0;
+  std::vector<std::vector<uint32_t>> kept;
 };
 
 /// Takes out of an image, whose annotations are whole and whose bindings are known,

@@ -103,12 +103,13 @@ void ModelOptions::addTo(CLI::App &command) {
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
-  only(Level::Tensor,
+  only(Level::Spatial,
        command
            .add_option("--explain", explain,
-                       "why a decision was taken: layouts, for each tensor the layout, what the "
-                       "runner-up would cost and which kernels decide (docs/running.md)")
-           ->check(CLI::IsMember({"layouts"}))
+                       "why a decision was taken: layouts, for each tensor the layout, the "
+                       "runner-up and what decides; cycles, what MXM and VXM idle for "
+                       "(docs/running.md)")
+           ->check(CLI::IsMember({"layouts", "cycles"}))
            ->type_name("DECISION")
            ->group(heading::Compiler));
 }
@@ -134,6 +135,10 @@ std::optional<Failure> ModelOptions::checkLevels() const {
                                 levelNames[size_t(last)] + ", and " + model + " is of the level " +
                                 levelNames[size_t(from)] + "; leave it out, or enter with --from " +
                                 levelNames[size_t(last)]};
+  if (explain == "layouts" && from > Level::Tensor)
+    return Failure{Usage, "--explain layouts is about a decision before the level " +
+                              levelNames[size_t(from)] + ", of which " + model +
+                              " is; leave it out, or enter with --from tensor"};
   return std::nullopt;
 }
 
@@ -241,7 +246,8 @@ std::variant<BuiltText, Failure> buildText(const ModelOptions &options, Level to
 
 std::variant<BuiltText, Failure> buildExplanation(const ModelOptions &options) {
   Stages stages(options);
-  if (auto failure = runStages(stages, options, Level::Spatial))
+  const bool isScheduled = options.explain == "cycles";
+  if (auto failure = runStages(stages, options, isScheduled ? Level::Sched : Level::Spatial))
     return *failure;
   return stages.takeText({});
 }

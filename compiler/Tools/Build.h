@@ -5,6 +5,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Tools/Commands.h"
+#include "compiler/Tools/ExplainCycles.h"
 #include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/Judges.h"
 #include "compiler/Tools/Notes.h"
@@ -36,7 +37,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
-  std::string explain;               ///< "layouts", or nothing
+  std::string explain;               ///< "layouts", "cycles" or nothing
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;
@@ -61,14 +62,16 @@ struct Built {
   double seconds = 0;                  ///< that it took
   std::optional<Reckoning> reckoning;  ///< with a judge
   TensorLevel tensors;                 ///< with a judge beside the kernels
-  std::optional<LayoutReport> layouts; ///< with --explain
+  std::optional<LayoutReport> layouts; ///< with --explain layouts
+  std::optional<CycleReport> cycles;   ///< unless the file holds a schedule
 };
 
 /// Text of a level.
 struct BuiltText {
   Machine machine;
   std::string text;
-  std::optional<LayoutReport> layouts; ///< with --explain
+  std::optional<LayoutReport> layouts; ///< with --explain layouts
+  std::optional<CycleReport> cycles;   ///< with --explain cycles
 };
 
 /// Runs the stages from the level of the file on, with progress on stderr. The image passed

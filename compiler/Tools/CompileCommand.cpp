@@ -3,6 +3,7 @@
 #include "arch/program/ImageFile.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
+#include "compiler/Tools/ExplainCycles.h"
 #include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/HelpText.h"
 
@@ -24,19 +25,27 @@ struct CompileOptions {
 
 /// Prints an explanation, if there is one, and writes it as JSON.
 Status explain(const CompileOptions &options, const Machine &machine,
-               const std::optional<LayoutReport> &layouts) {
-  if (!layouts)
+               const std::optional<LayoutReport> &layouts,
+               const std::optional<CycleReport> &cycles) {
+  const bool ofCycles = options.model.explain == "cycles" && cycles;
+  if (!layouts && !ofCycles)
     return Success{};
   if (options.model.verbosity != Verbosity::Quiet)
-    std::fputs(textOf(*layouts, options.model.layoutsTitle(machine)).c_str(),
-               options.isTaken() ? stderr : stdout);
+    std::fputs(
+        (layouts ? textOf(*layouts, options.model.layoutsTitle(machine)) : textOf(*cycles)).c_str(),
+        options.isTaken() ? stderr : stdout);
   if (options.json.empty())
     return Success{};
-  const nlohmann::json out = {{"model", options.model.model},
-                              {"machine", machine.name},
-                              {"precision", options.model.precision},
-                              {"solver", options.model.layouts},
-                              {"layouts", jsonOf(*layouts)}};
+  nlohmann::json out = {{"model", options.model.model},
+                        {"machine", machine.name},
+                        {"precision", options.model.precision}};
+  if (layouts) {
+    out["solver"] = options.model.layouts;
+    out["layouts"] = jsonOf(*layouts);
+  } else {
+    out["precision"] = cycles->precision; // text of the spatial level has its own
+    out["cycle_account"] = jsonOf(*cycles);
+  }
   return writeFile(options.json, jsonText(out, 2) + "\n");
 }
 
@@ -45,7 +54,7 @@ int writeProgram(const CompileOptions &options) {
   if (auto *failure = std::get_if<Failure>(&built))
     return fail(failure->code, failure->message);
   const Built &b = std::get<Built>(built);
-  if (Status s = explain(options, b.machine, b.layouts); !s)
+  if (Status s = explain(options, b.machine, b.layouts, b.cycles); !s)
     return fail(BadOutput, s.error());
   if (Status s = writeImage(b.image, options.output); !s)
     return fail(BadOutput, s.error());
@@ -66,7 +75,7 @@ int writeLevel(const CompileOptions &options) {
   if (auto *failure = std::get_if<Failure>(&built))
     return fail(failure->code, failure->message);
   const BuiltText &b = std::get<BuiltText>(built);
-  if (Status s = explain(options, b.machine, b.layouts); !s)
+  if (Status s = explain(options, b.machine, b.layouts, b.cycles); !s)
     return fail(BadOutput, s.error());
   if (options.output.empty())
     return Ok;
@@ -82,6 +91,9 @@ std::optional<Failure> check(const CompileOptions &options) {
   if (options.to < options.model.from)
     return Failure{Usage, "--to names a level before that of --from; the order is onnx, tensor, "
                           "spatial, sched, image"};
+  if (options.model.explain == "cycles" && options.to < Level::Sched)
+    return Failure{Usage, "--explain cycles is about the schedule, and --to stops before it; name "
+                          "a later level, or leave it out"};
   if (!options.model.explain.empty() && options.to < Level::Spatial)
     return Failure{Usage, "--to tensor stops before the decision that --explain is about; name a "
                           "later level, or leave it out"};
@@ -109,10 +121,11 @@ void addCompile(CLI::App &app, Action &action) {
                   "  millrace compile model.onnx --machine tsp-v1 -o model.mrp\n"
                   "  millrace compile model.onnx --to spatial -o - | less\n"
                   "  millrace compile model.mlir --from spatial -o model.mrp\n"
-                  "  millrace compile model.onnx --explain layouts | less");
+                  "  millrace compile model.onnx --explain layouts | less\n"
+                  "  millrace compile model.onnx --explain cycles | less");
   command
       ->add_option("--output,-o", options->output,
-                   "file to write; with --explain it may be left out, and nothing is scheduled")
+                   "file to write; with --explain it may be left out")
       ->type_name("FILE")
       ->group(heading::Data);
   addVerbosity(*command, options->model.verbosity);

@@ -224,6 +224,42 @@ void addUnits(Table &table, const Image &image, const Machine &machine, const Ex
       table.row("busy " + u.unit, fmt::format("{:.1f} %", 100 * u.share));
 }
 
+/// What the MXM idled for, most first, and the proven bound, as the compiler noted them.
+void addAccount(Table &table, const Image &image) {
+  const json account = jsonNote(image, "cycle_account");
+  const auto number = [&](const json::json_pointer &at) -> std::optional<double> {
+    const json value = account.is_object() ? account.value(at, json()) : json();
+    return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  };
+  const auto all = number("/mxm/unit_cycles"_json_pointer);
+  const auto cycles = number("/cycles"_json_pointer);
+  const auto bound = number("/bounds/bound_cycles"_json_pointer);
+  if (!all || !cycles || !bound || !(*all > 0) || !(*cycles > 0) || *bound < 0)
+    return; // an image may say anything
+  std::vector<std::pair<double, std::string>> causes;
+  for (const auto &[name, value] : account["mxm"]["idle_unit_cycles"].items())
+    if (value.is_number() && value.get<double>() > 0)
+      causes.emplace_back(value.get<double>(), name);
+  std::sort(causes.rbegin(), causes.rend());
+  constexpr size_t kMostCauses = 3;
+  std::string text;
+  double rest = 0;
+  for (size_t k = 0; k < causes.size(); ++k) {
+    std::replace(causes[k].second.begin(), causes[k].second.end(), '_', ' ');
+    if (k < kMostCauses)
+      text += fmt::format("{}{} {:.1f} %", k ? ", " : "", causes[k].second,
+                          100 * causes[k].first / *all);
+    else
+      rest += causes[k].first;
+  }
+  if (rest > 0)
+    text += fmt::format(", other causes {:.1f} %", 100 * rest / *all);
+  if (!text.empty())
+    table.row("idle mxm", text);
+  table.row("proven bound", fmt::format("{}; gap {:.1f} %", inCycles(uint64_t(*bound)),
+                                        100 * (*cycles - *bound) / *cycles));
+}
+
 void addMemoryAndLinks(Table &table, const Image &image, const Machine &machine,
                        const Execution &e) {
   const MemoryUse memory = memoryUse(image, machine);
@@ -351,6 +387,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addCycles(table, image, machine, e);
   table.section();
   addUnits(table, image, machine, e);
+  addAccount(table, image);
   table.section();
   addMemoryAndLinks(table, image, machine, e);
   addEnergy(table, machine, e);
@@ -429,7 +466,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out.update(runRecordOf(options));
   for (const char *key :
        {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator", "host_ops",
-        "bursts", "kernels", "layouts", "order", "packed", "partition"})
+        "bursts", "cycle_account", "kernels", "layouts", "order", "packed", "partition"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;

@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
+#include "compiler/Tools/ExplainCycles.h"
 #include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/FileHash.h"
 #include "compiler/Tools/HelpText.h"
@@ -120,6 +121,13 @@ void addRun(CLI::App &app, Action &action) {
         if (model->verbosity != Verbosity::Quiet)
           std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n",
                        textOf(*b.layouts, model->layoutsTitle(b.machine)).c_str());
+      }
+      if (b.cycles) {
+        b.image.notes.push_back({"cycle_account", jsonText(jsonOf(*b.cycles))});
+        if (model->explain == "cycles" && !execution->watch.trace.empty())
+          execution->watch.idle = idleSlices(*b.cycles, b.image, b.machine);
+        if (model->explain == "cycles" && model->verbosity != Verbosity::Quiet)
+          std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n", textOf(*b.cycles).c_str());
       }
       Judge judge;
       if (b.reckoning)

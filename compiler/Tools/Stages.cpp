@@ -213,6 +213,7 @@ std::optional<Failure> Stages::scheduleKernels() {
   fit.rewrites = !origin; // else other forms of the kernels come first
   fit.compile.partition = options.partition;
   fit.compile.order = options.order;
+  fit.compile.gaps = options.explain == "cycles";
   if (!options.exactQdq)
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
@@ -226,6 +227,15 @@ std::optional<Failure> Stages::scheduleKernels() {
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);
+  cycles.emplace().ledger = std::move(report.ledger);
+  cycles->bounds = std::move(report.bounds);
+  cycles->model = options.model;
+  cycles->machine = target->name;
+  cycles->precision = facts.precision;
+  for (const schedule::StepBound &bound : cycles->bounds.steps)
+    cycles->boundUnits.push_back(target->queueName(bound.queue));
+  for (const forms::Kernel &kernel : graph.kernels)
+    cycles->kernels.push_back(kernel.name);
   if (options.judge != JudgeKind::None)
     reckoning = Reckoning{std::move(graph), std::move(report.kernels)};
   return verify();

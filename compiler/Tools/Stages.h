@@ -46,10 +46,11 @@ public:
             seconds,
             std::move(reckoning),
             {context, std::move(imported)},
-            std::move(explanation)};
+            std::move(explanation),
+            std::move(cycles)};
   }
   BuiltText takeText(std::string text) {
-    return {std::move(*target), std::move(text), std::move(explanation)};
+    return {std::move(*target), std::move(text), std::move(explanation), std::move(cycles)};
   }
 
 private:
@@ -83,6 +84,7 @@ private:
   Image image;
   std::optional<Reckoning> reckoning;
   std::optional<LayoutReport> explanation;
+  std::optional<CycleReport> cycles;
 };
 
 } // namespace millrace::driver

@@ -103,6 +103,7 @@ static sim::TraceOptions traceOptions(const WatchOptions &options, const Image &
   trace.first = range.first;
   trace.last = range.last;
   trace.flows = options.traceFlows;
+  trace.idle = options.idle;
   trace.metadata = {{"tool", jsonText(toolRecord())},
                     {"machine", jsonText(machine.name)},
                     {"clock_hertz", jsonText(machine.clockHz)}};

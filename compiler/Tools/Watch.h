@@ -27,6 +27,7 @@ struct WatchOptions {
   bool traceFlows = false;
   uint64_t vcdLimit = 100000; ///< instructions
   Verbosity verbosity = Verbosity::Normal;
+  std::vector<sim::IdleSlice> idle; ///< for the trace
   void addTo(CLI::App &command);
   /// Errors of the command line, before anything is done.
   Status check() const;

@@ -64,6 +64,7 @@ TraceWriter::TraceWriter(std::ostream &out, const Image &image, const Machine &m
   out << "},\"traceEvents\":[";
   nameProcess(kProgram, "program");
   nameThread(kProgram, kSteps, "grid steps", 0);
+  writeIdle();
 }
 
 TraceWriter::~TraceWriter() {
@@ -176,6 +177,26 @@ void TraceWriter::flush() {
   writeNodes();
   writeCounters();
   writeArrows();
+}
+
+void TraceWriter::writeIdle() {
+  std::map<std::pair<unsigned, std::string>, unsigned> threads; ///< by PE and unit
+  std::vector<bool> isKnown(machine.pes(), false);
+  for (const IdleSlice &idle : options.idle) {
+    if (idle.from > options.last || idle.to <= options.first)
+      continue;
+    const unsigned process = kFirstPe + machine.pes() + idle.pe;
+    if (!isKnown[idle.pe])
+      nameProcess(process, "idle of pe " + std::to_string(idle.pe));
+    isKnown[idle.pe] = true;
+    const auto [entry, isNew] =
+        threads.emplace(std::pair(idle.pe, idle.unit), unsigned(kFirstThread + threads.size()));
+    if (isNew)
+      nameThread(process, entry->second, idle.unit, entry->second);
+    slice(process, entry->second, idle.from, idle.to - idle.from, idle.cause);
+    out << ",\"cat\":\"idle\",\"args\":{\"before\":" << jsonString(idle.before)
+        << ",\"held_by\":" << jsonString(idle.heldBy) << "}}";
+  }
 }
 
 void TraceWriter::writeNodes() {

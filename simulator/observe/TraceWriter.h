@@ -7,6 +7,8 @@
 //   process "pe 0"...  a track per port, MXM and VXM first, MEM last: a slice per burst, named by
 //                      the node. Slices of one track never overlap. Counters of the cycle: streams
 //                      that units put vectors on, MEM ports at work, multiply-accumulates
+//   "idle of pe 0"...  a track per MXM plane and for the VXM: a slice per run of idle cycles, named
+//                      by its cause
 #pragma once
 
 #include "arch/program/Image.h"
@@ -20,10 +22,19 @@
 
 namespace millrace::sim {
 
+/// Cycles [from, to) of the program in which a unit of a PE idled, for the track of the unit.
+struct IdleSlice {
+  unsigned pe = 0;
+  std::string unit, cause;
+  std::string before, heldBy; ///< kernels: before whose work, and held up by which; empty: none
+  uint64_t from = 0, to = 0;
+};
+
 struct TraceOptions {
   uint64_t first = 0, last = UINT64_MAX; ///< only bursts that act in these cycles of the program
   bool flows = false;                    ///< an arrow from each producer to each of its consumers
   std::vector<std::pair<std::string, std::string>> metadata; ///< key, JSON value
+  std::vector<IdleSlice> idle; ///< as the compiler states them, unit by unit
 };
 
 class TraceWriter : public Observer {
@@ -57,6 +68,7 @@ private:
   void addArrows(unsigned pe, const Burst &burst, Place place);
   /// Writes what is only known when all PEs have run a step.
   void flush();
+  void writeIdle();
   void writeNodes();
   void writeCounters();
   void writeArrows();

@@ -236,6 +236,13 @@ struct Trial {
       return failed("cycles", "predicted " + std::to_string(report.predictedCycles) +
                                   " cycles, measured " +
                                   std::to_string(run.simulated.measuredCycles));
+    if (report.bounds.cycles > int64_t(report.predictedCycles))
+      return failed("bound", "no schedule takes fewer than " + std::to_string(report.bounds.cycles) +
+                                 " cycles, this one takes " +
+                                 std::to_string(report.predictedCycles));
+    if (report.ledger.cycles != int64_t(report.predictedCycles))
+      return failed("ledger", "an account of " + std::to_string(report.ledger.cycles) +
+                                  " cycles, predicted " + std::to_string(report.predictedCycles));
     Outcome outcome = compareValues(run, own);
     outcome.cycles = run.simulated.measuredCycles;
     if (outcome.verdict == Verdict::Agrees && outcome.cycles * machine.pes() <= options.mostSteps)

@@ -81,7 +81,7 @@ private:
   void endGridStep();
   Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
-  Image finish();
+  Expected<Image> finish();
 };
 
 Status GridCompiler::checkFormats(const Kernel &kernel) const {
@@ -308,6 +308,7 @@ Status GridCompiler::schedule(size_t k) {
   entry.kernel = unsigned(k);
   entry.name = kernel.name;
   entry.provenance = kernel.provenance;
+  program.waits.kernel = uint32_t(k);
   if (Status s = storage.allocateFor(k); !s)
     return s;
   const uint32_t provenance = c.string(kernel.provenance.empty() ? kernel.name : kernel.provenance);
@@ -364,20 +365,31 @@ Status GridCompiler::hostStep(const forms::HostCall &call) {
   return Success{};
 }
 
-Image GridCompiler::finish() {
+Expected<Image> GridCompiler::finish() {
   Image image;
   image.machineName = machine.name;
   image.machineHash = machine.hash();
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Output)
       c.keepToEnd(t);
-  program.finish(image);
+  std::vector<std::vector<uint32_t>> numbers = program.finish(image);
   image.bindings = bindingsOf(c, partition);
   image.blocks = std::move(c.blocks);
   image.data = std::move(c.data);
   image.strings = std::move(c.strings);
   image.hostModule = graph.hostModule;
-  schedule::prune(image, machine);
+  const schedule::Pruned pruned = schedule::prune(image, machine);
+  for (size_t pe = 0; pe < numbers.size(); ++pe) {
+    std::vector<uint32_t> kept;
+    for (const uint32_t k : pruned.kept[pe])
+      kept.push_back(numbers[pe][k]);
+    numbers[pe] = std::move(kept);
+  }
+  Expected<schedule::Ledger> ledger = schedule::account(image, program, numbers, options.gaps);
+  if (!ledger)
+    return ledger.takeError();
+  report.ledger = std::move(*ledger);
+  report.bounds = schedule::boundsOf(image, program, numbers);
   for (const Step &step : image.steps)
     report.predictedCycles += step.predictedCycles;
   for (const auto &list : image.instructions)
@@ -408,8 +420,10 @@ Expected<Image> GridCompiler::run() {
   }
   if (!program.stepIsEmpty())
     endGridStep();
-  Image image = finish();
-  if (Status s = memory::verify(machine, image.tensors, image.strings); !s)
+  Expected<Image> image = finish();
+  if (!image)
+    return image.takeError();
+  if (Status s = memory::verify(machine, image->tensors, image->strings); !s)
     return s.takeError();
   return image;
 }

@@ -5,6 +5,8 @@
 
 #include "arch/program/Image.h"
 #include "compiler/Forms/Evaluate.h"
+#include "compiler/Schedule/Bounds.h"
+#include "compiler/Schedule/Ledger.h"
 
 #include <functional>
 #include <string>
@@ -19,6 +21,8 @@ struct CompileOptions {
   std::string order = "graph";
   /// One copy of what maps alone read, in one hemisphere, where more have no room.
   bool sparing = false;
+  /// Keeps each run of idle cycles in the report's ledger, for a trace.
+  bool gaps = false;
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
   /// Called with why an attempt failed, before the next one.
@@ -43,6 +47,8 @@ struct CompileReport {
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
   uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
+  schedule::Ledger ledger; ///< kernels by their number in the graph
+  schedule::Bounds bounds; ///< likewise
   bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
   bool full = false;    ///< refused, and in some attempt as something found no rows
   std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()

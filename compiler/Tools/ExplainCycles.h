@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What --explain cycles says, for people and for programs.
+#pragma once
+
+#include "compiler/Schedule/Bounds.h"
+#include "compiler/Schedule/Ledger.h"
+#include "simulator/observe/TraceWriter.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+namespace millrace::driver {
+
+struct CycleReport {
+  schedule::Ledger ledger;
+  schedule::Bounds bounds;
+  std::string model, machine, precision;
+  std::vector<std::string> kernels;    ///< names, by the numbers that ledger and bounds have
+  std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
+};
+
+/// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle
+/// most.
+std::string textOf(const CycleReport &report);
+
+/// The runs of idle cycles of the ledger, if it keeps them, as a trace shows them.
+std::vector<sim::IdleSlice> idleSlices(const CycleReport &report, const Image &image,
+                                       const Machine &machine);
+
+/// The key `cycle_account` of a report (docs/running.md).
+nlohmann::json jsonOf(const CycleReport &report);
+
+} // namespace millrace::driver

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Are bounds those that follow on paper, met by schedules that lose nothing and below all others?
+#include "compiler/Schedule/Bounds.h"
+
+#include "arch/spec/MachineFile.h"
+#include "compiler/Schedule/Piece.h"
+
+#include <gtest/gtest.h>
+
+using namespace millrace;
+using namespace millrace::schedule;
+
+namespace {
+
+class BoundsOfPieces : public testing::Test {
+protected:
+  BoundsOfPieces() {
+    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
+      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
+        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
+  }
+  Machine machine = *loadMachine("tsp-small");
+  Program program{machine};
+  uint32_t region = program.addRegion({});
+  const Cycle slot = program.timing.writeSlot(), again = program.timing.readAfterWrite();
+  Image image;
+
+  void add(Piece &piece, Opcode opcode, unsigned slice, unsigned row, unsigned elements, Cycle at) {
+    Instruction i;
+    i.opcode = opcode;
+    i.address = row;
+    i.s0 = 1;
+    i.n0 = uint16_t(elements);
+    i.tensor = region;
+    piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, i, at);
+  }
+  void place(Piece &piece, uint32_t kernel, Cycle from = 0) {
+    program.waits.kernel = kernel;
+    const Expected<Cycle> start = piece.place(from);
+    ASSERT_TRUE(start) << start.error();
+  }
+  Bounds bounds() {
+    program.endGridStep();
+    image = Image();
+    const auto numbers = program.finish(image);
+    return boundsOf(image, program, numbers);
+  }
+  int64_t predicted() const { return int64_t(image.steps.back().predictedCycles); }
+  int64_t by(const Bounds &b, BoundKind kind) const { return b.byKind[unsigned(kind)]; }
+};
+
+TEST_F(BoundsOfPieces, APortTakesItsWorkAndTheWayToTheLastSlot) {
+  for (uint32_t kernel = 0; kernel < 3; ++kernel) {
+    Piece piece(program);
+    add(piece, Opcode::Write, 0, kernel * machine.memory.rowsPerBank, 10, 0);
+    place(piece, kernel);
+  }
+  const Bounds b = bounds();
+  EXPECT_EQ(b.cycles, program.timing.countFrom(30 - 1 + slot));
+  EXPECT_EQ(b.cycles, predicted()) << "the schedule loses nothing";
+  EXPECT_EQ(b.steps[0].kind, BoundKind::WritePort);
+  EXPECT_EQ(machine.queueName(b.steps[0].queue), "mem.w.0");
+  EXPECT_EQ(b.steps[0].firstKernel, 0u);
+  EXPECT_EQ(b.steps[0].lastKernel, 2u);
+  EXPECT_EQ(by(b, BoundKind::CriticalPath), program.timing.countFrom(9 + slot));
+}
+
+TEST_F(BoundsOfPieces, RowsThatPiecesPassOnMakeTheCriticalPath) {
+  Piece first(program), second(program);
+  add(first, Opcode::Write, 0, 0, 10, 0);
+  place(first, 0);
+  add(second, Opcode::Read, 0, 9, 1, 0); // the row that is written last
+  add(second, Opcode::Write, 1, 0, 1, 50);
+  place(second, 1);
+  const Bounds b = bounds();
+  EXPECT_EQ(by(b, BoundKind::CriticalPath), program.timing.countFrom(9 + slot + again + 50 + slot));
+  EXPECT_EQ(b.cycles, predicted());
+}
+
+TEST_F(BoundsOfPieces, WorkThatOnlyBeginsLateCountsBehindItsEarliestStart) {
+  Piece first(program);
+  add(first, Opcode::Write, 0, 0, 10, 0);
+  place(first, 0);
+  for (uint32_t kernel = 1; kernel < 4; ++kernel) { // all read the last row and write one slice
+    Piece piece(program);
+    add(piece, Opcode::Read, 0, 9, 1, 0);
+    add(piece, Opcode::Write, 1, kernel * machine.memory.rowsPerBank % machine.rowsPerSlice(), 20,
+        50);
+    place(piece, kernel);
+  }
+  const Bounds b = bounds();
+  const Cycle head = 9 + slot + again + 50;
+  EXPECT_EQ(by(b, BoundKind::WritePort), program.timing.countFrom(head + 60 - 1 + slot));
+  EXPECT_EQ(b.steps[0].firstKernel, 1u);
+  EXPECT_LE(b.cycles, predicted());
+}
+
+TEST_F(BoundsOfPieces, CyclesLostToAnOrderAreTheGap) {
+  Piece piece(program);
+  add(piece, Opcode::Write, 0, 0, 10, 0);
+  place(piece, 0, /*from=*/37);
+  const Bounds b = bounds();
+  EXPECT_EQ(predicted() - b.cycles, 37);
+}
+
+TEST_F(BoundsOfPieces, StepsAddUp) {
+  for (int step = 0; step < 2; ++step) {
+    Piece piece(program);
+    add(piece, Opcode::Write, 0, 0, 10, 0);
+    place(piece, 0);
+    if (step == 0) {
+      program.endGridStep();
+      program.addHostStep({});
+    }
+  }
+  const Bounds b = bounds();
+  ASSERT_EQ(b.steps.size(), 2u);
+  EXPECT_EQ(b.cycles, 2 * program.timing.countFrom(9 + slot));
+}
+
+} // namespace
