@@ -117,6 +117,7 @@ std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKern
 
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
+  registerPass(createFormRowsPass);
   registerPass(createFormKernelsPass);
   PassPipelineRegistration<>(
       "tensor-to-tile",
@@ -125,6 +126,7 @@ void registerKernelPasses() {
         passes.addPass(std::make_unique<MakeSafe>());
         passes.addPass(createFuseElementwisePass());
         reference::addBufferization(passes);
+        passes.addPass(createFormRowsPass());
         passes.addPass(createFormKernelsPass());
       });
 }

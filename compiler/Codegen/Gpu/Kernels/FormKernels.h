@@ -18,11 +18,15 @@ constexpr const char *kLeftAttribute = "tile.left";
 /// part of it.
 std::unique_ptr<mlir::Pass> createFuseElementwisePass();
 
+/// `rows-to-tile`: linalg operations on buffers that work row by row, reductions with what lies
+/// between and around them, become the launch of one kernel.
+std::unique_ptr<mlir::Pass> createFormRowsPass();
+
 /// `linalg-to-tile`: each linalg operation on buffers becomes the launch of a tile.kernel; equal
 /// ones share it. One that has none gets the attribute `tile.left`, which says why.
 std::unique_ptr<mlir::Pass> createFormKernelsPass();
 
-/// Registers both by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
+/// Registers them by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
 /// them.
 void registerKernelPasses();
 

@@ -107,6 +107,7 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry, Devi
   ReferenceOptions options;
   options.onTensors = [](OpPassManager &passes) { passes.addPass(createFuseElementwisePass()); };
   options.onBuffers = [&](OpPassManager &passes) {
+    passes.addPass(createFormRowsPass());
     passes.addPass(createFormKernelsPass());
     passes.addPass(std::make_unique<Summarize>(state->summary));
     if (device == Device::Cpu)

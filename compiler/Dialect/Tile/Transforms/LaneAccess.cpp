@@ -109,6 +109,8 @@ unsigned chooseWidth(KernelOp kernel) {
         type = cast<MemRefType>(load.getSource().getType());
         together = isTogether(load, width);
       } else if (auto store = dyn_cast<StoreOp>(op)) {
+        if (llvm::none_of(store.getIndices(), [](Value i) { return isTile(i.getType()); }))
+          return WalkResult::advance(); // one element, of the lane that writes it
         type = cast<MemRefType>(store.getTarget().getType());
         together = isTogether(store, width);
       } else {
