@@ -117,6 +117,8 @@ std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKern
 
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
+  registerPass(createNarrowProductsPass);
+  registerPass(createFormProductsPass);
   registerPass(createFormRowsPass);
   registerPass(createFormKernelsPass);
   PassPipelineRegistration<>(
@@ -124,8 +126,10 @@ void registerKernelPasses() {
       "kernels of the tile level for everything that the functions of the tensor level compute",
       [](OpPassManager &passes) {
         passes.addPass(std::make_unique<MakeSafe>());
+        passes.addPass(createNarrowProductsPass());
         passes.addPass(createFuseElementwisePass());
         reference::addBufferization(passes);
+        passes.addPass(createFormProductsPass());
         passes.addPass(createFormRowsPass());
         passes.addPass(createFormKernelsPass());
       });

@@ -87,6 +87,11 @@ unsigned bytesOf(MemRefType type) { return std::max(8u, type.getElementTypeBitWi
 
 } // namespace
 
+bool isMultiple(Value scalar, int64_t divisor) {
+  const std::optional<LaneIndex> known = indexOf(scalar);
+  return known && known->divisor % divisor == 0;
+}
+
 bool isTogether(LoadOp op, unsigned width) {
   return isTile(op.getResult().getType()) && isTogether(cast<MemRefType>(op.getSource().getType()),
                                                         op.getIndices(), op.getMask(), width);
