@@ -160,7 +160,9 @@ private:
     SmallVector<Value> stored;
     for (const auto &entry : group.written) {
       SmallVector<Value> views{entry.first};
-      bool isRead = !entry.first.getDefiningOp<memref::AllocOp>();
+      // What another block allocates may be read when this one runs again.
+      auto alloc = entry.first.getDefiningOp<memref::AllocOp>();
+      bool isRead = !alloc || alloc->getBlock() != members.front()->getBlock();
       while (!views.empty() && !isRead)
         for (Operation *user : views.pop_back_val().getUsers()) {
           if (inside.contains(user) || isa<memref::DeallocOp>(user))

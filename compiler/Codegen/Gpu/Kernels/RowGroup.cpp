@@ -21,9 +21,12 @@ Value rootOf(Value memory) {
       return {};
     memory = op->getOperand(0);
   }
-  if (auto argument = dyn_cast<BlockArgument>(memory))
-    if (!isa<func::FuncOp>(argument.getOwner()->getParentOp()))
+  if (auto argument = dyn_cast<BlockArgument>(memory)) {
+    // A caller within the module might pass one memory twice.
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function || !function.isPublic())
       return {};
+  }
   const auto type = dyn_cast<MemRefType>(memory.getType());
   return type && type.hasStaticShape() && type.getLayout().isIdentity() && type.getNumElements()
              ? memory

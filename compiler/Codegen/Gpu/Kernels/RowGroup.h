@@ -72,7 +72,8 @@ private:
   void mergeLoops();
 };
 
-/// The memory behind views of it: an allocation, an argument or a constant. Nothing for others.
+/// The memory behind views of it, which no other overlaps: an allocation, an argument of a public
+/// function or a constant. Nothing for others.
 mlir::Value rootOf(mlir::Value memory);
 
 } // namespace millrace::gpu

@@ -11,7 +11,10 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/IR/PatternMatch.h"
 #include "mlir/Pass/Pass.h"
+#include "mlir/Transforms/CSE.h"
 
 namespace millrace::tile {
 
@@ -48,6 +51,10 @@ LogicalResult lower(KernelOp kernel) {
   hopper::ReturnOp::create(builder, place);
   function.setSharedMemory(code->sharedBytes());
   function->setAttr(kProgramsAttribute, kernel.getProgramsAttr());
+  // Places are written once for each access.
+  IRRewriter rewriter(builder.getContext());
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
   return expandMath(function);
 }
 

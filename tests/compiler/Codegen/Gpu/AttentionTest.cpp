@@ -22,9 +22,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <random>
+
+#include <sys/resource.h>
 
 using namespace millrace;
 using namespace millrace::gpu;
@@ -222,6 +226,18 @@ private:
   AttentionProblem problem;
 };
 
+/// Of this process and of those that it ran, in milliseconds.
+double processorTime() {
+  double seconds = 0;
+  for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage used = {};
+    getrusage(who, &used);
+    for (const timeval &time : {used.ru_utime, used.ru_stime})
+      seconds += double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+  }
+  return 1000 * seconds;
+}
+
 } // namespace
 
 TEST(Attention, OnTheEmulatorIsWithinTheBoundUnderEveryOrderOfThreads) {
@@ -290,6 +306,7 @@ TEST(Attention, AsLoopsOfACpuIsWithinTheBound) {
 TEST(Attention, PtxasTakesItWithoutSpillsOnEveryChip) {
   const std::optional<std::string> ptxas = findPtxas();
   std::vector<AttentionProblem> problems = kProblems;
+  std::vector<double> toPtx, toCode; // milliseconds of processor time, for the record alone
   // Too large to run on the emulator.
   for (int64_t depth : {64, 128, 192, 256}) {
     problems.push_back({kBf16, 1, 64, 8, 2048, 2048, depth, std::min<int64_t>(depth, 160), true,
@@ -301,18 +318,27 @@ TEST(Attention, PtxasTakesItWithoutSpillsOnEveryChip) {
     for (const char *chip : {"sm_80", "sm_90a", "sm_100"}) {
       SCOPED_TRACE(nameOf(p) + chip);
       Context c;
+      const double begin = processorTime();
+      const auto elapsed = [&] { return processorTime() - begin; };
       ASSERT_TRUE(buildAttention(*c.module, "k", p, AttentionSchedule::choose(p)));
       ASSERT_TRUE(c.run(tile::createLowerToHopperPass()));
       Expected<std::string> ptx = emitPtx(*c.module, chip);
       ASSERT_TRUE(ptx) << ptx.error();
       EXPECT_THAT(*ptx, HasSubstr("mma.sync.aligned.m16n8k16"));
+      toPtx.push_back(elapsed());
       if (!ptxas)
         continue;
       Expected<PtxasReport> report = runPtxas(*ptxas, *ptx, chip);
       ASSERT_TRUE(report) << report.error();
       const Status checked = checkPtxasReport(*report);
       EXPECT_TRUE(checked) << checked.error();
+      toCode.push_back(elapsed());
     }
+  for (auto *times : {&toPtx, &toCode})
+    if (std::sort(times->begin(), times->end()); !times->empty())
+      std::printf("%zu kernels, to %s: median %.0f ms, 95 %% within %.0f ms\n", times->size(),
+                  times == &toPtx ? "PTX" : "machine code", (*times)[times->size() / 2],
+                  (*times)[times->size() * 95 / 100]);
   if (!ptxas)
     GTEST_SKIP() << "ptxas is not installed: PTX was made and not assembled";
 }

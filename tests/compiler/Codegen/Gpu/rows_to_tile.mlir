@@ -73,6 +73,47 @@ func.func @turned(%x: memref<64x64xf32>, %s: memref<64xf32>) {
   return
 }
 
+// What a loop leaves for its next round is stored.
+// CHECK-LABEL: func.func @again
+// CHECK: scf.for
+// CHECK: linalg.copy
+// CHECK: tile.launch @rows_3
+func.func @again(%x: memref<64x64xf32>, %y: memref<64xf32>) {
+  %z = arith.constant 0.0 : f32
+  %0 = arith.constant 0 : index
+  %1 = arith.constant 1 : index
+  %2 = arith.constant 2 : index
+  %s = memref.alloc() : memref<64xf32>
+  linalg.fill ins(%z : f32) outs(%s : memref<64xf32>)
+  scf.for %i = %0 to %2 step %1 {
+    linalg.copy ins(%s : memref<64xf32>) outs(%y : memref<64xf32>)
+    linalg.fill ins(%z : f32) outs(%s : memref<64xf32>)
+    linalg.generic {indexing_maps = [#m, #r], iterator_types = ["parallel", "reduction"]}
+        ins(%x : memref<64x64xf32>) outs(%s : memref<64xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = arith.maximumf %o, %a : f32
+      linalg.yield %v : f32
+    }
+  }
+  memref.dealloc %s : memref<64xf32>
+  return
+}
+
+// A private function may be called with one memory for both: what lies there is not known.
+// CHECK-LABEL: func.func private @inner
+// CHECK: linalg.generic
+func.func private @inner(%x: memref<64x64xf32>, %s: memref<64xf32>) {
+  %z = arith.constant 0.0 : f32
+  linalg.fill ins(%z : f32) outs(%s : memref<64xf32>)
+  linalg.generic {indexing_maps = [#m, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<64x64xf32>) outs(%s : memref<64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %v = arith.maximumf %o, %a : f32
+    linalg.yield %v : f32
+  }
+  return
+}
+
 // A product of matrices is no work on rows.
 // CHECK-LABEL: func.func @product
 // CHECK: linalg.matmul
