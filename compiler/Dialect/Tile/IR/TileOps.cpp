@@ -252,6 +252,13 @@ LogicalResult LoadTableOp::verify() {
     return emitOpError() << "lies along dimensions " << static_cast<int32_t>(getRows()) << " and "
                          << static_cast<int32_t>(getColumns()) << " of " << getSource().getType()
                          << "; name two of it";
+  for (Operation *user : getSource().getUsers())
+    if (isa<StoreOp, StoreRowsOp>(user)) {
+      InFlightDiagnostic error = emitOpError("lies in a tensor that the kernel writes; read it as "
+                                             "rows, or write to another");
+      error.attachNote(user->getLoc()) << "here";
+      return error;
+    }
   return success();
 }
 

@@ -311,3 +311,16 @@ tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1
   %d = tile.reduce addf %v : vector<32xf32>
   tile.return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{lies in a tensor that the kernel writes; read it as rows, or write to another}}
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  // expected-note @+1 {{here}}
+  tile.store_rows %r, %x[%i, %0] along 1 : vector<32x16xf16>, memref<64x64xf16>, vector<32xindex>, index
+  tile.return
+}
