@@ -96,6 +96,7 @@ void addConversionToLLVM(PassManager &passes) {
   passes.addPass(createSCFToControlFlowPass());
   passes.addPass(std::make_unique<CallLibm>());
   passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createConvertVectorToLLVMPass());
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
   passes.addPass(arith::createArithExpandOpsPass(expand));

@@ -2,6 +2,7 @@
 //
 // Single passes on text of the tensor, the spatial or the hopper level.
 #include "arch/files/NewFile.h"
+#include "compiler/Codegen/Gpu/Attention/Attention.h"
 #include "compiler/Codegen/Gpu/Gemm/Gemm.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
@@ -108,6 +109,7 @@ int runPasses(const OptOptions &options) {
   mlir::registerCSEPass();
   spatial::registerPasses();
   hopper::registerPasses();
+  gpu::registerAttentionPass();
   gpu::registerGemmPass();
   gpu::registerKernelPasses();
   tile::registerPasses();

@@ -6,6 +6,7 @@
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMTypes.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/Pass/PassManager.h"
@@ -50,6 +51,10 @@ Status lower(ModuleOp module) {
   });
   PassManager passes(module.getContext(), ModuleOp::getOperationName(),
                      PassManager::Nesting::Implicit);
+  // Not every CPU rounds to bf16, and the code links no library that would.
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  passes.addPass(arith::createArithExpandOpsPass(expand));
   passes.addPass(hopper::createLowerToEmulatorPass());
   hopper::addConversionToLLVM(passes);
   if (failed(passes.run(module)))

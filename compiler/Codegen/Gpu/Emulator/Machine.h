@@ -41,14 +41,15 @@ struct Product {
 
 /// What the threads of a warp or a warpgroup do together, one after another.
 struct Collective {
-  enum class Kind : uint8_t { Wgmma, Commit, Wait, Fence, Stmatrix, Shuffle };
+  enum class Kind : uint8_t { Wgmma, Commit, Wait, Fence, Stmatrix, Shuffle, Mma };
   Kind kind = Kind::Fence;
   unsigned joined = 0;
   bool isDone = false;
-  unsigned groups = 0;                                ///< of a wait
-  Product *product = nullptr;                         ///< of a wgmma
-  std::array<uint32_t, 32> addresses = {};            ///< of a stmatrix, by lane
-  std::array<std::array<uint32_t, 4>, 32> words = {}; ///< of a shuffle the first of each lane
+  unsigned groups = 0;                     ///< of a wait
+  Product *product = nullptr;              ///< of a wgmma
+  std::array<uint32_t, 32> addresses = {}; ///< of a stmatrix, by lane
+  /// By lane: of a stmatrix four, of a shuffle one, of an mma those of A, B and the sums.
+  std::array<std::array<uint32_t, 10>, 32> words = {};
 };
 
 struct Warpgroup {
@@ -89,6 +90,7 @@ struct Thread {
   std::vector<uint32_t> dirty;            ///< 16-byte units that it wrote since its last fence
   std::vector<TmaStore> openStores;
   std::deque<std::vector<TmaStore>> storeGroups; ///< committed and not waited for
+  std::array<float, 4> sums = {};                ///< of its last mma
   unsigned registers = 0;
   uint64_t clusterGeneration = 0;
 };
@@ -178,6 +180,8 @@ public:
   int64_t takeBack(int64_t accumulator);
   float readAccumulator(int64_t accumulator, unsigned index);
   int64_t multiply(int64_t accumulator, const Product &product, const uint32_t *registersA);
+  /// `words`: four of A, two of B, and four sums; the results are the thread's `sums`.
+  void mma(const std::array<uint32_t, 10> &words, bool isBf16);
   void wgmmaStep(Collective::Kind kind, unsigned groups = 0);
 
 private:

@@ -3,6 +3,7 @@
 // Shared memory, its barriers, TMA, and the barriers of threads.
 #include "compiler/Codegen/Gpu/Emulator/Machine.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace millrace::gpu {
@@ -224,7 +225,7 @@ void Machine::stmatrix(uint32_t address, std::array<uint32_t, 4> words) {
   if (!step)
     return;
   step->addresses[lane] = address;
-  step->words[lane] = words;
+  std::copy(words.begin(), words.end(), step->words[lane].begin());
   if (!isLast)
     return waitUntil([step] { return step->isDone; }, "stmatrix of its warp");
   const unsigned first = thread().cta * shape.threads + warp * 32;

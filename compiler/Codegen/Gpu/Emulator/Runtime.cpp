@@ -4,6 +4,7 @@
 #include "compiler/Codegen/Gpu/Emulator/Machine.h"
 
 #include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/bit.h"
 
 namespace millrace::gpu {
 
@@ -116,6 +117,14 @@ int64_t wgmmaRs(int64_t accumulator, uint32_t a0, uint32_t a1, uint32_t a2, uint
   const uint32_t registers[4] = {a0, a1, a2, a3};
   return inThread([&](Machine &m) { return m.multiply(accumulator, product, registers); });
 }
+void mma(uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, float c0,
+         float c1, float c2, float c3, int32_t type) {
+  const auto bits = [](float sum) { return llvm::bit_cast<uint32_t>(sum); };
+  inThread([&](Machine &m) {
+    m.mma({a0, a1, a2, a3, b0, b1, bits(c0), bits(c1), bits(c2), bits(c3)}, type == kBf16);
+  });
+}
+float mmaSum(uint32_t index) { return Machine::running->thread().sums[index]; }
 void wgmmaCommit() {
   inThread([](Machine &m) { m.wgmmaStep(Collective::Kind::Commit); });
 }
@@ -201,6 +210,8 @@ llvm::orc::SymbolMap runtimeSymbols(llvm::orc::MangleAndInterner named) {
   add("wgmma_fence", wgmmaFence);
   add("wgmma", wgmma);
   add("wgmma_rs", wgmmaRs);
+  add("mma", mma);
+  add("mma_sum", mmaSum);
   add("wgmma_commit", wgmmaCommit);
   add("wgmma_wait", wgmmaWait);
   add("pack", pack);

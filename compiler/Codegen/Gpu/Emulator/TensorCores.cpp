@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// wgmma: descriptors, fragments, groups, and who owns an accumulator's registers. Sources: PTX ISA,
-// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+// mma.sync and wgmma: descriptors, fragments, groups, and who owns an accumulator's registers.
+// Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 #include "compiler/Codegen/Gpu/Emulator/Machine.h"
 
 #include "llvm/ADT/bit.h"
@@ -38,6 +38,43 @@ unsigned rowOf(unsigned thread, unsigned register_) {
 }
 
 } // namespace
+
+//===-- Products of a warp
+//-------------------------------------------------------------------------===//
+
+void Machine::mma(const std::array<uint32_t, 10> &words, bool isBf16) {
+  const unsigned warp = thread().number / 32, lane = thread().number % 32;
+  bool isLast = false;
+  Collective *step = join(cta().warps[warp], thread().warpStep, Collective::Kind::Mma, 32, isLast);
+  if (!step)
+    return;
+  step->words[lane] = words;
+  if (!isLast)
+    return waitUntil([step] { return step->isDone; }, "mma of its warp");
+  double a[16][kDepth], b[kDepth][8];
+  for (unsigned l = 0; l < 32; ++l)
+    for (unsigned half = 0; half < 2; ++half) {
+      const unsigned column = l % 4 * 2 + half;
+      const auto number = [&](unsigned word) {
+        return fromBits(static_cast<uint16_t>(step->words[l][word] >> 16 * half), isBf16);
+      };
+      for (unsigned j = 0; j < 4; ++j)
+        a[l / 4 + j % 2 * 8][column + j / 2 * 8] = number(j);
+      for (unsigned j = 0; j < 2; ++j)
+        b[column + j * 8][l / 4] = number(4 + j);
+    }
+  const size_t first = size_t(thread().cta) * shape.threads + warp * 32;
+  for (unsigned l = 0; l < 32; ++l)
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned row = l / 4 + i / 2 * 8, column = l % 4 * 2 + i % 2;
+      double sum = 0;
+      for (unsigned k = 0; k < kDepth; ++k)
+        sum += a[row][k] * b[k][column];
+      threads[first + l].sums[i] =
+          static_cast<float>(llvm::bit_cast<float>(step->words[l][6 + i]) + sum);
+    }
+  step->isDone = true;
+}
 
 //===-- Accumulators
 //--------------------------------------------------------------------------------===//

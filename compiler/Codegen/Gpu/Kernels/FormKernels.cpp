@@ -117,14 +117,20 @@ std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKern
 
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
+  registerPass(createNarrowProductsPass);
+  registerPass(createFormProductsPass);
+  registerPass(createFormRowsPass);
   registerPass(createFormKernelsPass);
   PassPipelineRegistration<>(
       "tensor-to-tile",
       "kernels of the tile level for everything that the functions of the tensor level compute",
       [](OpPassManager &passes) {
         passes.addPass(std::make_unique<MakeSafe>());
+        passes.addPass(createNarrowProductsPass());
         passes.addPass(createFuseElementwisePass());
         reference::addBufferization(passes);
+        passes.addPass(createFormProductsPass());
+        passes.addPass(createFormRowsPass());
         passes.addPass(createFormKernelsPass());
       });
 }

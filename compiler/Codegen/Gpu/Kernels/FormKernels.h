@@ -18,11 +18,22 @@ constexpr const char *kLeftAttribute = "tile.left";
 /// part of it.
 std::unique_ptr<mlir::Pass> createFuseElementwisePass();
 
+/// `narrow-products`: a matrix product of what is widened to fp32 is one of the 16-bit tensors.
+std::unique_ptr<mlir::Pass> createNarrowProductsPass();
+
+/// `products-to-tile`: a matrix product on buffers of f16 or bf16 that adds up in fp32 is the
+/// launch of a kernel that uses `tile.dot`, with batches and several loops of each kind.
+std::unique_ptr<mlir::Pass> createFormProductsPass();
+
+/// `rows-to-tile`: linalg operations on buffers that work row by row, reductions with what lies
+/// between and around them, become the launch of one kernel.
+std::unique_ptr<mlir::Pass> createFormRowsPass();
+
 /// `linalg-to-tile`: each linalg operation on buffers becomes the launch of a tile.kernel; equal
 /// ones share it. One that has none gets the attribute `tile.left`, which says why.
 std::unique_ptr<mlir::Pass> createFormKernelsPass();
 
-/// Registers both by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
+/// Registers them by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
 /// them.
 void registerKernelPasses();
 

@@ -105,8 +105,13 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry, Devi
   module.getContext()->appendDialectRegistry(registry);
   auto state = std::make_unique<State>();
   ReferenceOptions options;
-  options.onTensors = [](OpPassManager &passes) { passes.addPass(createFuseElementwisePass()); };
+  options.onTensors = [](OpPassManager &passes) {
+    passes.addPass(createNarrowProductsPass());
+    passes.addPass(createFuseElementwisePass());
+  };
   options.onBuffers = [&](OpPassManager &passes) {
+    passes.addPass(createFormProductsPass());
+    passes.addPass(createFormRowsPass());
     passes.addPass(createFormKernelsPass());
     passes.addPass(std::make_unique<Summarize>(state->summary));
     if (device == Device::Cpu)

@@ -210,6 +210,15 @@ LogicalResult WgmmaRsOp::verify() {
   return verifyMultiplication(*this, getAccumulator(), getOperands());
 }
 
+LogicalResult MmaOp::verify() {
+  if (!getOperands().isBF16() && !getOperands().isF16())
+    return emitOpError() << "multiplies " << getOperands() << "; bf16 and f16 are supported";
+  if (KernelOp kernel = kernelOf(*this); kernel && kernel.getThreads() % Limits::kWarp)
+    return emitOpError() << "needs whole warps, and the kernel has " << kernel.getThreads()
+                         << " threads";
+  return success();
+}
+
 LogicalResult WgmmaCommitOp::verify() { return verifyWarpgroups(*this); }
 
 LogicalResult WgmmaWaitOp::verify() {

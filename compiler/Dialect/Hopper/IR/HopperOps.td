@@ -333,6 +333,26 @@ def Hopper_WgmmaWaitOp : Hopper_Op<"wgmma_wait"> {
   let hasVerifier = 1;
 }
 
+def Hopper_MmaOp : Hopper_Op<"mma"> {
+  let summary = "a converged warp adds 16 x 8 x 16 products to fp32 sums in its registers (mma.sync m16n8k16)";
+  let description = [{
+    `operands` is the element type of A and B: bf16 or f16. Of lane l, g = l / 4 and c = 2 (l mod 4): register j of A holds
+    row g + 8 (j mod 2), columns c + 8 (j / 2) and the next; register j of B rows (k) c + 8 j and the next of column g;
+    sum i row g + 8 (i / 2), column c + i mod 2. The lower k is in the low half. Any chip from sm_80 on.
+
+    ```mlir
+    %d:4 = hopper.mma [%a0, %a1, %a2, %a3], [%b0, %b1], [%c0, %c1, %c2, %c3] f16
+    ```
+  }];
+  let arguments = (ins I32:$a0, I32:$a1, I32:$a2, I32:$a3, I32:$b0, I32:$b1, F32:$c0, F32:$c1, F32:$c2, F32:$c3,
+      TypeAttr:$operands);
+  let results = (outs F32:$d0, F32:$d1, F32:$d2, F32:$d3);
+  let assemblyFormat = [{
+    `[` $a0 `,` $a1 `,` $a2 `,` $a3 `]` `,` `[` $b0 `,` $b1 `]` `,` `[` $c0 `,` $c1 `,` $c2 `,` $c3 `]` $operands attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 //===-- Registers to shared memory ----------------------------------------------------------------------------------===//
 
 def Hopper_PackOp : Hopper_Op<"pack", [Pure]> {

@@ -61,7 +61,7 @@ public:
         .Case<AccumulatorZeroOp>(
             [](AccumulatorZeroOp of) { return list(of.getType().getColumns()); })
         .Case<AccumulatorReadOp>([](AccumulatorReadOp of) { return list(of.getIndex()); })
-        .Case<WgmmaOp, WgmmaRsOp>([](auto of) { return list(codeOf(of.getOperands())); })
+        .Case<WgmmaOp, WgmmaRsOp, MmaOp>([](auto of) { return list(codeOf(of.getOperands())); })
         .Case<PackOp>([](PackOp of) { return list(codeOf(of.getType())); })
         .Case<ShuffleXorOp>([](ShuffleXorOp of) { return list(of.getMask()); })
         .Case<NamedBarrierOp>(
@@ -102,6 +102,14 @@ struct EmulateOperation : ConversionPattern {
     if (isa<WgmmaFenceOp, WgmmaWaitOp>(op))
       return replaceAccumulators(op, operands, calls, rewriter);
     SmallVector<Value> arguments(operands);
+    if (isa<MmaOp>(op)) { // its results are kept with the thread
+      calls.call("mma", operands, calls.numbersOf());
+      SmallVector<Value> sums;
+      for (int32_t i = 0; i < 4; ++i)
+        sums.push_back(calls.call("mma_sum", {}, i, rewriter.getF32Type()));
+      rewriter.replaceOp(op, sums);
+      return success();
+    }
     // Without a CTA it is the thread's own; a missing mask is -1, which no i16 is.
     if (auto arrive = dyn_cast<MbarrierArriveOp>(op); arrive && !arrive.getCta())
       arguments.push_back(calls.call("cluster_rank", {}, {}, rewriter.getI32Type()));

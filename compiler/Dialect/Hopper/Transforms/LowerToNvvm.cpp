@@ -225,6 +225,20 @@ public:
     return replace(op, inlinePtx(text, inputs, count, ",r,r,r,r,l"));
   }
 
+  /// Upstream's operation takes pairs as vectors; here they are words already.
+  LogicalResult lower(MmaOp op, MmaOp::Adaptor from) {
+    const std::string operands = op.getOperands().isBF16() ? "bf16" : "f16";
+    const std::string text =
+        "mma.sync.aligned.m16n8k16.row.col.f32." + operands + "." + operands +
+        ".f32 {$0, $1, $2, $3}, {$8, $9, $10, $11}, {$12, $13}, {$0, $1, $2, $3};";
+    Value sums = inlinePtx(text,
+                           {from.getC0(), from.getC1(), from.getC2(), from.getC3(), from.getA0(),
+                            from.getA1(), from.getA2(), from.getA3(), from.getB0(), from.getB1()},
+                           4, ",r,r,r,r,r,r");
+    rewriter.replaceOp(op, unpack(sums));
+    return success();
+  }
+
   /// A wait with what it waits for, so that nothing reads an accumulator before it. Those that stay
   /// in flight stay where they are.
   LogicalResult lower(WgmmaWaitOp op, WgmmaWaitOp::Adaptor from) {

@@ -28,6 +28,15 @@ bool isElementType(mlir::Type type);
 /// Whether the type is a tile's, not a scalar's.
 inline bool isTile(mlir::Type type) { return mlir::isa<mlir::VectorType>(type); }
 
+/// Whether it is that of a tile with a row per lane.
+inline bool isRows(mlir::Type type) {
+  auto tile = mlir::dyn_cast<mlir::VectorType>(type);
+  return tile && tile.getRank() == 2;
+}
+
+/// Whether a kernel has such tiles: it has no reductions over lanes then.
+bool hasRows(KernelOp kernel);
+
 /// Whether the lowerings take the operation in a kernel: those of the dialect, elementwise ones of
 /// `arith` and `math`, constants, `scf.for`, `scf.if` and `scf.yield`.
 bool isAllowedInKernel(mlir::Operation *op);

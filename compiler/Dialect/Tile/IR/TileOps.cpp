@@ -11,6 +11,9 @@ namespace millrace::tile {
 
 using namespace mlir;
 
+/// Elements that a matrix product adds up at a time (mma.sync m16n8k16); rows are made of them.
+constexpr int64_t kRowStep = 8, kDotStep = 16;
+
 bool isElementType(Type type) {
   if (auto integer = dyn_cast<IntegerType>(type))
     return integer.isSignless() && llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
@@ -24,6 +27,15 @@ bool isAllowedInKernel(Operation *op) {
   if (dialect == "arith" || dialect == "math")
     return OpTrait::hasElementwiseMappableTraits(op) || op->hasTrait<OpTrait::ConstantLike>();
   return llvm::is_contained({"scf.for", "scf.if", "scf.yield"}, op->getName().getStringRef());
+}
+
+bool hasRows(KernelOp kernel) {
+  return kernel
+      .walk([](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), isRows) ? WalkResult::interrupt()
+                                                          : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
@@ -81,14 +93,30 @@ LogicalResult KernelOp::verifyRegions() {
     if (matchPattern(op, m_Constant(&constant)) && !constant.isSplat())
       return op->emitOpError("has different elements; a constant tile has one for all lanes"),
              WalkResult::interrupt();
+    for (Value operand : op->getOperands())
+      if (operand.getDefiningOp<LoadTableOp>() &&
+          (!isa<DotOp>(op) || operand != cast<DotOp>(op).getTable() ||
+           operand == cast<DotOp>(op).getRows()))
+        return op->emitOpError("takes a table; only tile.dot does, as its second operand"),
+               WalkResult::interrupt();
     for (Type type : op->getResultTypes())
       if (auto tile = dyn_cast<VectorType>(type);
           isa<TensorType, MemRefType>(type) ||
-          (tile && (tile.getRank() != 1 || tile.isScalable() || tile.getDimSize(0) != getLanes())))
+          (tile && !isa<LoadTableOp>(op) &&
+           (tile.getRank() > 2 || tile.isScalable() || tile.getDimSize(0) != getLanes())))
         return op->emitOpError() << "has a result of type " << type << "; tiles of kernel '"
                                  << getSymName() << "' are vectors of " << getLanes()
                                  << " elements",
                WalkResult::interrupt();
+    for (Type type : op->getResultTypes())
+      if (isRows(type) && cast<VectorType>(type).getDimSize(1) % kRowStep)
+        return op->emitOpError() << "has rows of " << cast<VectorType>(type).getDimSize(1)
+                                 << " elements; use a multiple of " << kRowStep,
+               WalkResult::interrupt();
+    if (isa<ReduceOp>(op) && hasRows(*this))
+      return op->emitOpError("combines lanes of a kernel with rows per lane; combine rows, or use "
+                             "another kernel"),
+             WalkResult::interrupt();
     return WalkResult::advance();
   });
   return success(!found.wasInterrupted());
@@ -105,21 +133,28 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+namespace {
+
+LogicalResult verifyKind(Operation *op, arith::AtomicRMWKind kind, Type element) {
+  using Kind = arith::AtomicRMWKind;
+  const bool isFloat = isa<FloatType>(element);
+  const bool fits =
+      isFloat ? llvm::is_contained({Kind::addf, Kind::mulf, Kind::maximumf, Kind::minimumf}, kind)
+              : llvm::is_contained({Kind::addi, Kind::muli, Kind::maxs, Kind::mins, Kind::maxu,
+                                    Kind::minu, Kind::andi, Kind::ori, Kind::xori},
+                                   kind);
+  if (!fits || !isElementType(element))
+    return op->emitOpError() << "cannot combine elements of " << element << " by '"
+                             << arith::stringifyAtomicRMWKind(kind) << "'";
+  return success();
+}
+
+} // namespace
+
 LogicalResult ReduceOp::verify() {
   if (!isa<KernelOp>((*this)->getParentOp()))
     return emitOpError("stands in a loop or branch; combine tiles there and reduce behind it");
-  using Kind = arith::AtomicRMWKind;
-  const bool isFloat = isa<FloatType>(getResult().getType());
-  const bool fits =
-      isFloat
-          ? llvm::is_contained({Kind::addf, Kind::mulf, Kind::maximumf, Kind::minimumf}, getKind())
-          : llvm::is_contained({Kind::addi, Kind::muli, Kind::maxs, Kind::mins, Kind::maxu,
-                                Kind::minu, Kind::andi, Kind::ori, Kind::xori},
-                               getKind());
-  if (!fits || !isElementType(getResult().getType()))
-    return emitOpError() << "cannot combine elements of " << getResult().getType() << " by '"
-                         << arith::stringifyAtomicRMWKind(getKind()) << "'";
-  return success();
+  return verifyKind(*this, getKind(), getResult().getType());
 }
 
 namespace {
@@ -168,6 +203,99 @@ LogicalResult StoreOp::verify() {
   if (!getMask() &&
       llvm::none_of(getIndices(), [](Value index) { return isTile(index.getType()); }))
     return emitOpError("writes all lanes to one element; give it a tile of indices, or a mask");
+  return success();
+}
+
+//===-- A row per lane
+//-------------------------------------------------------------------------===//
+
+namespace {
+
+LogicalResult verifyRowAccess(Operation *op, Value memory, OperandRange indices, Value mask,
+                              uint32_t along, Type rows) {
+  if (failed(verifyAccess(op, memory, indices, rows)))
+    return failure();
+  if (along >= indices.size())
+    return op->emitOpError() << "goes along dimension " << static_cast<int32_t>(along) << " of "
+                             << memory.getType();
+  if (isTile(indices[along].getType()))
+    return op->emitOpError() << "has a tile of indices in dimension " << along
+                             << ", along which the rows lie; give a scalar";
+  if (!getElementTypeOrSelf(rows).isIntOrFloat() || getElementTypeOrSelf(rows).isInteger(1))
+    return op->emitOpError("moves rows of i1; use i8");
+  return success();
+}
+
+} // namespace
+
+LogicalResult LoadRowsOp::verify() {
+  return verifyRowAccess(*this, getSource(), getIndices(), getMask(), getAlong(),
+                         getResult().getType());
+}
+
+LogicalResult StoreRowsOp::verify() {
+  if (failed(verifyRowAccess(*this, getTarget(), getIndices(), getMask(), getAlong(),
+                             getValue().getType())))
+    return failure();
+  if (!getMask() &&
+      llvm::none_of(getIndices(), [](Value index) { return isTile(index.getType()); }))
+    return emitOpError("writes the rows of all lanes to one place; give it a tile of indices, or a "
+                       "mask");
+  return success();
+}
+
+LogicalResult LoadTableOp::verify() {
+  if (failed(verifyAccess(*this, getSource(), getIndices(), getResult().getType())))
+    return failure();
+  if (getRows() >= getIndices().size() || getColumns() >= getIndices().size() ||
+      getRows() == getColumns())
+    return emitOpError() << "lies along dimensions " << static_cast<int32_t>(getRows()) << " and "
+                         << static_cast<int32_t>(getColumns()) << " of " << getSource().getType()
+                         << "; name two of it";
+  for (Operation *user : getSource().getUsers())
+    if (isa<StoreOp, StoreRowsOp>(user)) {
+      InFlightDiagnostic error = emitOpError("lies in a tensor that the kernel writes; read it as "
+                                             "rows, or write to another");
+      error.attachNote(user->getLoc()) << "here";
+      return error;
+    }
+  return success();
+}
+
+LogicalResult DotOp::verify() {
+  const VectorType rows = getRows().getType(), table = getTable().getType(),
+                   sums = getAccumulator().getType();
+  const Type element = rows.getElementType();
+  if (element != table.getElementType() || !(element.isF16() || element.isBF16()) ||
+      !sums.getElementType().isF32())
+    return emitOpError() << "multiplies " << element << " by " << table.getElementType() << " into "
+                         << sums.getElementType()
+                         << "; it takes f16 or bf16 on both sides, and sums in f32";
+  if (rows.getDimSize(1) != table.getDimSize(1) || sums.getDimSize(1) != table.getDimSize(0) ||
+      rows.getDimSize(0) != sums.getDimSize(0))
+    return emitOpError() << "multiplies " << rows << " by a table " << table << " into " << sums;
+  if (rows.getDimSize(1) % kDotStep || table.getDimSize(0) % kRowStep)
+    return emitOpError() << "adds up " << rows.getDimSize(1) << " products for "
+                         << table.getDimSize(0) << " results; use multiples of " << kDotStep
+                         << " and of " << kRowStep;
+  if (!getTable().getDefiningOp<LoadTableOp>())
+    return emitOpError("has a second operand that is not the result of tile.load_table");
+  return success();
+}
+
+LogicalResult ReduceRowsOp::verify() {
+  const VectorType rows = getRows().getType();
+  const auto lanes = cast<VectorType>(getResult().getType());
+  if (lanes.getDimSize(0) != rows.getDimSize(0) || lanes.getElementType() != rows.getElementType())
+    return emitOpError() << "makes " << lanes << " of " << rows;
+  return verifyKind(*this, getKind(), lanes.getElementType());
+}
+
+LogicalResult SpreadOp::verify() {
+  const auto lanes = cast<VectorType>(getLanes().getType());
+  const VectorType rows = getResult().getType();
+  if (lanes.getDimSize(0) != rows.getDimSize(0) || lanes.getElementType() != rows.getElementType())
+    return emitOpError() << "makes " << rows << " of " << lanes;
   return success();
 }
 

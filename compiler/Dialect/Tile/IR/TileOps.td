@@ -20,7 +20,8 @@ def Tile_Dialect : Dialect {
   let summary = "kernels as programs on tiles";
   let description = [{
     A kernel runs as a number of programs that know nothing of each other. Each works on tiles: immutable values with one
-    element per lane, of the builtin type `vector<LANESxT>`. Elementwise work is `arith` and `math` on tiles; loops and
+    element per lane, of the builtin type `vector<LANESxT>`, or with a row of N elements per lane, `vector<LANESxNxT>`:
+    the operands and results of matrix products. Elementwise work is `arith` and `math` on tiles; loops and
     branches are `scf` on scalars, which all lanes share. Tensors in global memory are memrefs of static shape and strides.
 
     `tile-to-loops` makes loops for a CPU of it, `tile-to-hopper` code of one GPU thread.
@@ -32,7 +33,9 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 /// A tile, or a scalar that all lanes share.
 def Tile_Index : AnyTypeOf<[Index, VectorOfRankAndType<[1], [Index]>], "an index, or a tile of indices">;
 def Tile_Mask : VectorOfRankAndType<[1], [I1]>;
-def Tile_Tile : VectorOfRankAndType<[1], [AnyType]>;
+def Tile_Lanes : VectorOfRankAndType<[1], [AnyType]>;
+def Tile_Rows : VectorOfRankAndType<[2], [AnyType]>;
+def Tile_Tile : VectorOfRankAndType<[1, 2], [AnyType]>;
 
 //===-- Kernels -----------------------------------------------------------------------------------------------------===//
 
@@ -115,7 +118,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure,
     %most = tile.reduce maximumf %x : vector<256xf32>
     ```
   }];
-  let arguments = (ins AtomicRMWKindAttr:$kind, Tile_Tile:$tile);
+  let arguments = (ins AtomicRMWKindAttr:$kind, Tile_Lanes:$tile);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$kind $tile attr-dict `:` type($tile)";
   let hasVerifier = 1;
@@ -152,10 +155,101 @@ def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments]> {
         : vector<32xf32>, memref<4x100xf32>, index, vector<32xindex>, vector<32xi1>
     ```
   }];
-  let arguments = (ins Tile_Tile:$value, Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Tile_Index>:$indices,
+  let arguments = (ins Tile_Lanes:$value, Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Tile_Index>:$indices,
       Optional<Tile_Mask>:$mask);
   let assemblyFormat = "$value `,` $target `[` $indices `]` (`where` $mask^)? attr-dict `:` type(operands)";
   let hasVerifier = 1;
+}
+
+//===-- A row per lane ----------------------------------------------------------------------------------------------===//
+
+def Tile_LoadRowsOp : Tile_Op<"load_rows", [AttrSizedOperandSegments]> {
+  let summary = "reads a row of neighbouring elements per lane";
+  let description = [{
+    Element c of a lane's row is the one at the indices, c further in dimension `along`; behind the end of that dimension
+    it is 0. One index per dimension, a scalar or a tile, that of `along` a scalar. Rows where `mask` is false are 0.
+
+    ```mlir
+    %q = tile.load_rows %x[%row, %first] along 1 where %inside
+        : (memref<100x70xf16>, vector<32xindex>, index, vector<32xi1>) -> vector<32x64xf16>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Tile_Index>:$indices, Optional<Tile_Mask>:$mask,
+      I32Attr:$along);
+  let results = (outs Tile_Rows:$result);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `along` $along (`where` $mask^)? attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_StoreRowsOp : Tile_Op<"store_rows", [AttrSizedOperandSegments]> {
+  let summary = "writes a row of neighbouring elements per lane";
+  let description = [{ As `load_rows`; what lies behind the end of dimension `along`, and rows where `mask` is false, are not written. }];
+  let arguments = (ins Tile_Rows:$value, Arg<AnyMemRef, "", [MemWrite]>:$target, Variadic<Tile_Index>:$indices,
+      Optional<Tile_Mask>:$mask, I32Attr:$along);
+  let assemblyFormat = [{
+    $value `,` $target `[` $indices `]` `along` $along (`where` $mask^)? attr-dict `:` type(operands)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_LoadTableOp : Tile_Op<"load_table"> {
+  let summary = "names a matrix in memory that all lanes multiply their rows by";
+  let description = [{
+    Element (n, k) of the table is the one at the indices, n further in dimension `rows` and k further in dimension
+    `columns` of the tensor; behind the end of either it is 0. Only `dot` takes tables. The tensor is not written in the
+    launch, so that a table may be read when it is multiplied.
+
+    ```mlir
+    %k = tile.load_table %x[%batch, %key, %c0] along [1, 2] : (memref<4x100x64xf16>, index, index, index) -> vector<32x64xf16>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices, I32Attr:$rows, I32Attr:$columns);
+  let results = (outs Tile_Rows:$result);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `along` `[` $rows `,` $columns `]` attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_DotOp : Tile_Op<"dot", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
+  let summary = "adds the products of each lane's row with all rows of a table";
+  let description = [{
+    Element n of a lane's result is its accumulator plus the sum over k of the lane's element k times the table's element
+    (n, k): f16 or bf16 operands, exact products, sums in fp32 in no stated order.
+
+    ```mlir
+    %s = tile.dot %q, %k, %zero : vector<32x64xf16>, vector<16x64xf16>, vector<32x16xf32>
+    ```
+  }];
+  let arguments = (ins Tile_Rows:$rows, Tile_Rows:$table, Tile_Rows:$accumulator);
+  let results = (outs Tile_Rows:$result);
+  let assemblyFormat = "$rows `,` $table `,` $accumulator attr-dict `:` type($rows) `,` type($table) `,` type($accumulator)";
+  let hasVerifier = 1;
+}
+
+def Tile_ReduceRowsOp : Tile_Op<"reduce_rows", [Pure]> {
+  let summary = "combines each lane's row, in no stated order";
+  let description = [{ `kind` as in `reduce`. It may stand in loops and branches. }];
+  let arguments = (ins AtomicRMWKindAttr:$kind, Tile_Rows:$rows);
+  let results = (outs Tile_Lanes:$result);
+  let assemblyFormat = "$kind $rows attr-dict `:` type($rows) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_SpreadOp : Tile_Op<"spread", [Pure]> {
+  let summary = "each lane's value in all elements of its row";
+  let arguments = (ins Tile_Lanes:$lanes);
+  let results = (outs Tile_Rows:$result);
+  let assemblyFormat = "$lanes attr-dict `:` type($lanes) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_ColumnsOp : Tile_Op<"columns", [Pure]> {
+  let summary = "each element's place in its row, from 0";
+  let results = (outs VectorOfRankAndType<[2], [I32]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
 }
 
 #endif

@@ -87,6 +87,11 @@ unsigned bytesOf(MemRefType type) { return std::max(8u, type.getElementTypeBitWi
 
 } // namespace
 
+bool isMultiple(Value scalar, int64_t divisor) {
+  const std::optional<LaneIndex> known = indexOf(scalar);
+  return known && known->divisor % divisor == 0;
+}
+
 bool isTogether(LoadOp op, unsigned width) {
   return isTile(op.getResult().getType()) && isTogether(cast<MemRefType>(op.getSource().getType()),
                                                         op.getIndices(), op.getMask(), width);
@@ -109,6 +114,8 @@ unsigned chooseWidth(KernelOp kernel) {
         type = cast<MemRefType>(load.getSource().getType());
         together = isTogether(load, width);
       } else if (auto store = dyn_cast<StoreOp>(op)) {
+        if (llvm::none_of(store.getIndices(), [](Value i) { return isTile(i.getType()); }))
+          return WalkResult::advance(); // one element, of the lane that writes it
         type = cast<MemRefType>(store.getTarget().getType());
         together = isTogether(store, width);
       } else {

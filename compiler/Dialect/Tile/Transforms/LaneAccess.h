@@ -12,6 +12,9 @@ namespace millrace::tile {
 bool isTogether(LoadOp op, unsigned width);
 bool isTogether(StoreOp op, unsigned width);
 
+/// Whether a scalar is known to be a multiple of `divisor`.
+bool isMultiple(mlir::Value scalar, int64_t divisor);
+
 /// Lanes that one thread gets: as many as make every access to tiles whole, up to 16 bytes; else
 /// as few as leave at most 256 threads.
 unsigned chooseWidth(KernelOp kernel);

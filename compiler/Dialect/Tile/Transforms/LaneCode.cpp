@@ -13,6 +13,8 @@ Type LaneCode::typeOf(Type type) const {
   auto tile = dyn_cast<VectorType>(type);
   if (!tile)
     return type;
+  if (isRows(type))
+    return VectorType::get(elementsOfRows(tile.getDimSize(1)), tile.getElementType());
   return width == 1 ? tile.getElementType() : VectorType::get(width, tile.getElementType());
 }
 
@@ -68,8 +70,12 @@ void LaneCode::writeStore(StoreOp op) {
   for (unsigned lane = 0; lane < width; ++lane) {
     OpBuilder::InsertionGuard guard(builder);
     Value value = element(place, lookup(op.getValue()), lane);
+    Value isOn = writesLanes(place);
     if (op.getMask()) {
-      Value isOn = element(place, lookup(op.getMask()), lane);
+      Value isInside = element(place, lookup(op.getMask()), lane);
+      isOn = isOn ? Value(arith::AndIOp::create(builder, place, isOn, isInside)) : isInside;
+    }
+    if (isOn) {
       auto choice = scf::IfOp::create(builder, place, isOn, /*withElseRegion=*/false);
       builder.setInsertionPointToStart(choice.thenBlock());
     }
@@ -81,11 +87,15 @@ Value LaneCode::writeIota(IotaOp op) {
   const Location place = op.getLoc();
   SmallVector<Value> lanes;
   for (unsigned lane = 0; lane < width; ++lane)
-    lanes.push_back(
-        lane == 0 ? firstLane()
-                  : arith::AddIOp::create(builder, place, lanes.front(),
-                                          arith::ConstantIndexOp::create(builder, place, lane)));
+    lanes.push_back(laneNumber(place, lane));
   return collect(place, op.getType(), lanes);
+}
+
+Value LaneCode::laneNumber(Location place, unsigned lane) {
+  Value first = firstLane();
+  return lane == 0 ? first
+                   : arith::AddIOp::create(builder, place, first,
+                                           arith::ConstantIndexOp::create(builder, place, lane));
 }
 
 /// A loop or branch: its regions are written operation by operation, as types change.
@@ -117,21 +127,27 @@ void LaneCode::write(Operation *op) {
     return map(iota, writeIota(iota));
   if (auto id = dyn_cast<ProgramIdOp>(op))
     return map(id, program());
+  if (isa<LoadTableOp>(op)) // read where it is multiplied
+    return;
+  if (isa<LoadRowsOp, StoreRowsOp, DotOp, ReduceRowsOp, SpreadOp, ColumnsOp>(op)) {
+    if (Value result = writeRows(op))
+      map(op->getResult(0), result);
+    return;
+  }
   if (auto reduction = dyn_cast<ReduceOp>(op))
     return map(reduction, reduce(reduction));
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     Value value = lookup(broadcast.getValue());
-    if (width > 1)
-      value =
-          vector::BroadcastOp::create(builder, op->getLoc(), typeOf(broadcast.getType()), value);
+    if (const Type type = typeOf(broadcast.getType()); isa<VectorType>(type))
+      value = vector::BroadcastOp::create(builder, op->getLoc(), type, value);
     return map(broadcast, value);
   }
   if (op->getNumRegions())
     return writeRegions(op);
   if (matchPattern(op, m_Constant(&constant))) { // of one element for all lanes
     TypedAttr value = constant.getSplatValue<TypedAttr>();
-    if (width > 1)
-      value = SplatElementsAttr::get(cast<VectorType>(typeOf(op->getResult(0).getType())), value);
+    if (auto type = dyn_cast<VectorType>(typeOf(op->getResult(0).getType())))
+      value = SplatElementsAttr::get(type, Attribute(value));
     return map(op->getResult(0), arith::ConstantOp::create(builder, op->getLoc(), value));
   }
   Operation *written = builder.clone(*op, mapping);

@@ -12,8 +12,9 @@
 namespace millrace::tile {
 
 /// Writes code for `width` neighbouring lanes of a program: a tile becomes a vector of that many
-/// elements, or a scalar if it is one. Scalars stay as they are. How memory is reached is said by
-/// who derives from it.
+/// elements, or a scalar if it is one, and a tile with rows one vector of those of the rows'
+/// elements that it has. Scalars stay as they are. How memory is reached is said by who derives
+/// from it.
 class LaneCode {
 public:
   LaneCode(mlir::OpBuilder &builder, unsigned width) : builder(builder), width(width) {}
@@ -35,6 +36,14 @@ protected:
   virtual mlir::Value load(mlir::Location place, mlir::Value memory, Indices indices) = 0;
   virtual void store(mlir::Location place, mlir::Value value, mlir::Value memory,
                      Indices indices) = 0;
+  /// How many elements of rows of so many it has.
+  virtual int64_t elementsOfRows(int64_t columns) const = 0;
+  /// Operations on tiles with rows, but tables; the result, if it has one.
+  virtual mlir::Value writeRows(mlir::Operation *op) = 0;
+  /// Number of the lane among the kernel's, of those that it has.
+  virtual mlir::Value laneNumber(mlir::Location place, unsigned lane);
+  /// Whether it writes tiles of one element per lane: of several threads with the same lanes, one.
+  virtual mlir::Value writesLanes(mlir::Location) { return {}; }
   /// Reads or writes all lanes at once where that can be done; whether it was.
   virtual mlir::Value loadTogether(LoadOp) { return {}; }
   virtual bool storeTogether(StoreOp) { return false; }

@@ -2,7 +2,7 @@
 //
 // tile-to-loops: kernels for a CPU. All programs one after another, in each all lanes one after
 // another; where lanes meet in a reduction, the loop over lanes ends and another begins.
-#include "compiler/Dialect/Tile/Transforms/LaneCode.h"
+#include "compiler/Dialect/Tile/Transforms/LoopRows.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,7 +21,7 @@ namespace {
 bool isUniform(Operation *op) {
   return !op->walk([](Operation *inner) {
               const auto tiles = [](TypeRange types) { return llvm::any_of(types, isTile); };
-              return isa<StoreOp>(inner) || tiles(inner->getOperandTypes()) ||
+              return isa<StoreOp, StoreRowsOp>(inner) || tiles(inner->getOperandTypes()) ||
                              tiles(inner->getResultTypes())
                          ? WalkResult::interrupt()
                          : WalkResult::advance();
@@ -31,10 +31,10 @@ bool isUniform(Operation *op) {
 /// Constants and lane numbers are made where they are wanted.
 bool isMadeAnew(Operation *op) { return op->hasTrait<OpTrait::ConstantLike>() || isa<IotaOp>(op); }
 
-class LoopCode : public LaneCode {
+class LoopCode : public LoopRows {
 public:
   LoopCode(OpBuilder &builder, KernelOp kernel, Block *entry, Value programNumber)
-      : LaneCode(builder, 1), kernel(kernel), entry(entry), programNumber(programNumber) {}
+      : LoopRows(builder, entry), kernel(kernel), programNumber(programNumber) {}
 
   void writeBody() {
     SmallVector<Operation *> phase;
@@ -140,7 +140,6 @@ private:
   }
 
   KernelOp kernel;
-  Block *entry; ///< of the function
   Value programNumber, laneNumber;
   llvm::DenseMap<Value, Value> kept; ///< tiles of earlier phases, in memory
 };

@@ -145,10 +145,11 @@ TEST(Emulator, WgmmaTakesARegistersInTheArchitecturesOrder) {
     }
   for (const Adversary &adversary : Adversary::all()) {
     std::vector<float> c(64 * 64, NAN);
-    ASSERT_EQ(run(text, {GlobalMemory{a.data(), a.size() * 2}, &b.map,
-                         GlobalMemory{c.data(), c.size() * 4}},
-                  adversary),
-              "");
+    ASSERT_EQ(
+        run(text,
+            {GlobalMemory{a.data(), a.size() * 2}, &b.map, GlobalMemory{c.data(), c.size() * 4}},
+            adversary),
+        "");
     // Register 6: rows 8 to 15 of each 16, columns 8, 10, 12 and 14.
     for (int row = 8; row < 64; row += row % 16 == 15 ? 9 : 1)
       for (int column = 8; column < 16; column += 2) {
@@ -158,6 +159,75 @@ TEST(Emulator, WgmmaTakesARegistersInTheArchitecturesOrder) {
         EXPECT_EQ(c[size_t(row * 64 + column)], sum) << row << ", " << column;
       }
   }
+}
+
+/// Element numbers as the PTX ISA counts them, section "Matrix Fragments for mma.m16n8k16 with
+/// floating point type": i of a0 to a7, b0 to b3, c0 to c3 of a lane, not words.
+TEST(Emulator, MmaTakesFragmentsInTheArchitecturesOrder) {
+  std::string body = R"(  %ten = arith.constant 10 : i32
+  %four = arith.constant 4 : i32
+  %at = arith.muli %t, %ten : i32
+  %p = llvm.getelementptr %in[%at] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+  %to = arith.muli %t, %four : i32
+  %q = llvm.getelementptr %out[%to] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32
+)";
+  for (int i = 0; i < 10; ++i) {
+    const std::string n = std::to_string(i), type = i < 6 ? "i32" : "f32";
+    body += "  %p" + n + " = llvm.getelementptr %p[" + n +
+            "] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32\n  %w" + n + " = llvm.load %p" + n +
+            " : !llvm.ptr<1> -> " + type + "\n";
+  }
+  body += "  %d:4 = hopper.mma [%w0, %w1, %w2, %w3], [%w4, %w5], [%w6, %w7, %w8, %w9] bf16\n";
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i);
+    body += "  %q" + n + " = llvm.getelementptr %q[" + n +
+            "] : (!llvm.ptr<1>) -> !llvm.ptr<1>, f32\n  llvm.store %d#" + n + ", %q" + n +
+            " : f32, !llvm.ptr<1>\n";
+  }
+  const auto a = [](int row, int k) { return float((row * 3 + k * 5) % 7 - 3); };
+  const auto b = [](int k, int column) { return float((k * 2 + column * 3) % 5 - 2); };
+  const auto c = [](int row, int column) { return float(row - 2 * column); };
+  std::vector<uint32_t> in(320, 0);
+  for (int lane = 0; lane < 32; ++lane) {
+    const int group = lane / 4, inGroup = lane % 4;
+    const auto put = [&](int element, float value) {
+      in[size_t(lane * 10 + element / 2)] |= uint32_t(bf16(value)) << (16 * (element % 2));
+    };
+    for (int i = 0; i < 8; ++i)
+      put(i, a(i < 2 || (i >= 4 && i < 6) ? group : group + 8,
+               inGroup * 2 + (i & 1) + (i < 4 ? 0 : 8)));
+    for (int i = 0; i < 4; ++i) {
+      put(8 + i, b(inGroup * 2 + (i & 1) + (i < 2 ? 0 : 8), group));
+      const float before = c(i < 2 ? group : group + 8, inGroup * 2 + (i & 1));
+      std::memcpy(&in[size_t(lane * 10 + 6 + i)], &before, 4);
+    }
+  }
+  for (const Adversary &adversary : Adversary::all()) {
+    std::vector<float> out(128, NAN);
+    ASSERT_EQ(run(kernel(body, "%in: !llvm.ptr<1>, %out: !llvm.ptr<1>", "32"),
+                  {GlobalMemory{in.data(), in.size() * 4}, GlobalMemory{out.data(), 512}},
+                  adversary),
+              "");
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
+        float expected = c(row, column);
+        for (int k = 0; k < 16; ++k)
+          expected += a(row, k) * b(k, column);
+        EXPECT_EQ(out[size_t(lane * 4 + i)], expected) << "lane " << lane << ", sum " << i;
+      }
+  }
+}
+
+TEST(Emulator, AnMmaNeedsAllLanesOfItsWarp) {
+  const std::string body = R"(  %v = arith.constant 1.0 : f32
+  %half = arith.constant 16 : i32
+  %low = arith.cmpi ult, %t, %half : i32
+  scf.if %low {
+    %d:4 = hopper.mma [%0, %0, %0, %0], [%0, %0], [%v, %v, %v, %v] f16
+  }
+)";
+  EXPECT_THAT(run(kernel(body, "", "32")), HasSubstr("16 threads of CTA 0, 0: mma of its warp"));
 }
 
 TEST(Emulator, ADeadlockNamesWhatEachThreadWaitsForAndWhatTheBarrierLacks) {

@@ -301,6 +301,45 @@ func.func @main(%x: tensor<4xf64>) -> tensor<4xf64> {
   EXPECT_THAT(kernels.error(), HasSubstr("math.exp of 'f64' has no instructions on a GPU"));
 }
 
+namespace {
+
+/// Texts in which words gave way to others; how many of them are lowered. None may end the process.
+unsigned countLowered(const std::string &text, const std::vector<std::string> &pieces,
+                      unsigned rounds) {
+  std::minstd_rand random(7);
+  Parsed parsed(text);
+  EXPECT_TRUE(parsed.module);
+  parsed.context.getDiagEngine().registerHandler(
+      [](mlir::Diagnostic &) { return mlir::success(); });
+  unsigned valid = 0;
+  for (unsigned round = 0; round < rounds; ++round) {
+    std::string changed = text;
+    for (unsigned n = 0; n <= random() % 2; ++n) {
+      // A word gives way to another.
+      size_t begin = random() % changed.size();
+      begin = changed.find_first_of("%0123456789abcdefghijklmnopqrstuvwxyz", begin);
+      if (begin == changed.npos)
+        continue;
+      const size_t end = changed.find_first_of(" ,:()[]<>\n", begin);
+      changed.replace(begin, end - begin, pieces[random() % pieces.size()]);
+    }
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(changed, &parsed.context);
+    if (!module)
+      continue;
+    mlir::OwningOpRef<mlir::ModuleOp> loops = module->clone();
+    mlir::PassManager passes(&parsed.context);
+    passes.addPass(tile::createLowerToLoopsPass());
+    EXPECT_TRUE(succeeded(passes.run(*loops))) << changed;
+    if (!lowerToThreads(*module))
+      continue;
+    ++valid;
+    (void)emitPtx(*module, "sm_80"); // an error at most
+  }
+  return valid;
+}
+
+} // namespace
+
 /// Random cuts of a valid text are refused or valid, and never end the process.
 TEST(Kernels, TextsWithRandomChangesAreRefusedOrLowered) {
   const std::string text = R"(
@@ -316,28 +355,68 @@ tile.kernel @k(%x: memref<8x16xf32>, %y: memref<8x16xf32>) attributes {lanes = 3
   tile.store %t, %y[%row, %column] where %in : vector<32xf32>, memref<8x16xf32>, index, vector<32xindex>, vector<32xi1>
   tile.return
 })";
-  std::minstd_rand random(7);
-  const std::string pieces[] = {"0",   "-1",   "16",  "4096", "index",  "f32",  "i1",
-                                "f64", "addi", "%in", "%v",   "vector", "%row", "memref<8x16xf32>"};
-  Parsed parsed(text);
-  ASSERT_TRUE(parsed.module);
-  parsed.context.getDiagEngine().registerHandler(
-      [](mlir::Diagnostic &) { return mlir::success(); });
-  unsigned valid = 0;
-  for (unsigned round = 0; round < 3000; ++round) {
-    std::string changed = text;
-    for (unsigned n = 0; n <= random() % 2; ++n) {
-      // A word gives way to another.
-      size_t begin = random() % changed.size();
-      begin = changed.find_first_of("%0123456789abcdefghijklmnopqrstuvwxyz", begin);
-      if (begin == changed.npos)
-        continue;
-      const size_t end = changed.find_first_of(" ,:()[]<>\n", begin);
-      changed.replace(begin, end - begin, pieces[random() % std::size(pieces)]);
-    }
-    auto module = mlir::parseSourceString<mlir::ModuleOp>(changed, &parsed.context);
-    if (module && lowerToThreads(*module))
-      ++valid;
+  EXPECT_GT(countLowered(text,
+                         {"0", "-1", "16", "4096", "index", "f32", "i1", "f64", "addi", "%in", "%v",
+                          "vector", "%row", "memref<8x16xf32>"},
+                         3000),
+            10u);
+}
+
+TEST(Kernels, TextsOfRowsWithRandomChangesAreRefusedOrLowered) {
+  const std::string text = R"(
+tile.kernel @k(%q: memref<30x20xf16>, %k: memref<20x24xf16>, %y: memref<30x22xf32>) attributes {lanes = 32 : i32, programs = 2 : i32} {
+  %0 = arith.constant 0 : index
+  %8 = arith.constant 8 : index
+  %p = tile.program_id
+  %lane = tile.iota : vector<32xindex>
+  %end = arith.constant dense<30> : vector<32xindex>
+  %in = arith.cmpi ult, %lane, %end : vector<32xindex>
+  %zero = arith.constant dense<0.0> : vector<32x8xf32>
+  %sum = scf.for %i = %0 to %8 step %8 iter_args(%a = %zero) -> (vector<32x8xf32>) {
+    %rows = tile.load_rows %q[%lane, %i] along 1 where %in : (memref<30x20xf16>, vector<32xindex>, index, vector<32xi1>) -> vector<32x16xf16>
+    %table = tile.load_table %k[%p, %i] along [0, 1] : (memref<20x24xf16>, index, index) -> vector<8x16xf16>
+    %d = tile.dot %rows, %table, %a : vector<32x16xf16>, vector<8x16xf16>, vector<32x8xf32>
+    scf.yield %d : vector<32x8xf32>
   }
-  EXPECT_GT(valid, 10u);
+  %most = tile.reduce_rows maximumf %sum : vector<32x8xf32> -> vector<32xf32>
+  %m = tile.spread %most : vector<32xf32> -> vector<32x8xf32>
+  %c = tile.columns : vector<32x8xi32>
+  %f = arith.sitofp %c : vector<32x8xi32> to vector<32x8xf32>
+  %e = math.exp %m : vector<32x8xf32>
+  %g = arith.addf %f, %e : vector<32x8xf32>
+  tile.store_rows %g, %y[%lane, %0] along 1 where %in : vector<32x8xf32>, memref<30x22xf32>, vector<32xindex>, index, vector<32xi1>
+  tile.return
+})";
+  EXPECT_GT(countLowered(text,
+                         {"0",
+                          "-1",
+                          "1",
+                          "16",
+                          "32",
+                          "index",
+                          "f32",
+                          "i1",
+                          "f64",
+                          "f16",
+                          "bf16",
+                          "i32",
+                          "i8",
+                          "addi",
+                          "addf",
+                          "mulf",
+                          "%in",
+                          "%lane",
+                          "%0",
+                          "%p",
+                          "%rows",
+                          "%table",
+                          "%sum",
+                          "%c",
+                          "vector<32xindex>",
+                          "vector<32x8xf32>",
+                          "vector<32x16xf16>",
+                          "vector<8x16xf16>",
+                          "memref<30x20xf16>"},
+                         20000),
+            100u);
 }

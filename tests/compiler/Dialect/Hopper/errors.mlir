@@ -520,3 +520,13 @@ hopper.kernel @k(%n: i32) attributes {threads = 384 : i32, registers = 168 : i32
   }
   hopper.return
 }
+
+// -----
+
+hopper.kernel @k() attributes {threads = 32 : i32, registers = 168 : i32, shared_memory = 0 : i32} {
+  %0 = arith.constant 0 : i32
+  %v = arith.constant 1.0 : f32
+  // expected-error @+1 {{multiplies 'f32'; bf16 and f16 are supported}}
+  %d:4 = hopper.mma [%0, %0, %0, %0], [%0, %0], [%v, %v, %v, %v] f32
+  hopper.return
+}

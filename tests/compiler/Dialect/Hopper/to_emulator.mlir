@@ -42,6 +42,9 @@ hopper.kernel @k(%map: !hopper.tensor_map<32x64xbf16, swizzle 128>) attributes {
   // CHECK: llvm.call @millrace_emulate_accumulator_read(%[[R]], %{{.*}}) : (i64, i32) -> f32
   %x = hopper.accumulator_read %r[2] : !hopper.accumulator<64x8xf32>
   %p = hopper.pack %x, %x bf16
+  // CHECK: llvm.call @millrace_emulate_mma(
+  // CHECK-COUNT-4: llvm.call @millrace_emulate_mma_sum(%{{.*}}) : (i32) -> f32
+  %s:4 = hopper.mma [%p, %p, %p, %p], [%p, %p], [%x, %x, %x, %x] bf16
   hopper.stmatrix %0, [%p, %p, %p, %p]
   // CHECK: llvm.return
   hopper.return

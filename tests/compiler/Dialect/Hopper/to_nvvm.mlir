@@ -101,6 +101,8 @@ hopper.kernel @tensor_cores() attributes {threads = 128 : i32, registers = 168 :
   %p = hopper.pack %x, %y bf16
   // CHECK: nvvm.convert.f32x2.to.f16x2 %[[X]], %{{.*}} {rnd = #nvvm.fp_rnd_mode<rn>} : vector<2xf16>
   %q = hopper.pack %y, %x f16
+  // CHECK: llvm.inline_asm has_side_effects asm_dialect = att "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {$0, $1, $2, $3}, {$8, $9, $10, $11}, {$12, $13}, {$0, $1, $2, $3};", "=f,=f,=f,=f,0,1,2,3,r,r,r,r,r,r" %[[X]], %{{.*}}, %[[X]], %{{.*}}, %{{.*}}
+  %m:4 = hopper.mma [%p, %q, %p, %q], [%p, %q], [%x, %y, %x, %y] f16
   // CHECK: nvvm.stmatrix %{{.*}} {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>}
   hopper.stmatrix %0, [%p, %q, %p, %q]
   hopper.return

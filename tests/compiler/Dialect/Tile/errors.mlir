@@ -158,3 +158,169 @@ func.func @f(%x: memref<5xf32>) {
   tile.launch @k(%x) : memref<5xf32>
   return
 }
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{has rows of 12 elements; use a multiple of 8}}
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x12xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{goes along dimension 2 of 'memref<64x64xf16>'}}
+  %r = tile.load_rows %x[%i, %0] along 2 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{has a tile of indices in dimension 0, along which the rows lie; give a scalar}}
+  %r = tile.load_rows %x[%i, %0] along 0 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{lies along dimensions 1 and 1 of 'memref<64x64xf16>'; name two of it}}
+  %t = tile.load_table %x[%0, %0] along [1, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  %v = arith.constant dense<0.0> : vector<32x16xf16>
+  // expected-error @+1 {{writes the rows of all lanes to one place; give it a tile of indices, or a mask}}
+  tile.store_rows %r, %x[%0, %0] along 1 : vector<32x16xf16>, memref<64x64xf16>, index, index
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  %c = arith.constant dense<0.0> : vector<32x16xf32>
+  // expected-error @+1 {{multiplies 'vector<32x16xf16>' by a table 'vector<8x16xf16>' into 'vector<32x16xf32>'}}
+  %d = tile.dot %r, %t, %c : vector<32x16xf16>, vector<8x16xf16>, vector<32x16xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x24xf16>
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x24xf16>
+  %c = arith.constant dense<0.0> : vector<32x8xf32>
+  // expected-error @+1 {{adds up 24 products for 8 results; use multiples of 16 and of 8}}
+  %d = tile.dot %r, %t, %c : vector<32x24xf16>, vector<8x24xf16>, vector<32x8xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  %c = arith.constant dense<0.0> : vector<32x8xf16>
+  // expected-error @+1 {{multiplies 'f16' by 'f16' into 'f16'; it takes f16 or bf16 on both sides, and sums in f32}}
+  %d = tile.dot %r, %t, %c : vector<32x16xf16>, vector<8x16xf16>, vector<32x8xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  %c = arith.constant dense<0.0> : vector<32x32xf32>
+  // expected-error @+1 {{has a second operand that is not the result of tile.load_table}}
+  %d = tile.dot %r, %r, %c : vector<32x16xf16>, vector<32x16xf16>, vector<32x32xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  // expected-error @+1 {{takes a table; only tile.dot does, as its second operand}}
+  %d = arith.addf %t, %t : vector<8x16xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  // expected-error @+1 {{makes 'vector<32xf32>' of 'vector<32x16xf16>'}}
+  %d = tile.reduce_rows addf %r : vector<32x16xf16> -> vector<32xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  // expected-error @+1 {{cannot combine elements of 'f16' by 'addi'}}
+  %d = tile.reduce_rows addi %r : vector<32x16xf16> -> vector<32xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %v = arith.constant dense<0.0> : vector<32xf32>
+  // expected-error @+1 {{makes 'vector<32x16xf16>' of 'vector<32xf32>'}}
+  %d = tile.spread %v : vector<32xf32> -> vector<32x16xf16>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %v = arith.constant dense<0.0> : vector<32xf32>
+  %w = tile.spread %v : vector<32xf32> -> vector<32x16xf32>
+  // expected-error @+1 {{combines lanes of a kernel with rows per lane; combine rows, or use another kernel}}
+  %d = tile.reduce addf %v : vector<32xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %i = tile.iota : vector<32xindex>
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{lies in a tensor that the kernel writes; read it as rows, or write to another}}
+  %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  // expected-note @+1 {{here}}
+  tile.store_rows %r, %x[%i, %0] along 1 : vector<32x16xf16>, memref<64x64xf16>, vector<32xindex>, index
+  tile.return
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What one thread of a GPU does of a program whose lanes have rows: tensor cores multiply them.
+#pragma once
+
+#include "compiler/Dialect/Tile/Transforms/ThreadCode.h"
+
+namespace millrace::tile {
+
+/// A warp has 16 lanes (of the tile level) with their rows, and a thread of it, number t, has the
+/// lanes t / 4 and t / 4 + 8, of their rows columns 2 (t mod 4) and the next of every eight: as the
+/// sums of `hopper.mma` lie, and, in pairs, its first operand. So nothing moves between a product,
+/// elementwise work, and the next product. Rows are combined by shuffles among four threads. Tables
+/// are read from global memory by each warp, where they are multiplied; shared memory is not used.
+///
+/// A tile of one element per lane is a vector of two, with the same in four threads; one of rows a
+/// vector of half a row's elements: for eight columns two of the first lane, then two of the other.
+class FragmentCode : public ThreadCode {
+public:
+  static constexpr unsigned kLanes = 2, kWarpRows = 16;
+
+  FragmentCode(mlir::OpBuilder &builder, KernelOp kernel) : ThreadCode(builder, kernel, kLanes) {}
+
+protected:
+  mlir::Value laneNumber(mlir::Location place, unsigned lane) override;
+  mlir::Value writesLanes(mlir::Location place) override;
+  mlir::Value loadTogether(LoadOp) override { return {}; }
+  bool storeTogether(StoreOp) override { return false; }
+  int64_t elementsOfRows(int64_t columns) const override { return columns / 2; }
+  mlir::Value writeRows(mlir::Operation *op) override;
+
+private:
+  /// A number to add to an element's place in memory, and whether it lies inside of the tensor;
+  /// none: it does.
+  struct Step {
+    mlir::Value offset, isInside;
+  };
+  struct Memory {
+    mlir::Value tensor;
+    mlir::MemRefType type;
+    mlir::SmallVector<int64_t> strides;
+    int64_t offset = 0;
+  };
+  Memory memoryOf(mlir::Value tensor);
+  mlir::Value index(mlir::Location place, int64_t n);
+  mlir::Value threadOf(mlir::Location place, unsigned shift, unsigned mask);
+  /// The first of the thread's two neighbouring columns.
+  mlir::Value firstColumn(mlir::Location place);
+  /// Elements from the tensor's first to the one at the indices, but for dimensions `without`.
+  /// `lane`: which of the thread's.
+  mlir::Value placeOf(const Memory &memory, mlir::OperandRange indices, unsigned lane,
+                      mlir::ArrayRef<unsigned> without, mlir::Value isOn);
+  /// `distance` behind index `first` of a dimension, of `total` elements that are read from there.
+  Step stepTo(const Memory &memory, mlir::Value first, mlir::Value own, int64_t distance,
+              unsigned dimension, int64_t total);
+  /// Whether pairs of elements from `first` on are whole accesses.
+  bool arePairs(const Memory &memory, mlir::OperandRange indices, unsigned along);
+  mlir::Value pointer(const Memory &memory, mlir::Value at, mlir::Value more, mlir::Type type);
+  /// What `make` reads, or 0. `isGuarded`: outside nothing is read, not something else.
+  mlir::Value whereInside(mlir::Location place, mlir::Value isInside, bool isGuarded,
+                          mlir::Type type, llvm::function_ref<mlir::Value()> make);
+  mlir::Value both(mlir::Location place, mlir::Value x, mlir::Value y);
+
+  mlir::Value columns(ColumnsOp op);
+  mlir::Value spread(SpreadOp op);
+  mlir::Value reduceRows(ReduceRowsOp op);
+  mlir::Value loadRows(LoadRowsOp op);
+  void storeRows(StoreRowsOp op);
+  mlir::Value dot(DotOp op);
+  /// The two words of `hopper.mma`'s second operand, for eight rows of a table and sixteen columns.
+  class TableWords;
+};
+
+} // namespace millrace::tile
