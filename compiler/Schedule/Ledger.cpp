@@ -270,18 +270,18 @@ void Accountant::accountUnit(const std::vector<uint32_t> &bursts) {
     const Instruction &i = image.instructions[pe][b];
     forEachElement(i, [&](unsigned i0, unsigned i1) {
       const auto cycle = size_t(Cycle(i.cycle) + elementCycle(i, i0, i1));
-      if (cycle >= owner.size())
-        refuse("works in cycle " + std::to_string(cycle) + ", behind the end");
-      else if (engine == Engine::Mxm && owner[cycle] != kIdle)
+      if (cycle >= owner.size()) // of a burst of which others need the first elements alone
+        return;
+      if (engine == Engine::Mxm && owner[cycle] != kIdle)
         refuse("works twice in cycle " + std::to_string(cycle));
       else
         owner[cycle] = b;
+      if (engine == Engine::Mxm)
+        ++activated;
     });
     Stamped &first = firstWork[placementOf(b)];
     if (first.unit != stamp)
       first = {stamp, Cycle(i.cycle)};
-    if (engine == Engine::Mxm)
-      activated += i.elements();
   }
   for (size_t t = 0; t < owner.size() && wrong.empty();) {
     size_t end = t + 1;

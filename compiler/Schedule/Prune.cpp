@@ -304,23 +304,35 @@ size_t Pruner::leaveOut() {
   return count;
 }
 
-/// Counts of grid steps, and lives of regions, which end with their step at the latest.
+/// Counts of grid steps, and lives of regions, which end with their step, or with the last access
+/// of a burst that goes on behind it, as others need its first elements.
 void Pruner::restate() {
-  for (Step &step : image.steps) {
+  std::vector<Cycle> lastAccess(image.tensors.size(), 0); ///< in the step in which the region ends
+  for (unsigned s = 0; s < image.steps.size(); ++s) {
+    Step &step = image.steps[s];
     if (step.kind != Step::Kind::Grid)
       continue;
     Cycle last = 0;
     for (unsigned pe = 0; pe < step.pes.size(); ++pe)
-      for (uint32_t k = step.pes[pe].begin; k < step.pes[pe].end; ++k)
-        if (const Instruction &i = at({pe, k}); i.opcode == Opcode::Write)
-          last = std::max(last, Cycle(i.cycle) + timing.writeSlot() + lastElementCycle(i));
+      for (uint32_t k = step.pes[pe].begin; k < step.pes[pe].end; ++k) {
+        const Instruction &i = at({pe, k});
+        if (machine.unit(i.queue).kind != UnitKind::Mem)
+          continue;
+        const bool writes = i.opcode == Opcode::Write;
+        const Cycle end = Cycle(i.cycle) + (writes ? timing.writeSlot() : 0) + lastElementCycle(i);
+        if (writes)
+          last = std::max(last, end);
+        if (i.tensor < lastAccess.size() && image.tensors[i.tensor].step1 == s)
+          lastAccess[i.tensor] = std::max(lastAccess[i.tensor], end);
+      }
     step.predictedCycles = uint64_t(timing.countFrom(last));
   }
-  for (Region &region : image.tensors) {
+  for (size_t r = 0; r < image.tensors.size(); ++r) {
+    Region &region = image.tensors[r];
     if (region.step1 >= image.steps.size()) // of an image from text: to the end
       continue;
     if (const Step &step = image.steps[region.step1]; step.kind == Step::Kind::Grid)
-      region.to = std::min(region.to, step.predictedCycles);
+      region.to = std::min(region.to, std::max(step.predictedCycles, uint64_t(lastAccess[r])));
   }
 }
 

@@ -86,6 +86,24 @@ TEST_F(Prune, FollowsAnUnusedResultToItsBeginningAndEndsTheStepEarlier) {
   EXPECT_EQ(image.steps[0].predictedCycles, 52u); // 1 + 14 + 37: y's slot
 }
 
+TEST_F(Prune, ARegionLivesUntilTheLastAccessOfABurstOfWhichTheFirstElementIsNeeded) {
+  // Two elements, 100 cycles apart: the first one is the output, nobody needs the second one.
+  prune(R"(machine tsp-small
+tensor X west slice=0 rows=0..1 step0=0 step1=0 from=0 to=100
+data X iota
+tensor Y west slice=4 rows=0..0
+tensor Z west slice=5 rows=0..0
+step grid cycles=151
+load: @0   mem.w.0 read n0=2 c0=100 s0=1 address=0 out=w.in.0 tensor=X from memory: X
+pass: @2   alu.0 alu function=pass n0=2 c0=100 a=w.in.0 west=w.out.0 width=1 from a: load
+      @11  mem.w.4 write address=0 a=w.out.0 tensor=Y from a: pass[0]
+      @111 mem.w.5 write address=0 a=w.out.0 tensor=Z from a: pass[1]
+)" + output("y", 4));
+  EXPECT_EQ(pruned.bursts, 1u);
+  EXPECT_EQ(image.steps[0].predictedCycles, 51u); // 1 + 13 + 37
+  EXPECT_EQ(image.tensors[0].to, 100u) << "the second row is read behind the end";
+}
+
 TEST_F(Prune, KeepsALoadOfSomethingElse) {
   std::string text = kProgram + output("y", 4) + output("z", 5);
   const std::string rows = "rows=0..0\ndata X all int8 3", read = "n0=4 address=0",
