@@ -4,7 +4,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/Materialize.h"
-#include "compiler/Layouts/Moves.h"
+#include "compiler/Layouts/RowMoves.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Layouts/Moves.h"
+#include "compiler/Layouts/RowMoves.h"
 
 #include "compiler/Forms/KernelBuilder.h"
 
