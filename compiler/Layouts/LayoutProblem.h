@@ -34,7 +34,7 @@ using Choice = std::vector<unsigned>;
 
 /// Cycles from a row that is read to one that depends on it and can be read, about: a move is one
 /// more kernel that others wait for.
-constexpr double kMoveStep = 100;
+constexpr double kMoveStep = 150;
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
