@@ -214,8 +214,8 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   const unsigned t = variable.tensors.front();
   const Tensor &tensor = graph.tensors[t];
   const auto isCopy = [&](const Tensor &other) {
-    return other.role == TensorRole::Input && other.hostName == tensor.hostName &&
-           other.hostLoops.empty();
+    return &other == &tensor || (other.role == TensorRole::Input && !tensor.hostName.empty() &&
+                                 other.hostName == tensor.hostName && other.hostLoops.empty());
   };
   const double mostRepetition = // docs/spec, R15
       3.0 / double(std::count_if(graph.tensors.begin(), graph.tensors.end(), isCopy));

@@ -59,9 +59,9 @@ std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) co
   if (!pad || (type != ElementType::Int8 && !std::isfinite(forms::decode(type, *pad))))
     return std::nullopt;
   const Kernel &writer = graph.kernels[uses.writers[t].front()];
-  const bool meetsWriter = std::any_of(
-      writer.operands.begin(), writer.operands.end(),
-      [&](const Access &operand) { return problem.variableOf(operand.tensor) >= 0; });
+  const bool meetsWriter =
+      std::any_of(writer.operands.begin(), writer.operands.end(),
+                  [&](const Access &operand) { return problem.variableOf(operand.tensor) >= 0; });
   Site site{t, {}, 0};
   for (unsigned k : uses.readers[t])
     if (meetsWriter || isOperand(graph.kernels[k], t))
@@ -146,8 +146,7 @@ std::vector<Site> Changer::worthwhile(const std::vector<Site> &sites) const {
   std::set<unsigned> moves;
   const KernelGraph moved = withMoves(sites, moves);
   const LayoutProblem problem(moved, machine, cache, moves);
-  const std::vector<Layout> layouts =
-      problem.layoutsOf(layoutSolvers().front().solve(problem, 0));
+  const std::vector<Layout> layouts = problem.layoutsOf(layoutSolvers().front().solve(problem, 0));
   std::vector<Site> kept;
   for (auto [move, site] = std::pair(moves.begin(), sites.begin()); site != sites.end();
        ++move, ++site)

@@ -123,8 +123,8 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     const Kernel &kernel = graph.kernels[k];
     Factor factor{k, {}};
     auto add = [&](unsigned t) {
-      if (variableNumbers[t] >= 0 &&
-          !std::count(factor.variables.begin(), factor.variables.end(), unsigned(variableNumbers[t])))
+      if (variableNumbers[t] >= 0 && !std::count(factor.variables.begin(), factor.variables.end(),
+                                                 unsigned(variableNumbers[t])))
         factor.variables.push_back(unsigned(variableNumbers[t]));
     };
     for (const forms::Result &r : kernel.results)
@@ -382,9 +382,8 @@ bool LayoutProblem::movesNothing(size_t f, const std::vector<unsigned> &candidat
   const auto layoutIn = [&](unsigned t) {
     const auto place = std::find(factor.variables.begin(), factor.variables.end(),
                                  unsigned(variableNumbers[t])); // of none: not found
-    const unsigned c = place == factor.variables.end()
-                           ? 0
-                           : candidates[size_t(place - factor.variables.begin())];
+    const unsigned c =
+        place == factor.variables.end() ? 0 : candidates[size_t(place - factor.variables.begin())];
     return c ? memberLayout(variables[*place], t, variables[*place].candidates[c]) : plain[t];
   };
   return layoutIn(kernel.terms[0].a.tensor) == layoutIn(kernel.results[0].access.tensor);

@@ -32,8 +32,9 @@ struct Factor {
 /// One candidate per variable.
 using Choice = std::vector<unsigned>;
 
-/// Cycles from a row that is read to one that depends on it and can be read, about: a move is one
-/// more kernel that others wait for.
+/// What a move takes beside the vectors that it sweeps, in cycles: some hundred from a row that is
+/// read to one that depends on it and can be read, and half as much for what it keeps others from.
+/// With 100, GoogLeNet in int8 took 1.5 % longer than without moves, with 200 ResNet-18 had none.
 constexpr double kMoveStep = 150;
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
@@ -56,9 +57,9 @@ struct CostCache {
 
 class LayoutProblem {
 public:
-  /// `cache`: of other graphs for the same machine; none: one of its own. `moves`: kernels that move
-  /// a tensor to another of its shape; they cost nothing where both have the same layout, and else
-  /// kMoveStep beside what they keep busy.
+  /// `cache`: of other graphs for the same machine; none: one of its own. `moves`: kernels that
+  /// move a tensor to another of its shape; they cost nothing where both have the same layout, and
+  /// else kMoveStep beside what they keep busy.
   LayoutProblem(const KernelGraph &graph, const Machine &machine,
                 std::shared_ptr<CostCache> cache = nullptr, std::set<unsigned> moves = {});
 
@@ -91,8 +92,8 @@ public:
   int variableOf(unsigned tensor) const { return variableNumbers[tensor]; }
 
 private:
-  std::vector<Layout> plain;                    ///< per tensor
-  std::vector<int> variableNumbers;             ///< per tensor; -1: plain for good
+  std::vector<Layout> plain;        ///< per tensor
+  std::vector<int> variableNumbers; ///< per tensor; -1: plain for good
   std::set<unsigned> moves;
   std::vector<unsigned> kinds;                  ///< per factor: equal ones cost the same
   std::vector<std::vector<int64_t>> termShapes; ///< per kernel and term: equal ones cost the same

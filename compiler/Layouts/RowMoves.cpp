@@ -46,7 +46,8 @@ Kernel moveOf(KernelGraph &graph, unsigned from, unsigned to, const Moved &moved
   std::vector<float> ones(size_t(lanes * lanes), 0.0f);
   for (int64_t l = 0; l < lanes; ++l)
     ones[size_t(l * (lanes + 1))] = 1;
-  const unsigned w = addConstant(graph, target.name + ".ones", {lanes, lanes}, source.type, 1, ones);
+  const unsigned w =
+      addConstant(graph, target.name + ".ones", {lanes, lanes}, source.type, 1, ones);
   KernelBuilder build(graph);
   Access result{to, {}, 0};
   for (int64_t extent : target.shape)
@@ -54,7 +55,8 @@ Kernel moveOf(KernelGraph &graph, unsigned from, unsigned to, const Moved &moved
   const unsigned k = build.loop(lanes, LoopKind::Contracted);
   Access read{from, result.index, 0};
   read.index[source.laneDim] = forms::at(k);
-  read.index[moved.dim] = forms::at(result.index[moved.dim].terms[0].first, moved.step, moved.offset);
+  read.index[moved.dim] =
+      forms::at(result.index[moved.dim].terms[0].first, moved.step, moved.offset);
   build.term(read, {w, {result.index[target.laneDim], forms::at(k)}, 0}, 0);
   if (source.type == ElementType::Int8)
     build.storeBits(build.accumulator(), result);

@@ -24,8 +24,8 @@ bool canMove(const KernelGraph &graph, const Machine &machine, unsigned tensor);
 Kernel moveOf(KernelGraph &graph, unsigned from, unsigned to, const Moved &moved, uint32_t pad = 0);
 
 /// Lets the results of a kernel be `pad` wherever element step * i + offset of a dimension lies
-/// outside `extent`; i is the loop that moves that dimension of its first result. Appends a constant
-/// to the graph, unless all lie inside.
+/// outside `extent`; i is the loop that moves that dimension of its first result. Appends a
+/// constant to the graph, unless all lie inside.
 void maskOutside(KernelGraph &graph, Kernel &kernel, const Moved &moved, int64_t extent,
                  uint32_t pad);
 

@@ -87,8 +87,8 @@ class TapBuilder {
 public:
   TapBuilder(KernelGraph &graph, const Taps &taps)
       : graph(graph), taps(taps), producer(graph.kernels[taps.producer]),
-        count(graph.kernels[taps.map].loops[taps.mapLoop].extent),
-        pad(*padOf(graph, taps.tensor)) {}
+        count(graph.kernels[taps.map].loops[taps.mapLoop].extent), pad(*padOf(graph, taps.tensor)) {
+  }
 
   void build(Source source);
 
@@ -147,7 +147,8 @@ void TapBuilder::move(int64_t offset, unsigned from, const Moved &moved) {
 /// many.
 void TapBuilder::share(const std::vector<int64_t> &offsets) {
   const int64_t first = ((offsets[0] % taps.step) + taps.step) % taps.step,
-                all = (graph.tensors[taps.tensor].shape[taps.dim] - first + taps.step - 1) / taps.step;
+                all = (graph.tensors[taps.tensor].shape[taps.dim] - first + taps.step - 1) /
+                      taps.step;
   const bool isTap = all == count && std::count(offsets.begin(), offsets.end(), first);
   const unsigned shared = addTapTensor(".tap" + std::to_string(first) + (isTap ? "" : ".all"), all);
   compute(shared, first);
@@ -172,7 +173,8 @@ void TapBuilder::place(bool keepsProducer) {
     for (size_t t = 0; t < computed[c]->terms.size(); ++t)
       computed[c]->terms[t].macs =
           t ? 0 : macs / int64_t(computed.size()) + (c ? 0 : macs % int64_t(computed.size()));
-  const auto place = std::find(graph.order.begin(), graph.order.end(), std::pair(false, taps.producer));
+  const auto place =
+      std::find(graph.order.begin(), graph.order.end(), std::pair(false, taps.producer));
   std::vector<std::pair<bool, unsigned>> order;
   auto next = made.begin();
   if (!keepsProducer)

@@ -82,7 +82,8 @@ bool Expander::readsColumns(const Kernel &kernel, const Term &term, Groups &grou
                                 tap = wholeLoop(kernel, term.w.index[1], w.shape[1],
                                                 LoopKind::Contracted);
   if (!lane || !tap || *lane != groups.lane ||
-      wholeLoop(kernel, {0, term.a.index[a.laneDim].terms}, w.shape[1], LoopKind::Contracted) != tap)
+      wholeLoop(kernel, {0, term.a.index[a.laneDim].terms}, w.shape[1], LoopKind::Contracted) !=
+          tap)
     return false;
   for (unsigned d = 0; d < term.a.index.size(); ++d)
     for (auto [l, c] : term.a.index[d].terms)
@@ -133,15 +134,15 @@ std::optional<Groups> Expander::groupsOf(const Kernel &kernel) const {
   }
   groups.period = periodOf(groups.spans);
   return groups.period * 2 <= std::min(vector, kernel.loops[*lane].extent) ? std::optional(groups)
-                                                                          : std::nullopt;
+                                                                           : std::nullopt;
 }
 
 /// Which lanes are each group's own: a constant for all kernels of such groups.
 unsigned Expander::maskOf(int64_t groups, int64_t width, std::vector<uint8_t> own) {
   const auto [found, isNew] = masks.try_emplace({width, own}, unsigned(graph.tensors.size()));
   if (isNew) {
-    addTensor(graph, "groups." + std::to_string(masks.size()), {groups, width}, ElementType::UInt8, 1,
-              TensorRole::Constant);
+    addTensor(graph, "groups." + std::to_string(masks.size()), {groups, width}, ElementType::UInt8,
+              1, TensorRole::Constant);
     graph.tensors.back().data = std::move(own);
   }
   return found->second;
@@ -177,9 +178,9 @@ Kernel Expander::expansion(const Kernel &kernel, const Groups &groups, size_t nu
   const unsigned mask = maskOf(blocks, width, std::move(own));
   KernelBuilder build(graph);
   const unsigned q = build.loop(blocks), j = build.loop(groups.period), k = build.loop(width);
-  const unsigned value = build.op(AluOp::SelectI32, {build.operand({mask, {at(q), at(k)}, 0}),
-                                                     build.operand({packed, {at(j), at(k)}, 0}),
-                                                     build.immediate(0)});
+  const unsigned value =
+      build.op(AluOp::SelectI32, {build.operand({mask, {at(q), at(k)}, 0}),
+                                  build.operand({packed, {at(j), at(k)}, 0}), build.immediate(0)});
   build.storeBits(value, {weights, {{0, {{q, groups.period}, {j, 1}}}, at(k)}, 0});
   Kernel map = std::move(build.kernel());
   map.name = made.name;
@@ -203,8 +204,8 @@ std::vector<Kernel> Expander::expand(const Kernel &kernel, const Groups &groups,
     std::vector<unsigned> weights; // per term
     for (size_t t = 0; t < kernel.terms.size(); ++t) {
       const Tensor whole = graph.tensors[kernel.terms[t].w.tensor];
-      weights.push_back(addTensor(graph, whole.name + suffix, {count, lanes.to - lanes.from},
-                                  whole.type, 1));
+      weights.push_back(
+          addTensor(graph, whole.name + suffix, {count, lanes.to - lanes.from}, whole.type, 1));
       list.push_back(expansion(kernel, groups, t, from, lanes, weights.back()));
       saved += (count - groups.period) * vectors(lanes) * vector * byteWidth(whole.type);
     }

@@ -16,8 +16,8 @@ using namespace millrace::forms;
 
 namespace {
 
-/// y[p, n] = the sum over taps t and lanes k of x[p + t, k] w_t[n, k], where column n multiplies the lanes of its group
-/// alone: n / each = k / each, and nothing else is there.
+/// y[p, n] = the sum over taps t and lanes k of x[p + t, k] w_t[n, k], where column n multiplies
+/// the lanes of its group alone: n / each = k / each, and nothing else is there.
 KernelGraph groups(ElementType type, int64_t lanes, int64_t each, int64_t rows, int64_t taps) {
   KernelGraph graph;
   graph.name = "groups";
@@ -26,7 +26,8 @@ KernelGraph groups(ElementType type, int64_t lanes, int64_t each, int64_t rows, 
   KernelBuilder build(graph);
   const unsigned p = build.loop(rows), n = build.loop(lanes);
   for (int64_t t = 0; t < taps; ++t) {
-    std::vector<float> values = randomValues(size_t(lanes * lanes), unsigned(t + 1), type == ElementType::Int8 ? 127 : 1);
+    std::vector<float> values =
+        randomValues(size_t(lanes * lanes), unsigned(t + 1), type == ElementType::Int8 ? 127 : 1);
     for (int64_t i = 0; i < lanes * lanes; ++i)
       if (i / lanes / each != i % lanes / each)
         values[size_t(i)] = 0;
