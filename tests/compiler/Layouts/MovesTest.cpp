@@ -231,7 +231,7 @@ TEST(ChangeLayouts, MovesWhatAMapOfNeighboursReads) {
 
 TEST(ChangeLayouts, MovesWhatAPoolingMakesToTheLayoutOfSumsBehindIt) {
   const Machine machine = test::testMachine(20);
-  const KernelGraph plain = network(ElementType::Int8, 112, 8);
+  const KernelGraph plain = network(ElementType::Int8, 112, 16);
   KernelGraph moved = plain;
   ASSERT_EQ(splitTaps(moved, machine).size(), 1u);
   const double before = costOf(moved, machine);
@@ -248,7 +248,7 @@ TEST(ChangeLayouts, LeavesWhatAMoveWouldNotPayFor) {
 }
 
 TEST(ChangeLayouts, LeavesWhatMayBeInfinite) {
-  KernelGraph graph = network(ElementType::Int8, 112, 8);
+  KernelGraph graph = network(ElementType::Int8, 112, 16);
   for (Tensor &tensor : graph.tensors)
     tensor.unbounded = true;
   EXPECT_TRUE(changeLayouts(graph, test::testMachine(20)).empty());
