@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Layouts/Assign.h"
 
+#include "compiler/Layouts/ChangeLayouts.h"
+#include "compiler/Layouts/CopyInputs.h"
 #include "compiler/Layouts/Materialize.h"
 #include "compiler/Layouts/SplitTaps.h"
 
@@ -24,8 +26,11 @@ Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machi
   if (!cache)
     cache = std::make_shared<CostCache>();
   std::vector<std::string> lines;
-  if (name != "plain")
+  if (name != "plain") {
     lines = splitTaps(graph, machine, cache);
+    std::ranges::move(copyInputs(graph, machine, cache), std::back_inserter(lines));
+    std::ranges::move(changeLayouts(graph, machine, cache), std::back_inserter(lines));
+  }
   const LayoutProblem problem(graph, machine, cache);
   const Choice choice = solver->solve(problem, seed);
   if (Status s = verify(problem, choice); !s)

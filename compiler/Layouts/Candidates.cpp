@@ -208,12 +208,17 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor
 } // namespace
 
 /// Windows of an image of few channels: the host writes rows that hold what a block of results
-/// needs, three times as much as there is at most.
+/// needs, three times as much as there is at most, in all copies together.
 void LayoutProblem::addInputCandidates(Variable &variable) const {
-  constexpr double kMostRepetition = 3; // docs/spec, R15
   constexpr size_t kMostInputs = 96;
   const unsigned t = variable.tensors.front();
   const Tensor &tensor = graph.tensors[t];
+  const auto isCopy = [&](const Tensor &other) {
+    return &other == &tensor || (other.role == TensorRole::Input && !tensor.hostName.empty() &&
+                                 other.hostName == tensor.hostName && other.hostLoops.empty());
+  };
+  const double mostRepetition = // docs/spec, R15
+      3.0 / double(std::count_if(graph.tensors.begin(), graph.tensors.end(), isCopy));
   variable.candidates.push_back(plain[t]);
   std::vector<unsigned> dims;
   for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
@@ -255,7 +260,7 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
            rows <= outer->step * (high - 1) + window && rows <= outer->extent; ++rows) {
         const int64_t lanes = rows * x.slots * channels;
         const double repetition = double(rows) / double(step) * double(x.slots) / double(x.rowStep);
-        if (lanes > vector || repetition > kMostRepetition)
+        if (lanes > vector || repetition > mostRepetition)
           break;
         Layout layout = plain[t];
         layout.dims[dims.back()] = x;
@@ -314,7 +319,7 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
         const int64_t lanes = slots * x.slots * channels;
         const double repetition =
             double(y.rows * slots) / double(outer->extent) * double(x.slots) / double(x.rowStep);
-        if (lanes > vector || repetition > kMostRepetition)
+        if (lanes > vector || repetition > mostRepetition)
           continue;
         Layout layout = plain[t];
         layout.dims[dims.back()] = x;

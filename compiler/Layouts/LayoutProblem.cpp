@@ -105,8 +105,8 @@ int64_t extents(const Tensor &tensor) {
 } // namespace
 
 LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
-                             std::shared_ptr<CostCache> shared)
-    : graph(graph), machine(machine),
+                             std::shared_ptr<CostCache> shared, std::set<unsigned> moves)
+    : graph(graph), machine(machine), moves(std::move(moves)),
       cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
@@ -123,9 +123,9 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     const Kernel &kernel = graph.kernels[k];
     Factor factor{k, {}};
     auto add = [&](unsigned t) {
-      if (variableOf[t] >= 0 &&
-          !std::count(factor.variables.begin(), factor.variables.end(), unsigned(variableOf[t])))
-        factor.variables.push_back(unsigned(variableOf[t]));
+      if (variableNumbers[t] >= 0 && !std::count(factor.variables.begin(), factor.variables.end(),
+                                                 unsigned(variableNumbers[t])))
+        factor.variables.push_back(unsigned(variableNumbers[t]));
     };
     for (const forms::Result &r : kernel.results)
       add(r.access.tensor);
@@ -133,6 +133,8 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
       add(term.a.tensor);
     for (const Access &operand : kernel.operands)
       add(operand.tensor);
+    if (factor.variables.empty() && this->moves.contains(k))
+      continue;
     if (factor.variables.empty()) {
       otherBytes += plainWeights(graph, kernel, machine.lanes());
       const LayoutOf layouts = [&](unsigned t) -> const Layout & { return plain[t]; };
@@ -176,7 +178,7 @@ void LayoutProblem::findVariables() {
     if (free[t])
       byRoot[sets.find(t)].tensors.push_back(t);
   findReaches(byRoot);
-  variableOf.assign(graph.tensors.size(), -1);
+  variableNumbers.assign(graph.tensors.size(), -1);
   for (auto &[root, variable] : byRoot) {
     // The one with the most rows leads.
     std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
@@ -196,7 +198,7 @@ void LayoutProblem::findVariables() {
       continue;
     }
     for (unsigned t : variable.tensors)
-      variableOf[t] = int(variables.size());
+      variableNumbers[t] = int(variables.size());
     variables.push_back(std::move(variable));
   }
 }
@@ -261,10 +263,10 @@ std::string LayoutProblem::shapeOf(const Factor &factor) const {
     text += what;
     appendNumbers(text, {int64_t(tensor.type), int64_t(tensor.role), tensor.laneDim,
                          access.lookup ? 1 : 0,
-                         variableOf[access.tensor] < 0
+                         variableNumbers[access.tensor] < 0
                              ? -1
                              : std::find(factor.variables.begin(), factor.variables.end(),
-                                         unsigned(variableOf[access.tensor])) -
+                                         unsigned(variableNumbers[access.tensor])) -
                                    factor.variables.begin()});
     for (int64_t extent : tensor.shape)
       appendNumbers(text, {extent});
@@ -280,7 +282,7 @@ std::string LayoutProblem::shapeOf(const Factor &factor) const {
   int64_t operations = 0;
   for (const forms::Node &node : kernel.nodes)
     operations += node.kind == forms::Node::Kind::Op || node.kind == forms::Node::Kind::Reduce;
-  appendNumbers(text, {operations});
+  appendNumbers(text, {operations, moves.contains(factor.kernel)});
   for (unsigned v : factor.variables)
     for (const Layout &layout : variables[v].candidates)
       append(text, layout);
@@ -327,7 +329,7 @@ std::optional<Cost> LayoutProblem::costOf(size_t f, const std::vector<unsigned> 
     const unsigned t = access.tensor;
     const auto isOfT = [t](const auto &known) { return known.first == t; };
     const auto place = std::find(factor.variables.begin(), factor.variables.end(),
-                                 unsigned(variableOf[t])); // of none: not found
+                                 unsigned(variableNumbers[t])); // of none: not found
     if (place == factor.variables.end() || std::any_of(own.begin(), own.end(), isOfT))
       return;
     if (const unsigned c = candidates[size_t(place - factor.variables.begin())])
@@ -371,6 +373,22 @@ std::optional<Cost> LayoutProblem::costOf(const Kernel &kernel, const LayoutOf &
   });
 }
 
+/// Is the factor a move between equal layouts?
+bool LayoutProblem::movesNothing(size_t f, const std::vector<unsigned> &candidates) const {
+  const Factor &factor = factors[f];
+  if (!moves.contains(factor.kernel))
+    return false;
+  const Kernel &kernel = graph.kernels[factor.kernel];
+  const auto layoutIn = [&](unsigned t) {
+    const auto place = std::find(factor.variables.begin(), factor.variables.end(),
+                                 unsigned(variableNumbers[t])); // of none: not found
+    const unsigned c =
+        place == factor.variables.end() ? 0 : candidates[size_t(place - factor.variables.begin())];
+    return c ? memberLayout(variables[*place], t, variables[*place].candidates[c]) : plain[t];
+  };
+  return layoutIn(kernel.terms[0].a.tensor) == layoutIn(kernel.results[0].access.tensor);
+}
+
 const CostCache::Known &LayoutProblem::look(size_t f,
                                             const std::vector<unsigned> &candidates) const {
   const Factor &factor = factors[f];
@@ -382,8 +400,12 @@ const CostCache::Known &LayoutProblem::look(size_t f,
     return found->second;
   CostCache::Known &entry = found->second;
   const Kernel &kernel = graph.kernels[factor.kernel];
-  if (const std::optional<Cost> cost = costOf(f, candidates)) {
+  if (movesNothing(f, candidates)) {
+    entry = {};
+  } else if (const std::optional<Cost> cost = costOf(f, candidates)) {
     entry = {cost->cycles(graph, kernel, machine), cost->weightBytes};
+    if (moves.contains(factor.kernel))
+      entry.cycles += kMoveStep;
   } else {
     const bool allPlain =
         std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });

@@ -4,13 +4,14 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/Materialize.h"
+#include "compiler/Layouts/RowMoves.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace millrace::layouts {
 
-using forms::Node;
 using forms::Uses;
 
 namespace {
@@ -74,19 +75,53 @@ std::optional<Taps> tapsOf(const KernelGraph &graph, const Uses &uses, unsigned 
   return taps.step > 1 ? std::optional(taps) : std::nullopt;
 }
 
+/// Where what a map takes for each neighbour comes from.
+enum class Source {
+  Computed, ///< each is computed
+  Shared,   ///< of those whole steps apart one is, and moved
+  Whole,    ///< the tensor is computed as it was, and moved
+};
+
+/// Tensors for the neighbours, and the kernels that make them.
+class TapBuilder {
+public:
+  TapBuilder(KernelGraph &graph, const Taps &taps)
+      : graph(graph), taps(taps), producer(graph.kernels[taps.producer]),
+        count(graph.kernels[taps.map].loops[taps.mapLoop].extent), pad(*padOf(graph, taps.tensor)) {
+  }
+
+  void build(Source source);
+
+private:
+  KernelGraph &graph;
+  const Taps taps;
+  const Kernel producer;
+  const int64_t count; ///< elements that the map takes for each neighbour
+  const uint32_t pad;
+  std::vector<Kernel> made;
+  std::map<int64_t, unsigned> tensors; ///< by offset
+
+  unsigned addTapTensor(const std::string &suffix, int64_t extent);
+  void compute(unsigned tensor, int64_t offset);
+  void move(int64_t offset, unsigned from, const Moved &moved);
+  void share(const std::vector<int64_t> &offsets);
+  void place(bool keepsProducer);
+};
+
+unsigned TapBuilder::addTapTensor(const std::string &suffix, int64_t extent) {
+  const Tensor whole = graph.tensors[taps.tensor];
+  std::vector<int64_t> shape = whole.shape;
+  shape[taps.dim] = extent;
+  return addTensor(graph, whole.name + suffix, shape, whole.type, whole.laneDim);
+}
+
 /// The contraction for every step-th element from `offset` on; others than the tensor's read what
 /// its windows read beside it.
-unsigned addTap(KernelGraph &graph, const Taps &taps, int64_t offset, int64_t count, int64_t macs,
-                Kernel kernel) {
-  const Tensor whole = graph.tensors[taps.tensor];
-  const uint32_t pad = *padOf(graph, taps.tensor);
-  std::vector<int64_t> shape = whole.shape;
-  shape[taps.dim] = count;
-  const unsigned tensor = addTensor(graph, whole.name + ".tap" + std::to_string(offset), shape,
-                                    whole.type, whole.laneDim);
+void TapBuilder::compute(unsigned tensor, int64_t offset) {
   const unsigned loop = taps.producerLoop;
-  kernel.name += ".tap" + std::to_string(offset);
-  kernel.loops[loop].extent = count;
+  Kernel kernel = producer;
+  kernel.name = graph.tensors[tensor].name;
+  kernel.loops[loop].extent = graph.tensors[tensor].shape[taps.dim];
   forms::forEachAccess(kernel, [&](Access &access) {
     for (AffineIndex &index : access.index)
       for (auto &[l, c] : index.terms)
@@ -98,62 +133,80 @@ unsigned addTap(KernelGraph &graph, const Taps &taps, int64_t offset, int64_t co
   Access &result = kernel.results[0].access;
   result.tensor = tensor;
   result.index[taps.dim] = forms::at(loop);
-  std::vector<uint8_t> inside;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t element = taps.step * i + offset;
-    inside.push_back(element >= 0 && element < whole.shape[taps.dim]);
-  }
-  if (std::count(inside.begin(), inside.end(), 0)) {
-    const int64_t lanes = whole.shape[whole.laneDim];
-    const unsigned mask = addTensor(graph, graph.tensors[tensor].name + ".inside", {count, lanes},
-                                    ElementType::UInt8, 1, TensorRole::Constant);
-    for (uint8_t is : inside)
-      graph.tensors[mask].data.insert(graph.tensors[mask].data.end(), size_t(lanes), is);
-    const unsigned at = unsigned(kernel.nodes.size());
-    kernel.nodes.push_back({Node::Kind::Operand, unsigned(kernel.operands.size()), 0, {}, {}});
-    kernel.operands.push_back({mask, {forms::at(loop), result.index[whole.laneDim]}, 0});
-    kernel.nodes.push_back({Node::Kind::Immediate, 0, pad, {}, {}});
-    kernel.nodes.push_back(
-        {Node::Kind::Op, 0, 0, AluOp::SelectF32, {at, kernel.results[0].node, at + 1}});
-    kernel.results[0].node = at + 2;
-  }
-  for (size_t t = 0; t < kernel.terms.size(); ++t)
-    kernel.terms[t].macs = t ? 0 : macs;
-  graph.kernels.push_back(std::move(kernel));
-  return tensor;
+  maskOutside(graph, kernel, {taps.dim, taps.step, offset},
+              graph.tensors[taps.tensor].shape[taps.dim], pad);
+  made.push_back(std::move(kernel));
 }
 
-void apply(KernelGraph &graph, const Taps &taps) {
-  const Kernel producer = graph.kernels[taps.producer];
-  const int64_t count = graph.kernels[taps.map].loops[taps.mapLoop].extent;
+void TapBuilder::move(int64_t offset, unsigned from, const Moved &moved) {
+  tensors[offset] = addTapTensor(".tap" + std::to_string(offset), count);
+  made.push_back(moveOf(graph, from, tensors[offset], moved, pad));
+}
+
+/// Neighbours whole steps apart are elements of one tensor, which is one of them where it has as
+/// many.
+void TapBuilder::share(const std::vector<int64_t> &offsets) {
+  const int64_t first = ((offsets[0] % taps.step) + taps.step) % taps.step,
+                all = (graph.tensors[taps.tensor].shape[taps.dim] - first + taps.step - 1) /
+                      taps.step;
+  const bool isTap = all == count && std::count(offsets.begin(), offsets.end(), first);
+  const unsigned shared = addTapTensor(".tap" + std::to_string(first) + (isTap ? "" : ".all"), all);
+  compute(shared, first);
+  for (int64_t offset : offsets)
+    if (isTap && offset == first)
+      tensors[offset] = shared;
+    else
+      move(offset, shared, {taps.dim, 1, (offset - first) / taps.step});
+}
+
+/// The new kernels in the place of the old one, or behind it.
+void TapBuilder::place(bool keepsProducer) {
   int64_t macs = 0;
   for (const Term &term : producer.terms)
     macs += term.macs;
-  const int64_t each = macs / int64_t(taps.offsets.size());
-  std::map<int64_t, unsigned> tensors;
-  const auto firstNew = unsigned(graph.kernels.size());
-  for (int64_t offset : taps.offsets) {
-    const bool isFirst = tensors.empty();
-    tensors[offset] =
-        addTap(graph, taps, offset, count,
-               isFirst ? macs - each * (int64_t(taps.offsets.size()) - 1) : each, producer);
+  std::vector<Kernel *> computed; // what they do is what the producer did
+  for (Kernel &kernel : made)
+    if (kernel.terms.size() == producer.terms.size() && kernel.provenance == producer.provenance &&
+        kernel.terms[0].macs)
+      computed.push_back(&kernel);
+  for (size_t c = 0; c < computed.size(); ++c)
+    for (size_t t = 0; t < computed[c]->terms.size(); ++t)
+      computed[c]->terms[t].macs =
+          t ? 0 : macs / int64_t(computed.size()) + (c ? 0 : macs % int64_t(computed.size()));
+  const auto place =
+      std::find(graph.order.begin(), graph.order.end(), std::pair(false, taps.producer));
+  std::vector<std::pair<bool, unsigned>> order;
+  auto next = made.begin();
+  if (!keepsProducer)
+    graph.kernels[taps.producer] = std::move(*next++);
+  for (; next != made.end(); ++next) {
+    order.push_back({false, unsigned(graph.kernels.size())});
+    graph.kernels.push_back(std::move(*next));
   }
+  graph.order.insert(std::next(place), order.begin(), order.end());
+}
+
+void TapBuilder::build(Source source) {
+  std::map<int64_t, std::vector<int64_t>> classes;
+  for (int64_t offset : taps.offsets)
+    classes[((offset % taps.step) + taps.step) % taps.step].push_back(offset);
+  for (const auto &[rest, offsets] : classes)
+    if (source == Source::Shared && offsets.size() > 1)
+      share(offsets);
+    else
+      for (int64_t offset : offsets)
+        if (source == Source::Whole) {
+          move(offset, taps.tensor, {taps.dim, taps.step, offset});
+        } else {
+          tensors[offset] = addTapTensor(".tap" + std::to_string(offset), count);
+          compute(tensors[offset], offset);
+        }
   for (Access &operand : graph.kernels[taps.map].operands)
     if (operand.tensor == taps.tensor) {
       operand.tensor = tensors.at(operand.index[taps.dim].offset);
       operand.index[taps.dim] = forms::at(taps.mapLoop);
     }
-  // The first of the new kernels in the place of the old one.
-  std::vector<std::pair<bool, unsigned>> order;
-  for (auto [host, index] : graph.order) {
-    order.push_back({host, index});
-    if (!host && index == taps.producer)
-      for (unsigned k = firstNew + 1; k < graph.kernels.size(); ++k)
-        order.push_back({false, k - 1});
-  }
-  graph.kernels[taps.producer] = std::move(graph.kernels[firstNew]);
-  graph.kernels.erase(graph.kernels.begin() + firstNew);
-  graph.order = std::move(order);
+  place(source == Source::Whole);
 }
 
 double leastCost(const KernelGraph &graph, const Machine &machine,
@@ -175,16 +228,24 @@ std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
       continue;
     if (!before)
       before = leastCost(graph, machine, cache);
-    KernelGraph split = graph;
-    apply(split, *taps);
-    const double after = leastCost(split, machine, cache);
-    if (after >= *before)
+    std::optional<KernelGraph> best;
+    for (Source source : {Source::Computed, Source::Shared, Source::Whole}) {
+      if (source != Source::Computed && !canMove(graph, machine, t))
+        continue;
+      KernelGraph split = graph;
+      TapBuilder(split, *taps).build(source);
+      const double after = leastCost(split, machine, cache);
+      if (after >= *before)
+        continue;
+      before = after;
+      best = std::move(split);
+    }
+    if (!best)
       continue;
     lines.push_back(graph.tensors[t].name + ": one tensor for each of " +
                     std::to_string(taps->offsets.size()) + " neighbours");
-    graph = std::move(split);
+    graph = std::move(*best);
     uses = Uses(graph);
-    before = after;
   }
   return lines;
 }

@@ -51,7 +51,7 @@ def test_each_tensor_has_its_layout_the_runner_up_and_what_decides(call, model, 
     assert errors(layouts, SCHEMA) == []
     assert layouts["cycles"] == layouts["least_cycles"] < layouts["all_plain_cycles"]
     tensor = explained(layouts["tensors"], "relu_1")
-    assert tensor["layout"]["text"] == "2 x 3 a row in 144 lanes: dim 2 from -1 dim 3"
+    assert tensor["layout"]["text"] == "2 x 6 a row in 304 lanes: dim 2 dim 3"
     assert tensor["runner_up"]["exact"] and tensor["runner_up"]["fits"]
     assert tensor["runner_up"]["layout"] != tensor["layout"]
     assert 0 <= tensor["runner_up"]["extra_cycles"] < tensor["if_plain"]["extra_cycles"]

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Grid/Fit.h"
 
+#include "compiler/Forms/Rewritings/ExpandWeights.h"
 #include "compiler/Forms/Rewritings/NarrowConstants.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Forms/Rewritings/SplitBatches.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitResults.h"
+
+#include "arch/spec/Facts.h"
 
 #include <utility>
 
@@ -22,6 +25,14 @@ KernelGraph inParts(const KernelGraph &graph, const Machine &machine, int64_t mo
   forms::splitEpilogues(parts, forms::longestChain(machine), machine);
   forms::splitBatches(parts, machine, most);
   return parts;
+}
+
+/// The graph with weights of groups of channels packed, where they take an eighth of the memory for
+/// zeros.
+KernelGraph withPackedWeights(const KernelGraph &graph, const Machine &machine) {
+  KernelGraph packed = graph;
+  const uint64_t least = factsOf(machine).capacityBytes * machine.pes() / 8;
+  return forms::expandWeights(packed, machine) < int64_t(least) ? graph : packed;
 }
 
 /// Tries the graph as it is, then what rewritings of it need less room.
@@ -50,6 +61,9 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
   }
   if (!full)
     return whole;
+  if (KernelGraph packed = withPackedWeights(graph, machine); packed != graph)
+    if (Expected<Image> image = attempt(std::move(packed), {}))
+      return image;
   // Values of a part of a loop at a time leave more room: half as much, a quarter.
   const int64_t peak = forms::peakRows(graph, machine);
   for (const bool narrows : {false, true}) {
@@ -61,7 +75,7 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
       break;
     for (const int64_t share : {2, 4})
       if (KernelGraph parts = inParts(start, machine, peak / share); parts != graph)
-        if (Expected<Image> image = attempt(std::move(parts), rounded))
+        if (Expected<Image> image = attempt(withPackedWeights(parts, machine), rounded))
           return image;
   }
   return whole;

@@ -116,9 +116,10 @@ TEST(LayoutProblem, AChoiceIsRememberedForAGraphThatIsFormedAgain) {
   KernelGraph first = sumOfParts(3), second = first, alone = first;
   const auto lines = assignLayouts(first, machine, "exact", 0, nullptr, cache);
   ASSERT_TRUE(lines);
-  EXPECT_EQ(cache->choices.size(), 1u);
+  const size_t solved = cache->choices.size(); // with the input once, and with copies of it
+  EXPECT_GE(solved, 1u);
   ASSERT_TRUE(assignLayouts(second, machine, "exact", 0, nullptr, cache));
-  EXPECT_EQ(cache->choices.size(), 1u);
+  EXPECT_EQ(cache->choices.size(), solved);
   ASSERT_TRUE(assignLayouts(alone, machine, "exact"));
   EXPECT_EQ(first, second);
   EXPECT_EQ(first, alone);
