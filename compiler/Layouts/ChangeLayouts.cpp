@@ -159,6 +159,8 @@ std::vector<Site> Changer::worthwhile(const std::vector<Site> &sites) const {
 std::optional<KernelGraph> Changer::change(std::vector<std::string> &lines) {
   const LayoutProblem before(graph, machine, cache);
   const Choice choice = layoutSolvers().front().solve(before, 0);
+  if (before.graphCost(choice) <= kMoveStep) // a move takes as long
+    return std::nullopt;
   std::vector<Site> sites = sitesOf(before, choice);
   for (size_t most : {24u, 6u}) { // fewer where so many are too much for the solver
     if (sites.empty())

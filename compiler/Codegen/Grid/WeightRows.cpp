@@ -112,6 +112,14 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
         continue;
       if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, 1, note); !s)
         return s.takeError();
+      TileList &its = all.tiles[k][at];
+      for (const auto &[half, passes] : {std::pair{std::optional<unsigned>(), &its.passes},
+                                         {0u, &its.halves[0]},
+                                         {1u, &its.halves[1]}})
+        if (Status s = forEachWeightTile(c, kernel, k, work, share, worker, half,
+                                         [p = passes](const std::string &, unsigned) { ++*p; });
+            !s)
+          return s.takeError();
     }
     std::set<uint32_t> its;
     for (const TileList &list : all.tiles[k])
@@ -164,10 +172,11 @@ void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned
     for (unsigned h = 0; h < kHemispheres; ++h) {
       if (!places[i][h])
         continue;
-      const auto &[its, middle] = tilesOf(kernel, p.shares[kernel][pe][i]);
+      const TileList &list = tilesOf(kernel, p.shares[kernel][pe][i]);
+      const std::vector<uint32_t> &its = list.tiles;
       const bool second = p.splitK[kernel] && halfOf(kernel, Hemisphere(h)) == 1,
                  first = p.splitK[kernel] && !second;
-      for (size_t t = second ? middle : 0; t < (first ? middle : its.size()); ++t) {
+      for (size_t t = second ? list.middle : 0; t < (first ? list.middle : its.size()); ++t) {
         int &users = stored.users[h][its[t]];
         if (users == 0)
           stored.rows[h] += rows[its[t]];
@@ -241,23 +250,32 @@ double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
 }
 
 void WeightRows::splitIdle(Partition &p) const {
-  const int64_t interval = c.machine.latency.accumulateInterval;
+  // Cycles of a worker that sweeps `vectors`, of shares of at most `passes` passes: an accumulator
+  // row waits between two of them.
+  const auto cyclesOf = [&](int64_t vectors, int64_t workers, int64_t passes) {
+    return double(std::max((vectors + workers - 1) / workers,
+                           passes * int64_t(c.machine.latency.accumulateInterval)));
+  };
   for (size_t k = 0; k < works.size(); ++k) {
     if (!longerHalf[k])
       continue;
     const int64_t team = int64_t(teamOf(c, c.graph.kernels[k])), pairs = team / kHemispheres;
-    double whole = 0, split = 0; // cycles of all passes of the busiest worker, all PEs summed
-    const auto cyclesOf = [&](int64_t units) { // an accumulator row waits between two passes
-      return double(std::max<int64_t>(units * works[k].stripRows, interval));
-    };
+    double whole = 0, split = 0; // of the busiest worker, all PEs summed
     for (const std::vector<Share> &shares : p.shares[k]) {
-      int64_t units = 0;
-      for (const Share &share : shares)
-        units += unitsOf(works[k], share);
-      if (units == 0)
-        continue;
-      whole += cyclesOf((units + team - 1) / team);
-      split += cyclesOf((units + pairs - 1) / pairs) * *longerHalf[k];
+      int64_t vectors = 0, passes = 0, halfVectors[2] = {0, 0}, halfPasses[2] = {0, 0};
+      for (const Share &share : shares) {
+        const TileList &its = tilesOf(k, share);
+        const int64_t rows = unitsOf(works[k], share) * works[k].stripRows;
+        vectors += rows * its.passes;
+        passes = std::max(passes, its.passes);
+        for (unsigned h = 0; h < 2; ++h) {
+          halfVectors[h] += rows * its.halves[h];
+          halfPasses[h] = std::max(halfPasses[h], its.halves[h]);
+        }
+      }
+      whole += cyclesOf(vectors, team, passes);
+      split += std::max(cyclesOf(halfVectors[0], pairs, halfPasses[0]),
+                        cyclesOf(halfVectors[1], pairs, halfPasses[1]));
     }
     p.splitK[k] = split < 0.9 * whole; // else more reads and operations for little
   }

@@ -40,6 +40,9 @@ private:
   struct TileList {
     std::vector<uint32_t> tiles;
     size_t middle = 0;
+    /// Where K can be split: passes that are not of zeros alone, of all K, and of each half.
+    int64_t passes = 0;
+    std::array<int64_t, 2> halves{};
   };
   std::vector<std::vector<TileList>> tiles; ///< [kernel][instance * lane tiles + lane tile]
   /// Per kernel whose K can be split: the part of the longer half.
