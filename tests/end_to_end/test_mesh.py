@@ -38,12 +38,15 @@ def test_each_partition_and_order_of_a_chain_gives_the_values_of_onnx_runtime(
         assert relative_l2(got.outputs[name], expected) <= 2e-3
 
 
-def test_a_chain_of_24_layers_fits_the_mesh_as_a_pipeline(millrace, tmp_path):
-    model = transformer(Shape(layers=24, hidden=64, heads=4, inner=640, sequence=16,
-                              embeddings=False))
+@pytest.mark.parametrize("layers, inner, solver", [
+    (24, 640, "spread"),     # with K split over the hemispheres each weight lies once
+    (16, 2560, "pipeline"),  # weights of all layers have no room on every PE that takes a part of them
+])
+def test_a_long_chain_fits_the_mesh(millrace, tmp_path, layers, inner, solver):
+    model = transformer(Shape(layers=layers, hidden=64, heads=4, inner=inner, sequence=16, embeddings=False))
     inputs = probe.seeded_inputs(model)
     got = run_millrace(millrace, save_model(model, tmp_path), "mesh-4x4", "fp16", inputs, tmp_path)
-    assert got.report["partition"] == "pipeline"
+    assert got.report["partition"] == solver
     assert got.report["measured_cycles"] == got.report["predicted_cycles"]
     for name, expected in probe.run(model, inputs).items():
         assert relative_l2(got.outputs[name], expected) <= 2e-3
