@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lets the tests import the recipes, scripts/macs.py and the oracle by their plain names."""
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,3 +20,14 @@ def millrace() -> Path:
     if not program.is_file():
         pytest.fail(f"'{program}' does not exist; build the target millrace first")
     return program
+
+
+@pytest.fixture
+def call(millrace, tmp_path):
+    """call(words): what was printed, on the standard output and on the standard error."""
+    def run(*words, code=0):
+        done = subprocess.run([millrace.resolve(), *map(str, words)], text=True, capture_output=True, timeout=60,
+                              check=False, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        return done.stdout, done.stderr
+    return run

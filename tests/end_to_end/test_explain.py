@@ -2,7 +2,6 @@
 """`--explain layouts` says for each tensor what was chosen, what the runner-up costs and which kernels decide, in words and
 as JSON, and changes nothing else."""
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,6 @@ def model(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("explain") / "convnet.onnx"
     save(convnet(), path)
     return path
-
-
-@pytest.fixture
-def call(millrace, tmp_path):
-    """call(words): what was printed, on the standard output and on the standard error."""
-    def run(*words, code=0):
-        done = subprocess.run([millrace.resolve(), *map(str, words)], text=True, capture_output=True, timeout=60,
-                              check=False, cwd=tmp_path)
-        assert done.returncode == code, done.stderr
-        return done.stdout, done.stderr
-    return run
 
 
 def explained(tensors, name):

@@ -2,7 +2,6 @@
 """`--explain cycles` gives each idle cycle of MXM and VXM one cause: they sum to all cycles, in words and as JSON, and no
 image changes. Beside them stands a bound that no schedule of the same pieces undercuts."""
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,6 @@ def models(tmp_path_factory) -> Path:
     save(convnet(), folder / "convnet.onnx")
     save(transformer(Shape(layers=1, hidden=64, heads=4, sequence=16)), folder / "bert.onnx")
     return folder
-
-
-@pytest.fixture
-def call(millrace, tmp_path):
-    """call(words): what was printed, on the standard output and on the standard error."""
-    def run(*words, code=0):
-        done = subprocess.run([millrace.resolve(), *map(str, words)], text=True, capture_output=True, timeout=60,
-                              check=False, cwd=tmp_path)
-        assert done.returncode == code, done.stderr
-        return done.stdout, done.stderr
-    return run
 
 
 def check(account: dict, cycles: int):

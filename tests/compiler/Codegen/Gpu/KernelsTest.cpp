@@ -2,6 +2,7 @@
 //
 // Functions of the tensor level as generated kernels: the values of the reference under every order
 // of threads, PTX that ptxas takes, and faults in a kernel that the emulator must notice.
+#include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
@@ -134,20 +135,6 @@ HostTensor draw(const std::vector<int64_t> &shape, unsigned seed) {
     data[i] = numbers(random);
   return tensor;
 }
-
-struct Parsed {
-  explicit Parsed(const std::string &text) {
-    registerReferenceDialects(context);
-    mlir::DialectRegistry registry;
-    hopper::registerLoweringDialects(registry);
-    registry.insert<tile::TileDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-  }
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-};
 
 /// Lowers a kernel of the tile level for threads.
 bool lowerToThreads(mlir::ModuleOp module) {

@@ -2,6 +2,7 @@
 //
 // Matrix products of 16-bit tensors on tensor cores: against double precision, on a CPU and on the
 // emulator under every order of threads, and as PTX.
+#include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
@@ -93,20 +94,6 @@ std::string textOf(const Product &p) {
          "%4 = arith.addf %2, %3 : f32\nlinalg.yield %4 : f32\n} -> " +
          c + "\nreturn %c : " + c + "\n}";
 }
-
-struct Parsed {
-  explicit Parsed(const std::string &text) {
-    registerReferenceDialects(context);
-    mlir::DialectRegistry registry;
-    hopper::registerLoweringDialects(registry);
-    registry.insert<tile::TileDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-  }
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-};
 
 /// Random numbers of the type, and what they are.
 HostTensor draw(const std::vector<int64_t> &shape, bool isBf16, unsigned seed,

@@ -3,6 +3,7 @@
 // What works row by row is one kernel: softmax and normalisations against double precision within a
 // bound that is stated from the type and the row's length, and random functions against the
 // reference, with what must not be fused in them.
+#include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "tests/compiler/Codegen/Gpu/RowFunctions.h"
 
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
@@ -69,20 +70,6 @@ const std::vector<Shape> kShapes = {
 };
 /// Rows whose elements lie apart.
 const std::vector<Shape> kApart = {{2, 3, 5}, {1, 40, 33}, {2, 70, 64}, {3, 100, 7}, {1, 600, 2}};
-
-struct Parsed {
-  explicit Parsed(const std::string &text) {
-    registerReferenceDialects(context);
-    mlir::DialectRegistry registry;
-    hopper::registerLoweringDialects(registry);
-    registry.insert<tile::TileDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-  }
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-};
 
 /// Runs the function on both devices, under every adversary, and hands the results to `check`.
 void onEveryDevice(const std::string &function, const std::vector<HostTensor> &tensors,
