@@ -10,10 +10,9 @@
 
 namespace millrace::layouts {
 
-Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machine &machine,
-                                                 const std::string &name, uint64_t seed,
-                                                 const Chosen &chosen,
-                                                 std::shared_ptr<CostCache> cache) {
+Expected<std::vector<std::string>>
+assignLayouts(KernelGraph &graph, const Machine &machine, const std::string &name, uint64_t seed,
+              const Chosen &chosen, std::shared_ptr<CostCache> cache, bool sparesRoom) {
   const std::vector<LayoutSolver> &solvers = layoutSolvers();
   const auto solver = std::find_if(solvers.begin(), solvers.end(),
                                    [&](const LayoutSolver &s) { return s.name == name; });
@@ -28,8 +27,10 @@ Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machi
   std::vector<std::string> lines;
   if (name != "plain") {
     lines = splitTaps(graph, machine, cache);
-    std::ranges::move(copyInputs(graph, machine, cache), std::back_inserter(lines));
-    std::ranges::move(changeLayouts(graph, machine, cache), std::back_inserter(lines));
+    if (!sparesRoom) {
+      std::ranges::move(copyInputs(graph, machine, cache), std::back_inserter(lines));
+      std::ranges::move(changeLayouts(graph, machine, cache), std::back_inserter(lines));
+    }
   }
   const LayoutProblem problem(graph, machine, cache);
   const Choice choice = solver->solve(problem, seed);

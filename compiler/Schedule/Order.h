@@ -18,6 +18,8 @@ struct OrderProblem {
   std::vector<int64_t> costs;                   ///< per task, in vectors
   std::vector<std::pair<size_t, size_t>> edges; ///< (before, after)
   std::vector<bool> barriers; ///< per task, in the given order: nothing moves past it (a host step)
+  uint64_t seed =
+      0; ///< not 0: `critical` draws each way up to a half, or a tenth, longer or shorter
 };
 
 struct OrderSolver {

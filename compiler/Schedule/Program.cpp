@@ -59,6 +59,13 @@ void Program::addHostStep(Step host) {
   beginStep();
 }
 
+uint64_t Program::cycles() const {
+  uint64_t sum = 0;
+  for (const Step &step : steps)
+    sum += step.predictedCycles;
+  return sum;
+}
+
 void Program::beginStep() {
   waits.held.emplace_back(pes.size());
   lastWrite = 0;

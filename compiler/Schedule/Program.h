@@ -69,6 +69,8 @@ public:
   void endGridStep();
   void addHostStep(Step step);
   bool stepIsEmpty() const;
+  /// Cycles of the grid steps that have ended, before anything is pruned.
+  uint64_t cycles() const;
 
   /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends
   /// instructions, producers, regions and steps to the image. Returns, per PE, the provisional

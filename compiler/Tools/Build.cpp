@@ -2,6 +2,7 @@
 #include "compiler/Tools/Build.h"
 
 #include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Codegen/Grid/Tactics.h"
 #include "compiler/Layouts/LayoutProblem.h"
 #include "compiler/Schedule/Order.h"
 #include "compiler/Tools/FileKind.h"
@@ -90,8 +91,20 @@ void ModelOptions::addTo(CLI::App &command) {
                           ->type_name("NUMBER")
                           ->capture_default_str()
                           ->group(heading::Compiler));
-  only(Level::Spatial, choice("--order", order, "in which order kernels are scheduled", {},
-                              schedule::orderSolvers()));
+  only(Level::Spatial,
+       choice("--order", order,
+              "in which order kernels are scheduled: auto, what --effort finds, graph at effort 0",
+              {"auto"}, schedule::orderSolvers()));
+  only(Level::Spatial,
+       command
+           .add_option(
+               "--effort", effort,
+               "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, 64; "
+               "3, 320; fewer of large programs. The same ones on every machine")
+           ->check(CLI::Range(0u, grid::kMostEffort))
+           ->type_name("0..3")
+           ->capture_default_str()
+           ->group(heading::Compiler));
   only(Level::Tensor,
        command
            .add_option("--keep-fp32", keepFp32,

@@ -31,8 +31,9 @@ std::optional<Failure> parseDims(const std::vector<std::string> &texts,
                                  std::map<std::string, int64_t> &dims);
 
 struct ModelOptions {
-  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto", order = "graph",
+  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto", order = "auto",
                      layouts = "exact";
+  unsigned effort = 1;               ///< of the search for a schedule
   uint64_t layoutSeed = 0;           ///< of --layouts random
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value

@@ -464,9 +464,9 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
                    const Execution &e) {
   json out = sim::toJson(e.result, image, machine);
   out.update(runRecordOf(options));
-  for (const char *key :
-       {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator", "host_ops",
-        "bursts", "cycle_account", "kernels", "layouts", "order", "packed", "partition"})
+  for (const char *key : {"model", "precision", "macs_total", "macs_on_grid", "macs_by_operator",
+                          "host_ops", "bursts", "cycle_account", "kernels", "layouts", "order",
+                          "packed", "partition", "schedule", "schedules_tried"})
     out[key] = jsonNote(image, key);
   out["machine"] = machine.name;
   out["machine_yaml"] = image.machineYaml;

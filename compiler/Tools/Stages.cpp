@@ -69,6 +69,8 @@ void addNotes(Image &image, const spatial::ModelFacts &facts, const forms::Kerne
   note(image, "bursts", report.bursts);
   note(image, "partition", report.partition);
   note(image, "order", report.order);
+  note(image, "schedule", report.tactic.text());
+  note(image, "schedules_tried", std::max<size_t>(1, report.tried.size()));
   note(image, "integer_input_bounds", facts.integerBounds);
   note(image, "packed", facts.packed);
   note(image, "model_inputs", facts.inputs);
@@ -212,18 +214,24 @@ std::optional<Failure> Stages::scheduleKernels() {
   grid::FitOptions fit;
   fit.rewrites = !origin; // else other forms of the kernels come first
   fit.compile.partition = options.partition;
-  fit.compile.order = options.order;
+  if (options.order != "auto")
+    fit.compile.order = options.order;
+  fit.compile.effort = options.effort;
   fit.compile.gaps = options.explain == "cycles";
   if (!options.exactQdq)
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
   fit.compile.progress = [&](size_t done, size_t of) { progress.update(done, of); };
+  fit.compile.searching = [&](size_t done, size_t of) { progress.update(done, of); };
   fit.compile.refused = [&](const std::string &why) { progress.note(why); };
   Expected<Image> compiled = grid::compileToFit(graph, *target, fit, report);
   if (!compiled)
     return failed(TooLarge, compiled.error());
   for (const std::string &name : report.rounded)
     facts.packed.push_back(name + ": rounded to 16 bits, as the program did not fit");
+  for (const grid::Tried &tried : report.tried)
+    progress.note(tried.tactic.text() + ": " +
+                  (tried.cycles ? std::to_string(tried.cycles) + " cycles" : "no room"));
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
   addNotes(image, facts, graph, report);

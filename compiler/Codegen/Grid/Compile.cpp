@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Codegen/Grid/Detours.h"
 #include "compiler/Codegen/Grid/Storage.h"
+#include "compiler/Codegen/Grid/Tactics.h"
 #include "compiler/Codegen/Grid/Transfer.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/MemoryPlan/Verify.h"
@@ -12,6 +13,8 @@
 #include "compiler/Schedule/Prune.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -21,16 +24,33 @@ using forms::TensorRole;
 
 namespace {
 
+/// How room is found for what a program needs.
+struct Way {
+  ColumnPlaces columnPlaces = ColumnPlaces::Sets;
+  bool detours = false, alternates = false;
+  /// How often there was too little room: values get what they need at their peak, then column
+  /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
+  /// third time on what needs long runs of rows comes before weights.
+  unsigned pressure = 0;
+};
+
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report, ColumnPlaces columnPlaces, bool detours, bool alternates,
-               unsigned pressure)
-      : graph(graph), machine(machine), options(options), report(report), pressure(pressure),
-        program(machine), c(machine, graph, program, columnPlaces, detours, alternates),
+               CompileReport &report, const Way &way, const Tactic &tactic)
+      : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
+        tactic(tactic), program(machine),
+        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
+  /// The program; before it, plan().
   Expected<Image> run();
+  /// What is done in which order; schedules nothing.
+  Status plan();
+  /// Cycles of the program; before it, plan().
+  Expected<uint64_t> count();
+  /// Places of graph.order, in the order of scheduling.
+  const std::vector<size_t> &kernelOrder() const { return order; }
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
   bool crowded() const { return program.crowded; }
   /// Did something find no rows? With each weight in one hemisphere it may.
@@ -54,10 +74,8 @@ private:
   const Machine &machine;
   const CompileOptions &options;
   CompileReport &report;
-  /// How often there was too little room: values get what they need at their peak, then column
-  /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
-  /// third time on what needs long runs of rows comes before weights.
-  const unsigned pressure;
+  const unsigned pressure; ///< of the way
+  const Tactic tactic;
   schedule::Program program;
   Context c;
   placement::Routes routes;
@@ -81,6 +99,7 @@ private:
   void endGridStep();
   Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
+  Status scheduleAll();
   Expected<Image> finish();
 };
 
@@ -149,11 +168,13 @@ Status GridCompiler::planOrder() {
     };
     forms::forEachTensor(graph, graph.order[at], touch);
   }
-  Expected<std::vector<size_t>> solved = schedule::solve(problem, options.order);
+  problem.seed = tactic.seed;
+  Expected<std::vector<size_t>> solved = schedule::solve(problem, tactic.order);
   if (!solved)
     return solved.takeError();
   order = std::move(*solved);
-  report.order = options.order;
+  report.order = tactic.order;
+  report.tactic = tactic;
   return schedule::verify(problem, order);
 }
 
@@ -192,7 +213,7 @@ Status GridCompiler::planPartition() {
 Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
-  const int64_t most = longestShare(machine, work);
+  const int64_t most = longestShare(c, work);
   struct Job {
     std::vector<Worker> workers;
     std::vector<Share> shares;
@@ -250,8 +271,7 @@ Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &en
   for (const forms::Node &node : kernel.nodes)
     if (node.kind == forms::Node::Kind::Reduce)
       interval = std::max(interval, program.timing.aluOp(node.op));
-  constexpr int64_t kLongest = 2048; // rows of one piece
-  const int64_t most = std::max<int64_t>(1, kLongest / work.stripRows);
+  const int64_t most = std::max<int64_t>(1, tactic.mapRows / work.stripRows);
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     const std::vector<Share> shares[kHemispheres] = {sharesOf(c, work, partition, k, pe, 0, most),
                                                      sharesOf(c, work, partition, k, pe, 1, most)};
@@ -397,29 +417,43 @@ Expected<Image> GridCompiler::finish() {
   return image;
 }
 
-Expected<Image> GridCompiler::run() {
+Status GridCompiler::plan() {
   if (std::string wrong = graph.verify(); !wrong.empty())
     return Error{wrong};
-  if (Status s = planKernels(); !s)
-    return s.takeError();
+  return planKernels();
+}
+
+Status GridCompiler::scheduleAll() {
   if (Status s = planPartition(); !s)
-    return s.takeError();
+    return s;
   if (Status s = storage.plan(pressure > 1, pressure > 2); !s)
-    return s.takeError();
+    return s;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)
       if (Status s = storage.allocateFromHost(t); !s)
-        return s.takeError();
+        return s;
   for (size_t at = 0; at < order.size(); ++at) {
     auto [host, index] = graph.order[order[at]];
     if (Status s = host ? hostStep(graph.hostCalls[index]) : schedule(index); !s)
-      return s.takeError();
+      return s;
     releaseAfter(at);
     if (options.progress)
       options.progress(at + 1, order.size());
   }
   if (!program.stepIsEmpty())
     endGridStep();
+  return Success{};
+}
+
+Expected<uint64_t> GridCompiler::count() {
+  if (Status s = scheduleAll(); !s)
+    return s.takeError();
+  return program.cycles();
+}
+
+Expected<Image> GridCompiler::run() {
+  if (Status s = scheduleAll(); !s)
+    return s.takeError();
   Expected<Image> image = finish();
   if (!image)
     return image.takeError();
@@ -431,6 +465,45 @@ Expected<Image> GridCompiler::run() {
 /// Half of the memory for values beyond estimates.
 constexpr unsigned kMostPressure = 5;
 
+/// The same program in fewer cycles, if a search finds one; room is found in the same way.
+void improve(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
+             const Way &way, const Tactic &first, Image &image, CompileReport &report,
+             const CompileReport &before) {
+  CompileOptions quiet = options;
+  quiet.progress = nullptr;
+  std::mutex mutex;
+  std::map<std::tuple<std::vector<size_t>, int64_t, unsigned>, uint64_t> known;
+  const auto schedule = [&](const Tactic &tactic) -> uint64_t {
+    CompileReport its = before;
+    GridCompiler compiler(graph, machine, quiet, its, way, tactic);
+    if (!compiler.plan())
+      return 0;
+    const std::tuple key(compiler.kernelOrder(), tactic.mapRows, tactic.bands);
+    {
+      const std::lock_guard lock(mutex);
+      if (const auto at = known.find(key); at != known.end())
+        return at->second;
+    }
+    const Expected<uint64_t> cycles = compiler.count();
+    const std::lock_guard lock(mutex);
+    return known[key] = cycles ? *cycles : 0;
+  };
+  Found found = searchTactics(first, report.predictedCycles, report.bursts, options.effort,
+                              options.order.empty(), schedule, options.searching);
+  report.tried = found.tried;
+  if (found.best == first)
+    return;
+  CompileReport its = before;
+  GridCompiler compiler(graph, machine, quiet, its, way, found.best);
+  Status planned = compiler.plan();
+  Expected<Image> better = planned ? compiler.run() : planned.takeError();
+  if (!better || its.predictedCycles >= report.predictedCycles) // pruned, they are as good
+    return;
+  its.tried = std::move(report.tried);
+  image = std::move(*better);
+  report = std::move(its);
+}
+
 } // namespace
 
 Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
@@ -438,41 +511,45 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   if (Status s = machine.verify(); !s)
     return s.takeError();
   const CompileReport before = report;
+  Tactic tactic;
+  if (!options.order.empty())
+    tactic.order = options.order;
   std::optional<Error> first;
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
   unsigned start = 0; // pressure at which the way before was crowded first
-  struct Way {
-    ColumnPlaces places;
-    bool detours, alternates;
-  };
-  for (const auto &[places, detours, alternates] :
-       {Way{ColumnPlaces::Sets, false, true}, Way{ColumnPlaces::Apart, false, true},
-        Way{ColumnPlaces::Sets, false, false}, Way{ColumnPlaces::Apart, false, false},
-        Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
+  for (Way way : {Way{ColumnPlaces::Sets, false, true}, Way{ColumnPlaces::Apart, false, true},
+                  Way{ColumnPlaces::Sets, false, false}, Way{ColumnPlaces::Apart, false, false},
+                  Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
     std::optional<unsigned> crowdedAt;
-    for (unsigned pressure = start;; ++pressure) {
+    const bool alternates = way.alternates;
+    for (way.pressure = start;; ++way.pressure) {
       report = before;
-      GridCompiler compiler(graph, machine, options, report, places, detours,
-                            alternates && pressure < 2, pressure);
-      Expected<Image> image = compiler.run();
-      if (image)
+      way.alternates = alternates && way.pressure < 2;
+      GridCompiler compiler(graph, machine, options, report, way, tactic);
+      Status planned = compiler.plan();
+      Expected<Image> image = planned ? compiler.run() : planned.takeError();
+      if (image) {
+        if (options.effort > 0)
+          improve(graph, machine, options, way, tactic, *image, report, before);
         return image;
+      }
       if (options.refused)
         options.refused(image.error());
       report.crowded = compiler.crowded();
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)
-        crowdedAt = pressure;
-      const bool isNew = pressure < 3 || compiler.hemispheres() != dealt;
+        crowdedAt = way.pressure;
+      const bool isNew = way.pressure < 3 || compiler.hemispheres() != dealt;
       dealt = compiler.hemispheres();
-      if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
+      if (!report.crowded && compiler.full() && way.pressure < kMostPressure && isNew)
         continue;
-      if (report.crowded && pressure < 2 && compiler.isTight())
+      if (report.crowded && way.pressure < 2 && compiler.isTight())
         continue;
       if (!first && !crowdedAt)
         return image.takeError();
-      if (!first || (detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
+      if (!first ||
+          (way.detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
         first = image.takeError();
       break;
     }

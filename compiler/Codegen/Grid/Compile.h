@@ -4,6 +4,7 @@
 #pragma once
 
 #include "arch/program/Image.h"
+#include "compiler/Codegen/Grid/Tactics.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
@@ -17,14 +18,19 @@ namespace millrace::grid {
 struct CompileOptions {
   /// Who deals kernels to PEs: a name of partitionSolvers(), or `auto`.
   std::string partition = "auto";
-  /// In which order kernels are scheduled: a name of schedule::orderSolvers().
-  std::string order = "graph";
+  /// In which order kernels are scheduled: a name of schedule::orderSolvers(). Empty: `graph` at
+  /// effort 0, else the one of fewest cycles.
+  std::string order;
+  /// How long to look for a schedule of fewer cycles, 0 to kMostEffort (searchTactics).
+  unsigned effort = 0;
   /// One copy of what maps alone read, in one hemisphere, where more have no room.
   bool sparing = false;
   /// Keeps each run of idle cycles in the report's ledger, for a trace.
   bool gaps = false;
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
+  /// Called with how many schedules of a search are counted, of how many at most.
+  std::function<void(size_t, size_t)> searching;
   /// Called with why an attempt failed, before the next one.
   std::function<void(const std::string &)> refused;
 };
@@ -40,8 +46,10 @@ struct KernelReport {
 };
 
 struct CompileReport {
-  std::string order;     ///< the solver that ordered the kernels
-  std::string partition; ///< the solver that dealt the kernels
+  std::string order;        ///< the solver that ordered the kernels
+  Tactic tactic;            ///< how it is scheduled
+  std::string partition;    ///< the solver that dealt the kernels
+  std::vector<Tried> tried; ///< of a search, in its order; empty at effort 0
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
@@ -49,8 +57,8 @@ struct CompileReport {
   uint64_t bursts = 0;
   schedule::Ledger ledger; ///< kernels by their number in the graph
   schedule::Bounds bounds; ///< likewise
-  bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
-  bool full = false;    ///< refused, and in some attempt as something found no rows
+  bool crowded = false;    ///< refused, as bursts of one piece met in whatever places were tried
+  bool full = false;       ///< refused, and in some attempt as something found no rows
   std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()
 };
 

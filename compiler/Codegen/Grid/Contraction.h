@@ -78,9 +78,9 @@ Status storeWeightsOf(Context &c, const Kernel &kernel, size_t kernelIndex, cons
 Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                          const Share &share, const Worker &worker, std::optional<unsigned> half,
                          const std::function<void(const std::string &, unsigned)> &f);
-/// Strips of a kernel that one sweep may take: half the accumulator's rows, so that the next sweep
-/// can begin while this one's results leave.
-int64_t longestShare(const Machine &machine, const Work &work);
+/// Strips of a kernel that one sweep may take: a part of the accumulator's rows (Context::bands),
+/// so that the next sweep can begin while this one's results leave.
+int64_t longestShare(const Context &c, const Work &work);
 
 /// Type of the kernel's MXM operands.
 ElementType contractedType(const Context &c, const Kernel &kernel);

@@ -24,8 +24,8 @@ std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
   return workers;
 }
 
-int64_t longestShare(const Machine &machine, const Work &work) {
-  return std::max<int64_t>(1, machine.mxm.accumulatorRows / 2 / work.stripRows);
+int64_t longestShare(const Context &c, const Work &work) {
+  return std::max<int64_t>(1, c.machine.mxm.accumulatorRows / c.bands / work.stripRows);
 }
 
 namespace {

@@ -206,7 +206,7 @@ Status Storage::storeWeights() {
     const Kernel &kernel = c.graph.kernels[k];
     if (kernel.terms.empty())
       continue;
-    const int64_t most = longestShare(c.machine, works[k]);
+    const int64_t most = longestShare(c, works[k]);
     const auto halfOf = [&](size_t kernel, const Worker &worker) {
       return partition.splitK[kernel] ? std::optional(grid::halfOf(kernel, worker.hemisphere))
                                       : std::nullopt;

@@ -73,7 +73,7 @@ enum class ColumnPlaces {
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
           ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false);
+          bool alternates = false, unsigned bands = 2);
 
   const Machine &machine;
   const KernelGraph &graph;
@@ -84,6 +84,9 @@ struct Context {
   /// The halves of an owner's rows lie in different banks: who reads the first ones does not wait
   /// until the last ones are written.
   const bool alternates;
+  /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
+  /// the next share begins while one ends.
+  const unsigned bands;
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor
   std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows

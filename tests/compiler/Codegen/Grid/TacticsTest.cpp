@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "TestMachine.h"
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Codegen/Grid/Tactics.h"
+#include "compiler/Forms/Builders.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+using namespace millrace;
+using namespace millrace::grid;
+
+namespace {
+
+/// Cycles that depend on every part of a tactic; fewest for maps of 128 rows in eighths.
+uint64_t made(const Tactic &tactic) {
+  return 1000 + uint64_t(std::abs(tactic.mapRows - 128)) + (tactic.bands == 8 ? 0 : 50) +
+         (tactic.order == "graph" ? 10 : 0) + tactic.seed;
+}
+
+TEST(Tactics, EffortNoneTriesNone) {
+  const Found found = searchTactics({}, 5000, 100, 0, true, [](const Tactic &) -> uint64_t {
+    ADD_FAILURE();
+    return 1;
+  });
+  EXPECT_EQ(found.best, Tactic());
+}
+
+TEST(Tactics, FindsTheBestAndSaysWhatWasTried) {
+  const Found found = searchTactics({}, 5000, 100, 1, true, made);
+  EXPECT_EQ(found.best.text(), "critical, maps of 128 rows, sweeps of 1/8 of the accumulators");
+  ASSERT_EQ(found.tried.size(), 13u);
+  EXPECT_EQ(found.tried.front().tactic, Tactic());
+  EXPECT_EQ(found.tried.front().cycles, 5000u);
+  for (size_t i = 1; i < found.tried.size(); ++i) {
+    EXPECT_EQ(found.tried[i].cycles, made(found.tried[i].tactic));
+    EXPECT_GE(found.tried[i].cycles, made(found.best));
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_NE(found.tried[i].tactic, found.tried[j].tactic);
+  }
+}
+
+TEST(Tactics, MoreEffortTriesTheSameAndMore) {
+  const Found some = searchTactics({}, 5000, 100, 1, true, made),
+              more = searchTactics({}, 5000, 100, 2, true, made);
+  EXPECT_EQ(more.tried.size(), 65u);
+  for (size_t i = 0; i < some.tried.size(); ++i)
+    EXPECT_EQ(some.tried[i].tactic, more.tried[i].tactic);
+}
+
+TEST(Tactics, LargeProgramsAreTriedLessOften) {
+  EXPECT_EQ(searchTactics({}, 5000, 250'000, 1, true, made).tried.size(), 3u);
+  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 1, true, made).tried.size(), 1u);
+  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 2, true, made).tried.size(), 6u);
+}
+
+TEST(Tactics, WhatHasNoRoomIsNotTaken) {
+  const Found found =
+      searchTactics({}, 5000, 100, 2, true, [](const Tactic &) -> uint64_t { return 0; });
+  EXPECT_EQ(found.best, Tactic());
+}
+
+TEST(Tactics, KeepsAnOrderThatWasAskedFor) {
+  Tactic asked;
+  asked.order = "critical";
+  for (const Tried &tried : searchTactics(asked, 5000, 100, 2, false, made).tried) {
+    EXPECT_EQ(tried.tactic.order, "critical");
+    EXPECT_EQ(tried.tactic.seed, 0u);
+  }
+}
+
+/// Whatever is found: the count that the search saw, never more than without it, twice the same.
+TEST(Tactics, NeverMoreCyclesThanWithout) {
+  const Machine machine = test::testMachine(4);
+  for (const forms::KernelGraph &graph :
+       {forms::buildPerceptron(200, 300, 4, ElementType::Fp16),
+        forms::buildAttention(60, 64, 32, true),
+        forms::buildMaxPool(64, 40, 40, 2, 2, 0, ElementType::Fp16)}) {
+    std::vector<uint64_t> cycles;
+    for (const unsigned effort : {0u, 1u, 2u, 2u}) {
+      CompileReport report;
+      CompileOptions options;
+      options.effort = effort;
+      const Expected<Image> image = compile(graph, machine, options, report);
+      ASSERT_TRUE(image) << image.error();
+      cycles.push_back(report.predictedCycles);
+      EXPECT_EQ(report.tried.size() > 1, effort > 0);
+      for (const Tried &tried : report.tried) {
+        if (tried.cycles) { // before pruning
+          EXPECT_LE(report.predictedCycles, tried.cycles);
+        }
+      }
+    }
+    EXPECT_LE(cycles[1], cycles[0]);
+    EXPECT_LE(cycles[2], cycles[1]);
+    EXPECT_EQ(cycles[2], cycles[3]);
+  }
+}
+
+} // namespace

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`--effort`: more schedules are tried, never one of more cycles taken; the values stay those of the kernels, the count that
+of the simulator, and the image the same however many threads look for it."""
+import json
+
+import pytest
+
+from bert_base import Shape, transformer
+from graph import save
+from small import convnet
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("effort")
+    save(convnet(), folder / "convnet.onnx")
+    save(transformer(Shape(layers=2, hidden=64, heads=4, sequence=16)), folder / "bert.onnx")
+    return folder
+
+
+@pytest.mark.parametrize("name, machine", [("convnet", "tsp-v1"), ("convnet", "tsp-small"), ("convnet", "mesh-4x4"),
+                                           ("bert", "tsp-v1"), ("bert", "tsp-small")])
+def test_more_effort_never_takes_more_cycles(call, models, tmp_path, name, machine):
+    cycles = []
+    for effort in (0, 1, 2):
+        call("run", models / f"{name}.onnx", "-m", machine, "--effort", effort, "--check", "--json", "r.json")
+        report = json.loads((tmp_path / "r.json").read_text())
+        assert report["measured_cycles"] == report["predicted_cycles"]
+        assert report["schedules_tried"] == 1 if effort == 0 else 1 < report["schedules_tried"] <= 65
+        assert effort > 0 or report["schedule"] == "graph"
+        cycles.append(report["measured_cycles"])
+    assert cycles == sorted(cycles, reverse=True)
+
+
+def test_it_is_the_same_image_twice_and_verbose_names_what_was_tried(call, models, tmp_path):
+    for name in ("a.mrp", "b.mrp"):
+        _, said = call("compile", models / "bert.onnx", "-o", name, "-v")
+    assert (tmp_path / "a.mrp").read_bytes() == (tmp_path / "b.mrp").read_bytes()
+    assert "critical, maps of 128 rows: " in said
+
+
+def test_an_order_that_was_asked_for_is_kept(call, models, tmp_path):
+    call("run", models / "bert.onnx", "--order", "critical", "--effort", 2, "--cycles-only", "--json", "r.json")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["order"] == "critical" and report["schedule"].startswith("critical")
+
+
+def test_what_there_is_not_is_refused(call, models):
+    _, error = call("compile", models / "bert.onnx", "-o", "x.mrp", "--effort", 4, code=2)
+    assert "--effort" in error and "4" in error
