@@ -137,8 +137,8 @@ static const Rewriting table[] = {
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
-     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
-       splitEpilogues(graph, longestChain(machine), machine);
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       splitEpilogues(graph, longestChain(machine), machine, options.sparesRoom);
        return Lines();
      }},
     {"pair-running", "combines neighbours before a reduction runs over many rows",

@@ -6,6 +6,8 @@
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Simplify.h"
 
+#include "arch/spec/Facts.h"
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -58,13 +60,33 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
 }
 
 /// Every read of one tensor in a bundle needs a copy of it to itself, with slices for each byte: so
-/// many reads at most where a cut can help, fewer where weights leave little memory.
+/// many reads at most where a cut can help, fewer where the copies would take much of the memory.
 struct MostReads {
   unsigned reads = 5, bytes = 12;
   bool usesAllAlus = true; ///< partial sums cost more than what else ALUs could do
 };
-MostReads mostReads(const KernelGraph &graph, const Machine *machine) {
-  return machine && constantShare(graph, *machine) > 0.25 ? MostReads{3, 8, false} : MostReads{};
+
+/// Rows of memory that constants leave.
+int64_t rowsBesideConstants(const KernelGraph &graph, const Machine &machine) {
+  const double left = std::max(0.0, 1 - constantShare(graph, machine));
+  return int64_t(left * double(factsOf(machine).capacityBytes) * machine.pes() / machine.lanes());
+}
+
+/// `room`: rows beside constants; a quarter of it is for the copies of one tensor.
+MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machine *machine,
+                    int64_t room) {
+  const MostReads usual, few{3, 8, false};
+  std::map<unsigned, int64_t> rows; ///< per tensor that is read: of all copies
+  for (const Access &operand : kernel.operands)
+    if (const Tensor &tensor = graph.tensors[operand.tensor];
+        machine && tensor.role != TensorRole::Constant) {
+      const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine->lanes();
+      rows[operand.tensor] = elementCount(tensor) / lanes * ((lanes + vector - 1) / vector) *
+                             int64_t(byteWidth(tensor.type)) * usual.reads * kHemispheres;
+    }
+  return std::any_of(rows.begin(), rows.end(), [&](const auto &r) { return r.second > room / 4; })
+             ? few
+             : usual;
 }
 
 /// Does a kernel read a tensor that is made at run time more often, up to a node?
@@ -231,12 +253,15 @@ Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const 
   return second;
 }
 
-unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
+unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool sparesRoom) {
   unsigned split = 0;
-  const MostReads reads = mostReads(graph, machine);
+  const int64_t room = machine ? rowsBesideConstants(graph, *machine) : 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
+    const MostReads reads =
+        isHost ? MostReads{}
+               : mostReads(graph, graph.kernels[index], machine, sparesRoom ? 0 : room);
     while (!isHost) {
       Kernel kernel = graph.kernels[order.back().second];
       std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);
@@ -259,9 +284,12 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine) {
 
 } // namespace
 
-unsigned splitEpilogues(KernelGraph &graph, unsigned most) { return split(graph, most, nullptr); }
-unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine) {
-  return split(graph, most, &machine);
+unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
+  return split(graph, most, nullptr, false);
+}
+unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
+                        bool sparesRoom) {
+  return split(graph, most, &machine, sparesRoom);
 }
 
 } // namespace millrace::forms
