@@ -214,8 +214,9 @@ std::optional<Failure> Stages::scheduleKernels() {
   grid::FitOptions fit;
   fit.rewrites = !origin; // else other forms of the kernels come first
   fit.compile.partition = options.partition;
-  if (options.order != "auto")
-    fit.compile.order = options.order;
+  fit.compile.keepsOrder = options.order != "auto";
+  if (fit.compile.keepsOrder)
+    fit.compile.tactic.order = options.order;
   fit.compile.effort = options.effort;
   fit.compile.gaps = options.explain == "cycles";
   if (!options.exactQdq)

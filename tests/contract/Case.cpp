@@ -15,6 +15,7 @@
 #include <cctype>
 #include <csignal>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@ Case randomCase(unsigned machineSeed, unsigned graphSeed) {
   Draw ofGraph(graphSeed);
   c.recipe = randomGraph(ofGraph, *machine);
   c.layouts = graphSeed % 2 ? graphSeed : 0;
+  c.schedule = graphSeed % 3 ? graphSeed : 0;
   return c;
 }
 
@@ -42,6 +44,8 @@ std::string print(const Case &c) {
     text += "set " + override + "\n";
   if (c.layouts)
     text += "layouts " + std::to_string(c.layouts) + "\n";
+  if (c.schedule)
+    text += "schedule " + std::to_string(c.schedule) + "\n";
   return text + print(c.recipe);
 }
 
@@ -55,6 +59,8 @@ Expected<Case> parseCase(const std::string &text) {
       c.machine.push_back(line.substr(4));
     else if (line.starts_with("layouts "))
       c.layouts = std::strtoull(line.c_str() + 8, nullptr, 10);
+    else if (line.starts_with("schedule "))
+      c.schedule = std::strtoull(line.c_str() + 9, nullptr, 10);
     else if (Status s = parseLine(line, c.recipe); !s)
       return s.takeError();
   }
@@ -197,10 +203,25 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
   return Success{};
 }
 
+/// As the case draws it: any order that dependences allow, pieces of any length.
+grid::FitOptions optionsOf(const Case &c) {
+  grid::FitOptions options;
+  if (!c.schedule)
+    return options;
+  std::mt19937_64 draw(c.schedule);
+  const int64_t rows[] = {1, 16, 32, 128, 512, 2048};
+  const unsigned bands[] = {2, 3, 4, 8, 64};
+  options.compile.tactic = {.order = draw() % 4 ? "critical" : "graph",
+                            .seed = draw() % 4 ? c.schedule : 0,
+                            .mapRows = rows[draw() % std::size(rows)],
+                            .bands = bands[draw() % std::size(bands)]};
+  return options;
+}
+
 /// Compiled, encoded and read back.
-Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine,
+Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine, const Case &c,
                          grid::CompileReport &report) {
-  Expected<Image> image = grid::compileToFit(graph, machine, {}, report);
+  Expected<Image> image = grid::compileToFit(graph, machine, optionsOf(c), report);
   if (!image)
     return image.takeError();
   Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
@@ -212,6 +233,7 @@ Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine,
 }
 
 struct Trial {
+  const Case &c;
   const Machine &machine;
   const forms::KernelGraph &original;
   forms::KernelGraph graph; ///< rewritten
@@ -219,7 +241,7 @@ struct Trial {
 
   Outcome run(const TrialOptions &options) {
     GridRun run;
-    const Expected<Image> image = compiled(graph, machine, run.report);
+    const Expected<Image> image = compiled(graph, machine, c, run.report);
     if (!image)
       return refused(image.error());
     const auto own = byName(original, inputs, graph);
@@ -237,8 +259,8 @@ struct Trial {
                                   " cycles, measured " +
                                   std::to_string(run.simulated.measuredCycles));
     if (report.bounds.cycles > int64_t(report.predictedCycles))
-      return failed("bound", "no schedule takes fewer than " + std::to_string(report.bounds.cycles) +
-                                 " cycles, this one takes " +
+      return failed("bound", "no schedule takes fewer than " +
+                                 std::to_string(report.bounds.cycles) + " cycles, this one takes " +
                                  std::to_string(report.predictedCycles));
     if (report.ledger.cycles != int64_t(report.predictedCycles))
       return failed("ledger", "an account of " + std::to_string(report.ledger.cycles) +
@@ -300,7 +322,7 @@ static Outcome tryOnce(const Case &c, const TrialOptions &options) {
   if (2 * memoryRows(*graph, *machine) > memoryRows(*machine))
     return {
         Verdict::Invalid, "memory", "the graph takes more than half of the memory", 0, 0, false};
-  Trial trial{*machine, *graph, *graph, forms::randomInputs(*graph, options.seed)};
+  Trial trial{c, *machine, *graph, *graph, forms::randomInputs(*graph, options.seed)};
   if (Status s = rewrite(trial.graph, c, *machine); !s)
     return failed("rewritten graph", s.error());
   return trial.run(options);
@@ -385,7 +407,7 @@ Expected<std::vector<uint8_t>> imageOf(const Case &c) {
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  const Expected<Image> image = grid::compileToFit(*graph, *machine, {}, report);
+  const Expected<Image> image = grid::compileToFit(*graph, *machine, optionsOf(c), report);
   if (!image)
     return Error{image.error()};
   return encodeImage(*image);

@@ -11,7 +11,8 @@ namespace millrace::test {
 struct Case {
   std::vector<std::string> machine; ///< overrides of kBaseMachine
   Recipe recipe;
-  uint64_t layouts = 0; ///< seed of layouts that are drawn; 0: those that cost least
+  uint64_t layouts = 0;  ///< seed of layouts that are drawn; 0: those that cost least
+  uint64_t schedule = 0; ///< seed of a tactic that is drawn; 0: the usual one
   bool operator==(const Case &) const = default;
 };
 
@@ -22,7 +23,7 @@ constexpr double kMostDistance = 0.05;
 /// The machine is drawn from one seed and the graph for it from another.
 Case randomCase(unsigned machineSeed, unsigned graphSeed);
 
-/// "set key=value" lines, "layouts N" where they are drawn, then the recipe's.
+/// "set key=value" lines, "layouts N" and "schedule N" where they are drawn, then the recipe's.
 std::string print(const Case &c);
 /// Reads that; lines that begin with # are for people. Errors: a line that is neither.
 Expected<Case> parseCase(const std::string &text);

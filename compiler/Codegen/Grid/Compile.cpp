@@ -467,8 +467,7 @@ constexpr unsigned kMostPressure = 5;
 
 /// The same program in fewer cycles, if a search finds one; room is found in the same way.
 void improve(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-             const Way &way, const Tactic &first, Image &image, CompileReport &report,
-             const CompileReport &before) {
+             const Way &way, Image &image, CompileReport &report, const CompileReport &before) {
   CompileOptions quiet = options;
   quiet.progress = nullptr;
   std::mutex mutex;
@@ -488,10 +487,10 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
     const std::lock_guard lock(mutex);
     return known[key] = cycles ? *cycles : 0;
   };
-  Found found = searchTactics(first, report.predictedCycles, report.bursts, options.effort,
-                              options.order.empty(), schedule, options.searching);
+  Found found = searchTactics(options.tactic, report.predictedCycles, report.bursts, options.effort,
+                              !options.keepsOrder, schedule, options.searching);
   report.tried = found.tried;
-  if (found.best == first)
+  if (found.best == options.tactic)
     return;
   CompileReport its = before;
   GridCompiler compiler(graph, machine, quiet, its, way, found.best);
@@ -511,9 +510,6 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   if (Status s = machine.verify(); !s)
     return s.takeError();
   const CompileReport before = report;
-  Tactic tactic;
-  if (!options.order.empty())
-    tactic.order = options.order;
   std::optional<Error> first;
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
@@ -526,12 +522,12 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     for (way.pressure = start;; ++way.pressure) {
       report = before;
       way.alternates = alternates && way.pressure < 2;
-      GridCompiler compiler(graph, machine, options, report, way, tactic);
+      GridCompiler compiler(graph, machine, options, report, way, options.tactic);
       Status planned = compiler.plan();
       Expected<Image> image = planned ? compiler.run() : planned.takeError();
       if (image) {
         if (options.effort > 0)
-          improve(graph, machine, options, way, tactic, *image, report, before);
+          improve(graph, machine, options, way, *image, report, before);
         return image;
       }
       if (options.refused)

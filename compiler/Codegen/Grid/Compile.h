@@ -18,11 +18,11 @@ namespace millrace::grid {
 struct CompileOptions {
   /// Who deals kernels to PEs: a name of partitionSolvers(), or `auto`.
   std::string partition = "auto";
-  /// In which order kernels are scheduled: a name of schedule::orderSolvers(). Empty: `graph` at
-  /// effort 0, else the one of fewest cycles.
-  std::string order;
-  /// How long to look for a schedule of fewer cycles, 0 to kMostEffort (searchTactics).
+  /// How it is scheduled, and how long to look for a way of fewer cycles: 0, not at all, to
+  /// kMostEffort (searchTactics); in the same order if that is kept.
+  Tactic tactic;
   unsigned effort = 0;
+  bool keepsOrder = false;
   /// One copy of what maps alone read, in one hemisphere, where more have no room.
   bool sparing = false;
   /// Keeps each run of idle cycles in the report's ledger, for a trace.
