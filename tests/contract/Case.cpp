@@ -237,8 +237,8 @@ struct Trial {
                                   " cycles, measured " +
                                   std::to_string(run.simulated.measuredCycles));
     if (report.bounds.cycles > int64_t(report.predictedCycles))
-      return failed("bound", "no schedule takes fewer than " + std::to_string(report.bounds.cycles) +
-                                 " cycles, this one takes " +
+      return failed("bound", "no schedule takes fewer than " +
+                                 std::to_string(report.bounds.cycles) + " cycles, this one takes " +
                                  std::to_string(report.predictedCycles));
     if (report.ledger.cycles != int64_t(report.predictedCycles))
       return failed("ledger", "an account of " + std::to_string(report.ledger.cycles) +
@@ -375,20 +375,27 @@ Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned second
   return o;
 }
 
-Expected<std::vector<uint8_t>> imageOf(const Case &c) {
-  const Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
+Expected<CompiledCase> compileCase(const Case &c) {
+  Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
   if (!machine)
-    return Error{machine.error()};
+    return machine.takeError();
   Expected<forms::KernelGraph> graph = realise(c.recipe);
   if (!graph)
     return graph.takeError();
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  const Expected<Image> image = grid::compileToFit(*graph, *machine, {}, report);
+  Expected<Image> image = grid::compileToFit(*graph, *machine, {}, report);
   if (!image)
-    return Error{image.error()};
-  return encodeImage(*image);
+    return image.takeError();
+  return CompiledCase{std::move(*machine), std::move(*graph), std::move(*image)};
+}
+
+Expected<std::vector<uint8_t>> imageOf(const Case &c) {
+  Expected<CompiledCase> compiled = compileCase(c);
+  if (!compiled)
+    return compiled.takeError();
+  return encodeImage(compiled->image);
 }
 
 } // namespace millrace::test
