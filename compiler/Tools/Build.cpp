@@ -15,7 +15,8 @@ namespace millrace::driver {
 
 using nlohmann::json;
 
-static const std::vector<std::string> levelNames = {"onnx", "tensor", "spatial", "sched", "image"};
+static const std::vector<std::string> levelNames = {"onnx",  "tensor",           "spatial",
+                                                    "sched", "schedule-problem", "image"};
 
 void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
               const std::string &last, const std::string &text) {
@@ -103,6 +104,12 @@ void ModelOptions::addTo(CLI::App &command) {
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
+  command
+      .add_option("--schedule", schedule,
+                  "start the bundles of the schedule problem when this file says, instead of when "
+                  "the compiler does (docs/spec/schedule-problem.md)")
+      ->type_name("FILE")
+      ->group(heading::Compiler);
   only(Level::Spatial,
        command
            .add_option("--explain", explain,
@@ -205,6 +212,7 @@ constexpr Way ways[] = {
     {Level::Tensor, &Stages::importModel, &Stages::readTensors, &Stages::writeTensors},
     {Level::Spatial, &Stages::formKernels, &Stages::readKernels, &Stages::writeKernels},
     {Level::Sched, &Stages::schedule, &Stages::readSchedule, &Stages::writeSchedule},
+    {Level::Problem, nullptr, nullptr, &Stages::writeProblem},
 };
 
 /// From the level of the model's file to `to`.
@@ -216,7 +224,7 @@ std::optional<Failure> runStages(Stages &stages, const ModelOptions &options, Le
   if (auto failure = stages.loadTarget())
     return failure;
   for (const Way &way : ways)
-    if (way.level >= options.from && way.level <= to)
+    if (way.make && way.level >= options.from && way.level <= to)
       if (auto failure = (stages.*(way.level == options.from ? way.read : way.make))())
         return failure;
   return std::nullopt;

@@ -41,6 +41,10 @@ void Extractor::checkAnnotations(unsigned pe, uint32_t k) {
                                    operands[unsigned(p.of)]->kind == OperandKind::Stream
                                ? operandWidth(i, *operands[unsigned(p.of)])
                                : 1;
+    const bool ofGroups = p.of == ProducerOf::Weights;
+    if (p.from0 + p.count0 > (ofGroups ? i.g1 - i.g0 : i.n0) ||
+        p.from1 + p.count1 > (ofGroups ? 1 : i.n1))
+      refuse(pe, k, "has an annotation of elements that it does not have");
     said[unsigned(p.of)] += uint64_t(p.count0) * p.count1 * width;
   }
   const uint64_t elements = i.elements();

@@ -9,8 +9,9 @@ namespace millrace::schedule {
 
 std::string_view nameOf(ResourceKind kind) {
   static constexpr std::string_view names[kResourceKinds] = {
-      "queue",  "read_port", "write_port",   "banks", "unit", "alu_result", "link",
-      "stream", "weights",   "accumulators", "latch", "rows", "contents"};
+      "queue",        "read_port", "write_port", "banks",   "mxm_port", "alu",
+      "sxm_port",     "link_port", "alu_result", "link",    "stream",   "weights",
+      "accumulators", "latch",     "rows",       "contents"};
   return names[unsigned(kind)];
 }
 

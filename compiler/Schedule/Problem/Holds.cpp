@@ -51,6 +51,22 @@ void Extractor::hold(unsigned pe, uint32_t k, Hold like, std::vector<Cycle> cycl
   }
 }
 
+static ResourceKind portOf(UnitKind kind) {
+  switch (kind) {
+  case UnitKind::MxmInstall:
+  case UnitKind::MxmActivate:
+  case UnitKind::MxmAccumulate:
+    return ResourceKind::MxmPort;
+  case UnitKind::Alu:
+    return ResourceKind::Alu;
+  case UnitKind::Send:
+  case UnitKind::Receive:
+    return ResourceKind::LinkPort;
+  default:
+    return ResourceKind::SxmPort;
+  }
+}
+
 /// R1, R4.
 void Extractor::addPorts(unsigned pe, uint32_t k) {
   const Instruction &i = at(pe, k);
@@ -69,8 +85,8 @@ void Extractor::addPorts(unsigned pe, uint32_t k) {
   }
   const unsigned planes = i.opcode == Opcode::Activate ? byteWidth(i.format) : 1;
   for (unsigned p = 0; p < planes; ++p)
-    add(resource(ResourceKind::Unit, pe,
-                 machine.queue({unit.kind, unit.hemisphere, unit.index + p}), ""),
+    add(resource(portOf(unit.kind), pe, machine.queue({unit.kind, unit.hemisphere, unit.index + p}),
+                 ""),
         length);
 }
 

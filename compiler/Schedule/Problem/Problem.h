@@ -24,7 +24,10 @@ enum class ResourceKind : uint8_t {
   ReadPort,  ///< of a MEM slice
   WritePort, ///< of a MEM slice
   Banks,     ///< of a MEM slice, numbered
-  Unit,      ///< the port of an MXM queue, an ALU, an SXM unit, a C2C port
+  MxmPort,   ///< of an MXM queue
+  Alu,
+  SxmPort,   ///< of an SXM unit
+  LinkPort,  ///< a C2C port, sending or receiving
   AluResult, ///< the way out of an ALU, one result a cycle
   Link,      ///< a vector's slot on a link
   Stream,    ///< registers of a stream, numbered, in the time of its vectors (diagonals)
