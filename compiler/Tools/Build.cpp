@@ -112,6 +112,15 @@ void ModelOptions::addTo(CLI::App &command) {
       ->group(heading::Compiler);
   only(Level::Spatial,
        command
+           .add_option("--effort", effort,
+                       "most rounds in which bundles of the schedule problem move once all are "
+                       "placed; 0: they stay. Gains less than a percent")
+           ->check(CLI::Range(0u, 100u))
+           ->type_name("ROUNDS")
+           ->capture_default_str()
+           ->group(heading::Compiler));
+  only(Level::Spatial,
+       command
            .add_option("--explain", explain,
                        "why a decision was taken: layouts, for each tensor the layout, the "
                        "runner-up and what decides; cycles, what MXM and VXM idle for "

@@ -40,6 +40,7 @@ struct ModelOptions {
   bool exactQdq = false;
   std::string explain;               ///< "layouts", "cycles" or nothing
   std::string schedule;              ///< file of starts that solve the schedule problem
+  unsigned effort = 0;               ///< rounds in which bundles move once all are placed
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;

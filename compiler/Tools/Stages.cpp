@@ -229,6 +229,8 @@ std::optional<Failure> Stages::scheduleKernels() {
     facts.packed.push_back(name + ": rounded to 16 bits, as the program did not fit");
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
+  if (auto failure = options.effort ? improveSchedule(report) : std::nullopt)
+    return failure;
   if (auto failure = applySchedule(&report))
     return failure;
   addNotes(image, facts, graph, report);
@@ -283,6 +285,22 @@ std::optional<Failure> Stages::applySchedule(grid::CompileReport *report) {
   if (Status s = schedule::verify(*problem, *starts); !s)
     return Failure{BadInput, options.schedule + ": " + s.error()};
   return startAt(*starts, report);
+}
+
+std::optional<Failure> Stages::improveSchedule(grid::CompileReport &report) {
+  if (!options.schedule.empty())
+    return std::nullopt;
+  progress.stage("improving the schedule");
+  if (auto failure = poseProblem())
+    return failure;
+  const schedule::Starts placed = schedule::startsOf(*problem),
+                         better = schedule::improve(*problem, placed, {.rounds = options.effort});
+  if (schedule::cyclesOf(*problem, better) >= schedule::cyclesOf(*problem, placed))
+    return std::nullopt;
+  if (Status s = schedule::verify(*problem, better); !s)
+    return failed(Wrong, "the compiler improved a schedule to a wrong one (" + s.error() +
+                             "); please report it with the model and the machine");
+  return startAt(better, &report);
 }
 
 std::optional<Failure> Stages::startAt(const schedule::Starts &starts,

@@ -65,6 +65,8 @@ private:
   std::optional<Failure> poseProblem();
   /// Starts bundles when --schedule says. `report`, if there is one, follows.
   std::optional<Failure> applySchedule(grid::CompileReport *report);
+  /// Takes what moving bundles gains.
+  std::optional<Failure> improveSchedule(grid::CompileReport &report);
   std::optional<Failure> startAt(const schedule::Starts &starts, grid::CompileReport *report);
   /// Whether the image passes verifyImage.
   std::optional<Failure> verify();

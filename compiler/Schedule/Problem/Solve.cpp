@@ -28,20 +28,21 @@ public:
     addEdges();
   }
 
+  /// Until nothing is gained twice: what moves without a gain may make room for the next round.
   void run(unsigned rounds) {
-    Cycle best = length(starts);
-    Starts bestStarts = starts;
-    for (unsigned round = 0; round < rounds; ++round) {
+    Starts best = starts;
+    for (unsigned round = 0, idle = 0; round < rounds && idle < 2; ++round) {
       pushBack();
+      moveToBegin();
       listSchedule();
       pullForward();
-      const Cycle now = length(starts);
-      if (now >= best)
-        break;
-      best = now;
-      bestStarts = starts;
+      ++idle;
+      if (length(starts) >= length(best))
+        continue;
+      best = starts;
+      idle = 0;
     }
-    starts = bestStarts;
+    starts = best;
   }
 
 private:
@@ -116,6 +117,14 @@ private:
       starts[b] = std::max(starts[b], board.fit(b, latest(b, end), true));
       board.put(b, starts[b]);
     }
+  }
+  /// All as they are, from cycle 0 on.
+  void moveToBegin() {
+    Cycle first = kLatest;
+    for (const uint32_t b : bundles)
+      first = std::min(first, starts[b]);
+    for (const uint32_t b : bundles)
+      starts[b] -= first;
   }
   /// Each to the earliest cycle at which it fits, the first first.
   void pullForward() {

@@ -15,6 +15,18 @@ constexpr const char *kProblemFormat = "millrace-schedule-problem";
 constexpr const char *kScheduleFormat = "millrace-schedule";
 constexpr int64_t kVersion = 1;
 
+/// What the numbers of a row are: said in the text, and expected there.
+struct Columns {
+  const char *key, *names;
+};
+constexpr Columns kInstructions{"instruction_columns", R"(["pe","instruction","at_cycles"])"};
+constexpr Columns kHolds{
+    "hold_columns",
+    R"(["resource","at_cycles","length_cycles","count","every_cycles","low_part","high_part"])"};
+constexpr Columns kPrecedence{"precedence_columns",
+                              R"(["before","after","distance_cycles","kind"])"};
+constexpr Columns kMoments{"moment_columns", R"(["bundle","at_cycles"])"};
+
 // ---- Writing: by hand, a line each, as a tree of millions of numbers would take seconds ---------
 
 std::string hex(uint64_t value) {
@@ -71,6 +83,9 @@ void addBundle(std::string &out, const Bundle &b) {
 std::string bodyOf(const ScheduleProblem &p) {
   std::string out = "\"machine\":" + quoted(p.machine) + ",\n\"machine_hash\":\"" +
                     hex(p.machineHash) + "\",\n\"steps\":";
+  const auto addColumns = [&](const Columns &columns) {
+    out += std::string(",\n\"") + columns.key + "\":" + columns.names;
+  };
   addList(out, p.steps, "\n", [&](const GridStep &s) {
     out += "{\"step\":" + std::to_string(s.step) + ",\"fixed_cycles\":" + std::to_string(s.fixed) +
            ",\"fewest_cycles\":" + std::to_string(s.fewest) + "}";
@@ -80,17 +95,18 @@ std::string bodyOf(const ScheduleProblem &p) {
     out += "{\"name\":" + quoted(r.name) + ",\"kind\":\"" + std::string(nameOf(r.kind)) +
            "\",\"cycles_per_part\":" + std::to_string(r.cyclesPerPart) + "}";
   });
-  out += ",\n\"instruction_columns\":[\"pe\",\"instruction\",\"at_cycles\"],\n"
-         "\"hold_columns\":[\"resource\",\"at_cycles\",\"length_cycles\",\"count\","
-         "\"every_cycles\",\"low_part\",\"high_part\"],\n\"bundles\":";
+  addColumns(kInstructions);
+  addColumns(kHolds);
+  out += ",\n\"bundles\":";
   addList(out, p.bundles, "\n", [&](const Bundle &b) { addBundle(out, b); });
-  out += ",\n\"precedence_columns\":[\"before\",\"after\",\"distance_cycles\",\"kind\"],\n"
-         "\"precedence\":";
+  addColumns(kPrecedence);
+  out += ",\n\"precedence\":";
   addList(out, p.precedence, "\n", [&](const Precedence &e) {
     out += "[" + std::to_string(e.before) + "," + std::to_string(e.after) + "," +
            std::to_string(e.distance) + ",\"" + std::string(nameOf(e.kind)) + "\"]";
   });
-  out += ",\n\"moment_columns\":[\"bundle\",\"at_cycles\"],\n\"spans\":";
+  addColumns(kMoments);
+  out += ",\n\"spans\":";
   addList(out, p.spans, "\n", [&](const Span &s) {
     out += "{\"step\":" + std::to_string(s.step) + ",\"resource\":" + std::to_string(s.resource) +
            ",\"low_part\":" + std::to_string(s.low) + ",\"high_part\":" + std::to_string(s.high) +
@@ -227,6 +243,9 @@ ScheduleProblem problemIn(const json &text) {
               "instruction_columns", "hold_columns", "bundles", "precedence_columns", "precedence",
               "moment_columns", "spans"},
              "the text");
+  for (const Columns &columns : {kInstructions, kHolds, kPrecedence, kMoments})
+    if (text[columns.key] != json::parse(columns.names))
+      throw Damage{std::string("'") + columns.key + "' is not " + columns.names};
   ScheduleProblem p;
   p.machine = stringAt(text, "machine", "the text");
   const std::string hash = stringAt(text, "machine_hash", "the text");
