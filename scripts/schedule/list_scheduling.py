@@ -23,7 +23,9 @@ def main(problem_file, schedule_file):
         s = spans[k]
         places = [(s["step"], s["resource"], part) for part in range(s["low_part"], s["high_part"] + 1)]
         for before in {last[p] for p in places if p in last}:
-            edges += [(node + before, b, -at) for b, at in s["begins"]]
+            ends = dict(spans[before]["ends"])
+            for b, at in s["begins"]:  # who both ends and begins does not wait for itself
+                edges += [(e, b, ends[e] - at) for e in ends if e != b] if b in ends else [(node + before, b, -at)]
         last.update(dict.fromkeys(places, k))
     behind, waits = defaultdict(list), [0] * (node + len(spans))
     for before, after, distance in edges:
@@ -43,6 +45,8 @@ def main(problem_file, schedule_file):
             waits[after] -= 1
             if not waits[after]:
                 heapq.heappush(ready, (given[after] if after < node else -1, after))
+    if any(waits):  # bundles that wait for each other by distances below 0: where to begin, this solver does not know
+        starts = given
     json.dump({"format": "millrace-schedule", "version": 1, "problem": problem["problem"],
                "starts_cycle": list(enumerate(starts[:node]))}, open(schedule_file, "w", encoding="utf-8"))
 

@@ -76,7 +76,19 @@ private:
     for (const auto &[before, after] : successionsOf(problem, starts))
       if (problem.spans[after].step == step)
         for (const Moment &m : problem.spans[after].begins)
-          connect(base + before, m.bundle, -m.at);
+          follow(before, m);
+  }
+  /// A bundle begins a value behind those of a span. One that both ends and begins does not wait
+  /// for itself.
+  void follow(uint32_t before, const Moment &begin) {
+    const std::vector<Moment> &ends = problem.spans[before].ends;
+    const bool isIn = std::any_of(ends.begin(), ends.end(),
+                                  [&](const Moment &m) { return m.bundle == begin.bundle; });
+    if (!isIn)
+      return connect(uint32_t(problem.bundles.size()) + before, begin.bundle, -begin.at);
+    for (const Moment &m : ends)
+      if (m.bundle != begin.bundle)
+        connect(m.bundle, begin.bundle, m.at - begin.at);
   }
 
   /// The earliest start that those before the bundle leave, or the latest that those behind it do.
