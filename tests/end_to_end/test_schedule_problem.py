@@ -79,7 +79,7 @@ def test_a_schedule_solved_in_python_gives_the_same_outputs_in_the_cycles_that_i
     model, machine = models[name]
     problem_file, schedule = tmp_path / "problem.json", tmp_path / "schedule.json"
     call("compile", model, "--machine", machine, "--to", "schedule-problem", "-o", problem_file)
-    solve("list_scheduling.py", problem_file, schedule)
+    solve("justify.py", problem_file, schedule)
     problem, starts = json.loads(problem_file.read_text()), dict(json.loads(schedule.read_text())["starts_cycle"])
     cycles = sum(step["fixed_cycles"] + max(starts[b] + bundle["last_write_cycles"]
                                             for b, bundle in enumerate(problem["bundles"])
@@ -138,7 +138,7 @@ def test_the_problem_of_an_image_as_text_is_that_of_its_model(call, models, tmp_
     call("compile", model, "--machine", machine, "--to", "schedule-problem", "-o", "b.json")
     a, b = (json.loads((tmp_path / file).read_text()) for file in ("a.json", "b.json"))
     assert a == b
-    solve("list_scheduling.py", tmp_path / "a.json", tmp_path / "schedule.json")
+    solve("justify.py", tmp_path / "a.json", tmp_path / "schedule.json")
     images = []
     for words in (["program.s", "--from", "sched"], [model]):
         call("compile", *words, "--machine", machine, "--schedule", "schedule.json", "-o", "image.mrp")
