@@ -24,6 +24,7 @@ enum class Cause : uint8_t {
   BufferReuse,        ///< the weight buffer serves other sweeps
   MemoryReuse,        ///< memory rows that hold other values, which are still read
   Order,              ///< passes of a share follow each other
+  GivenStart,         ///< whoever solved the schedule lets it start no sooner
   StepBegin,          ///< what a piece needs first is dispatched in cycle 0 at the earliest
   HostBarrier,        ///< the same behind a host step, and what idles before one
   // What other pieces hold.

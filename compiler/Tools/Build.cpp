@@ -16,7 +16,8 @@ namespace millrace::driver {
 
 using nlohmann::json;
 
-static const std::vector<std::string> levelNames = {"onnx", "tensor", "spatial", "sched", "image"};
+static const std::vector<std::string> levelNames = {"onnx",  "tensor",           "spatial",
+                                                    "sched", "schedule-problem", "image"};
 
 void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
               const std::string &last, const std::string &text) {
@@ -100,7 +101,8 @@ void ModelOptions::addTo(CLI::App &command) {
            .add_option(
                "--effort", effort,
                "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, 64; "
-               "3, 320; fewer of large programs. The same ones on every machine")
+               "3, 320; fewer of large programs. From 2 on bundles move once all are placed. "
+               "The same ones on every machine")
            ->check(CLI::Range(0u, grid::kMostEffort))
            ->type_name("0..3")
            ->capture_default_str()
@@ -116,6 +118,12 @@ void ModelOptions::addTo(CLI::App &command) {
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
+  command
+      .add_option("--schedule", schedule,
+                  "start the bundles of the schedule problem when this file says, instead of when "
+                  "the compiler does (docs/spec/schedule-problem.md)")
+      ->type_name("FILE")
+      ->group(heading::Compiler);
   only(Level::Spatial,
        command
            .add_option("--explain", explain,
@@ -218,6 +226,7 @@ constexpr Way ways[] = {
     {Level::Tensor, &Stages::importModel, &Stages::readTensors, &Stages::writeTensors},
     {Level::Spatial, &Stages::formKernels, &Stages::readKernels, &Stages::writeKernels},
     {Level::Sched, &Stages::schedule, &Stages::readSchedule, &Stages::writeSchedule},
+    {Level::Problem, nullptr, nullptr, &Stages::writeProblem},
 };
 
 /// From the level of the model's file to `to`.
@@ -229,7 +238,7 @@ std::optional<Failure> runStages(Stages &stages, const ModelOptions &options, Le
   if (auto failure = stages.loadTarget())
     return failure;
   for (const Way &way : ways)
-    if (way.level >= options.from && way.level <= to)
+    if (way.make && way.level >= options.from && way.level <= to)
       if (auto failure = (stages.*(way.level == options.from ? way.read : way.make))())
         return failure;
   return std::nullopt;

@@ -18,9 +18,10 @@
 
 namespace millrace::driver {
 
-/// The levels of a model on its way, in their order. The pipeline is entered at any but the image,
-/// and left at any but ONNX.
-enum class Level : uint8_t { Onnx, Tensor, Spatial, Sched, Image };
+/// The levels of a model on its way, in their order. The pipeline is entered at any but the problem
+/// and the image, and left at any but ONNX. The problem is that of the schedule that the compiler
+/// places, whatever is made of it.
+enum class Level : uint8_t { Onnx, Tensor, Spatial, Sched, Problem, Image };
 
 /// Adds an option that names one of the levels `first` to `last`; `level` outlives the command.
 void addLevel(CLI::App &command, const std::string &option, Level &level, const std::string &first,
@@ -39,6 +40,7 @@ struct ModelOptions {
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
   std::string explain;               ///< "layouts", "cycles" or nothing
+  std::string schedule;              ///< file of starts that solve the schedule problem
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;

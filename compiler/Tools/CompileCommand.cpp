@@ -90,7 +90,7 @@ std::optional<Failure> check(const CompileOptions &options) {
     return Failure{Usage, "--output is required; see `millrace compile --help`"};
   if (options.to < options.model.from)
     return Failure{Usage, "--to names a level before that of --from; the order is onnx, tensor, "
-                          "spatial, sched, image"};
+                          "spatial, sched, schedule-problem, image"};
   if (options.model.explain == "cycles" && options.to < Level::Sched)
     return Failure{Usage, "--explain cycles is about the schedule, and --to stops before it; name "
                           "a later level, or leave it out"};
@@ -121,6 +121,8 @@ void addCompile(CLI::App &app, Action &action) {
                   "  millrace compile model.onnx --machine tsp-v1 -o model.mrp\n"
                   "  millrace compile model.onnx --to spatial -o - | less\n"
                   "  millrace compile model.mlir --from spatial -o model.mrp\n"
+                  "  millrace compile model.onnx --to schedule-problem -o problem.json\n"
+                  "  millrace compile model.onnx --schedule schedule.json -o model.mrp\n"
                   "  millrace compile model.onnx --explain layouts | less\n"
                   "  millrace compile model.onnx --explain cycles | less");
   command
@@ -134,8 +136,9 @@ void addCompile(CLI::App &app, Action &action) {
       ->type_name("FILE")
       ->needs("--explain")
       ->group(heading::Data);
-  addLevel(*command, "--to", options->to, "tensor", "image",
-           "level to stop at: tensor, spatial or sched, written as text, or image");
+  addLevel(
+      *command, "--to", options->to, "tensor", "image",
+      "level to stop at: tensor, spatial, sched or schedule-problem, written as text, or image");
   command->callback([=, &action] {
     action = [=]() -> int {
       if (std::optional<Failure> failure = check(*options))

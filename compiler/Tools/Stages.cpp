@@ -7,6 +7,7 @@
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
+#include "compiler/Schedule/Problem/Text.h"
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
 
@@ -17,7 +18,9 @@
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <tuple>
 
 namespace millrace::driver {
 
@@ -235,6 +238,10 @@ std::optional<Failure> Stages::scheduleKernels() {
                   (tried.cycles ? std::to_string(tried.cycles) + " cycles" : "no room"));
   image = std::move(*compiled);
   image.machineYaml = toYaml(*target);
+  if (auto failure = options.effort > 1 ? improveSchedule(report) : std::nullopt)
+    return failure;
+  if (auto failure = applySchedule(&report))
+    return failure;
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);
   cycles->bounds = std::move(report.bounds);
@@ -259,6 +266,79 @@ std::optional<Failure> Stages::verify() {
     return failed(BadInput, "its image is not well formed: " + s.error());
   return failed(Wrong, "the compiler made an image that is not well formed (" + s.error() +
                            "); please report it with the model and the machine");
+}
+
+std::optional<Failure> Stages::poseProblem() {
+  if (problem)
+    return std::nullopt;
+  Expected<schedule::ScheduleProblem> posed = schedule::problemOf(image, *target);
+  if (!posed)
+    return failed(options.from == Level::Sched ? BadInput : Wrong,
+                  "its schedule is no problem: " + posed.error());
+  problem = std::move(*posed);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::applySchedule(grid::CompileReport *report) {
+  if (options.schedule.empty())
+    return std::nullopt;
+  std::ifstream file(options.schedule, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return Failure{BadInput, "cannot read '" + options.schedule + "'; check the path"};
+  if (auto failure = poseProblem())
+    return failure;
+  const Expected<schedule::Starts> starts = schedule::readSchedule(text.str(), *problem);
+  if (!starts)
+    return Failure{BadInput, options.schedule + ": " + starts.error()};
+  if (Status s = schedule::verify(*problem, *starts); !s)
+    return Failure{BadInput, options.schedule + ": " + s.error()};
+  return startAt(*starts, report);
+}
+
+std::optional<Failure> Stages::improveSchedule(grid::CompileReport &report) {
+  if (!options.schedule.empty())
+    return std::nullopt;
+  progress.stage("improving the schedule");
+  if (auto failure = poseProblem())
+    return failure;
+  const unsigned rounds = options.effort > 2 ? 20 : 4;
+  const schedule::Starts placed = schedule::startsOf(*problem),
+                         better = schedule::improve(*problem, placed, {.rounds = rounds});
+  if (schedule::cyclesOf(*problem, better) >= schedule::cyclesOf(*problem, placed))
+    return std::nullopt;
+  if (Status s = schedule::verify(*problem, better); !s)
+    return failed(Wrong, "the compiler improved a schedule to a wrong one (" + s.error() +
+                             "); please report it with the model and the machine");
+  return startAt(better, &report);
+}
+
+std::optional<Failure> Stages::startAt(const schedule::Starts &starts,
+                                       grid::CompileReport *report) {
+  const std::vector<std::vector<uint32_t>> numbers =
+      schedule::reschedule(image, *target, *problem, starts);
+  if (!report)
+    return std::nullopt;
+  Expected<schedule::CycleAccount> account = schedule::accountOf(
+      image, *target, *problem, starts, numbers, report->kernelOf, options.explain == "cycles");
+  if (!account)
+    return failed(Wrong, account.error());
+  report->ledger = std::move(account->ledger);
+  report->bounds = std::move(account->bounds);
+  report->predictedCycles = uint64_t(schedule::cyclesOf(*problem, starts));
+  std::map<unsigned, std::pair<Cycle, Cycle>> spans; // first and last cycle, by kernel
+  for (size_t pe = 0; pe < numbers.size(); ++pe)
+    for (uint32_t k = 0; k < numbers[pe].size(); ++k) {
+      const Instruction &i = image.instructions[pe][k];
+      const auto [found, isNew] = spans.emplace(report->kernelOf[pe][numbers[pe][k]],
+                                                std::pair(Cycle(i.cycle), Cycle(i.lastCycle())));
+      found->second.first = std::min(found->second.first, Cycle(i.cycle));
+      found->second.second = std::max(found->second.second, Cycle(i.lastCycle()));
+    }
+  for (grid::KernelReport &kernel : report->kernels)
+    if (const auto found = spans.find(kernel.kernel); found != spans.end())
+      std::tie(kernel.firstCycle, kernel.lastCycle) = found->second;
+  return std::nullopt;
 }
 
 std::optional<Failure> Stages::parse(const std::string &level) {
@@ -299,7 +379,11 @@ std::optional<Failure> Stages::readSchedule() {
   if (!assembled)
     return Failure{BadInput, assembled.error()};
   image = std::move(*assembled);
-  return verify();
+  if (auto failure = verify())
+    return failure;
+  if (auto failure = applySchedule(nullptr))
+    return failure;
+  return options.schedule.empty() ? std::nullopt : verify();
 }
 
 std::optional<Failure> Stages::writeTensors(std::string &text) {
@@ -321,6 +405,13 @@ std::optional<Failure> Stages::writeKernels(std::string &text) {
 
 std::optional<Failure> Stages::writeSchedule(std::string &text) {
   text = disassemble(image, *target);
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::writeProblem(std::string &text) {
+  if (auto failure = poseProblem())
+    return failure;
+  text = schedule::writeProblem(*problem);
   return std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 #include "arch/program/Image.h"
 #include "compiler/Codegen/Grid/Fit.h"
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
+#include "compiler/Schedule/Problem/Extract.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/ErrorLine.h"
 #include "compiler/Tools/Progress.h"
@@ -39,6 +40,7 @@ public:
   std::optional<Failure> writeTensors(std::string &text);
   std::optional<Failure> writeKernels(std::string &text);
   std::optional<Failure> writeSchedule(std::string &text);
+  std::optional<Failure> writeProblem(std::string &text);
 
   Built take(double seconds) {
     return {std::move(*target),
@@ -59,6 +61,13 @@ private:
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
   /// Marks the values of --keep-fp32.
   std::optional<Failure> markFp32();
+  /// The problem of the image as it was placed.
+  std::optional<Failure> poseProblem();
+  /// Starts bundles when --schedule says. `report`, if there is one, follows.
+  std::optional<Failure> applySchedule(grid::CompileReport *report);
+  /// Takes what moving bundles gains.
+  std::optional<Failure> improveSchedule(grid::CompileReport &report);
+  std::optional<Failure> startAt(const schedule::Starts &starts, grid::CompileReport *report);
   /// Whether the image passes verifyImage.
   std::optional<Failure> verify();
   std::optional<Failure> parse(const std::string &level);
@@ -82,6 +91,7 @@ private:
   std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
   forms::KernelGraph graph;
   Image image;
+  std::optional<schedule::ScheduleProblem> problem; ///< if it was asked for
   std::optional<Reckoning> reckoning;
   std::optional<LayoutReport> explanation;
   std::optional<CycleReport> cycles;

@@ -397,20 +397,27 @@ Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned second
   return o;
 }
 
-Expected<std::vector<uint8_t>> imageOf(const Case &c) {
-  const Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
+Expected<CompiledCase> compileCase(const Case &c) {
+  Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
   if (!machine)
-    return Error{machine.error()};
+    return machine.takeError();
   Expected<forms::KernelGraph> graph = realise(c.recipe);
   if (!graph)
     return graph.takeError();
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  const Expected<Image> image = grid::compileToFit(*graph, *machine, optionsOf(c), report);
+  Expected<Image> image = grid::compileToFit(*graph, *machine, optionsOf(c), report);
   if (!image)
-    return Error{image.error()};
-  return encodeImage(*image);
+    return image.takeError();
+  return CompiledCase{std::move(*machine), std::move(*graph), std::move(*image)};
+}
+
+Expected<std::vector<uint8_t>> imageOf(const Case &c) {
+  Expected<CompiledCase> compiled = compileCase(c);
+  if (!compiled)
+    return compiled.takeError();
+  return encodeImage(compiled->image);
 }
 
 } // namespace millrace::test

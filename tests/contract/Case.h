@@ -3,7 +3,9 @@
 // A random graph on a random machine: what became of it, and as text.
 #pragma once
 
+#include "arch/program/Image.h"
 #include "arch/spec/Machine.h"
+#include "compiler/Forms/Kernel.h"
 #include "tests/contract/Recipe.h"
 
 namespace millrace::test {
@@ -57,6 +59,15 @@ Outcome tryCase(const Case &c, const TrialOptions &options);
 /// The same in a process of its own: a crash, an abort and more than `seconds` of
 /// computing are failures.
 Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned seconds = 60);
+
+/// A case that its machine takes.
+struct CompiledCase {
+  Machine machine;
+  forms::KernelGraph graph; ///< rewritten
+  Image image;
+};
+/// Errors: of the machine, of the graph, of the compiler.
+Expected<CompiledCase> compileCase(const Case &c);
 
 /// The bytes of the image.
 Expected<std::vector<uint8_t>> imageOf(const Case &c);

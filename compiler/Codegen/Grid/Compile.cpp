@@ -410,6 +410,12 @@ Expected<Image> GridCompiler::finish() {
     return ledger.takeError();
   report.ledger = std::move(*ledger);
   report.bounds = schedule::boundsOf(image, program, numbers);
+  for (size_t pe = 0; pe < numbers.size(); ++pe) {
+    report.kernelOf.emplace_back();
+    for (const uint32_t number : numbers[pe])
+      report.kernelOf[pe].push_back(
+          program.waits.placements[program.pes[pe].placements[number]].kernel);
+  }
   for (const Step &step : image.steps)
     report.predictedCycles += step.predictedCycles;
   for (const auto &list : image.instructions)

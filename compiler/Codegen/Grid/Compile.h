@@ -55,10 +55,11 @@ struct CompileReport {
   std::vector<std::string> hostCalls; ///< ONNX nodes that run on the host
   uint64_t predictedCycles = 0;       ///< over all grid steps
   uint64_t bursts = 0;
-  schedule::Ledger ledger; ///< kernels by their number in the graph
-  schedule::Bounds bounds; ///< likewise
-  bool crowded = false;    ///< refused, as bursts of one piece met in whatever places were tried
-  bool full = false;       ///< refused, and in some attempt as something found no rows
+  schedule::Ledger ledger;                     ///< kernels by their number in the graph
+  schedule::Bounds bounds;                     ///< likewise
+  std::vector<std::vector<uint32_t>> kernelOf; ///< [pe][instruction]: its kernel's number
+  bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
+  bool full = false;    ///< refused, and in some attempt as something found no rows
   std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()
 };
 
