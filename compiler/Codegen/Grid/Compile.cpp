@@ -44,10 +44,10 @@ public:
                    storage.mostValueRows() / width >
                all - all / 8;
   }
+  /// Was it refused before anything was stored, as the partition has too many rows somewhere?
+  bool isTooLarge() const { return tooLarge; }
   /// Where weights lie; more pressure changes nothing once that stays.
-  const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
-    return partition.hemispheres;
-  }
+  const Partition &dealt() const { return partition; }
 
 private:
   const KernelGraph &graph;
@@ -62,6 +62,7 @@ private:
   Context c;
   placement::Routes routes;
   Partition partition;
+  bool tooLarge = false;
   std::vector<Work> works; ///< per kernel
   Storage storage;
   std::vector<size_t> order;       ///< places of graph.order, in the order of scheduling
@@ -174,19 +175,39 @@ uint64_t GridCompiler::mostWeightRows() const {
   return all - std::min(taken, all);
 }
 
+/// Times that a partition is solved again as its values leave weights less room than they were
+/// given.
+constexpr unsigned kMostTurns = 3;
+
 /// Solvers are checked, so that a new one need not be believed.
 Status GridCompiler::planPartition() {
   const placement::Placement line = placement::solve(machine);
   if (Status s = placement::verify(machine, line); !s)
     return s;
   storage.planCopies(order, options.sparing && pressure > 2);
-  const PartitionProblem problem{c, works, line.order, mostWeightRows()};
-  Expected<Partition> solved = solve(problem, options.partition);
-  if (!solved)
-    return solved.takeError();
-  partition = std::move(*solved);
+  PartitionProblem problem{
+      c, works, line.order,
+      std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows())};
+  for (unsigned turn = 0;; ++turn) {
+    Expected<Partition> solved = solve(problem, options.partition);
+    if (!solved)
+      return solved.takeError();
+    partition = std::move(*solved);
+    if (machine.pes() == 1 || turn == kMostTurns)
+      break;
+    const std::vector<uint64_t> room = storage.roomBesideValues(pressure);
+    if (std::equal(room.begin(), room.end(), partition.weightRows.begin(),
+                   [](uint64_t has, uint64_t takes) { return takes <= has; }))
+      break;
+    problem.mostWeightRows =
+        storage.roomBesideValues(1 + pressure); // and some for what will change
+  }
   report.partition = partition.solver;
-  return verify(problem, partition);
+  if (Status s = verify(problem, partition); !s)
+    return s;
+  Status room = storage.checkRoom();
+  tooLarge = !room;
+  return room;
 }
 
 Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
@@ -439,7 +460,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     return s.takeError();
   const CompileReport before = report;
   std::optional<Error> first;
-  std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
+  Partition dealt; // at the last attempt
   bool full = false;
   unsigned start = 0; // pressure at which the way before was crowded first
   struct Way {
@@ -464,8 +485,12 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)
         crowdedAt = pressure;
-      const bool isNew = pressure < 3 || compiler.hemispheres() != dealt;
-      dealt = compiler.hemispheres();
+      const Partition &its = compiler.dealt();
+      const bool isSame = its.hemispheres == dealt.hemispheres;
+      const bool isNew = compiler.isTooLarge()
+                             ? !isSame || its.shares != dealt.shares || options.sparing
+                             : pressure < 3 || !isSame;
+      dealt = its;
       if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
         continue;
       if (report.crowded && pressure < 2 && compiler.isTight())

@@ -3,6 +3,7 @@
 // Does every solver deal all work once, and does the check see what is missing or twice?
 #include "TestMachine.h"
 
+#include "compiler/Codegen/Grid/Sharding.h"
 #include "compiler/Codegen/Grid/Shares.h"
 #include "compiler/Forms/Builders.h"
 
@@ -27,7 +28,10 @@ public:
       order.push_back(pe);
   }
   grid::PartitionProblem problem(std::optional<uint64_t> mostWeightRows = std::nullopt) {
-    return {c, works, order, mostWeightRows};
+    std::vector<uint64_t> most;
+    if (mostWeightRows)
+      most.assign(order.size() * kHemispheres, *mostWeightRows);
+    return {c, works, order, most};
   }
 
 private:
@@ -142,18 +146,108 @@ TEST(Partition, WeightsLieInOneHemisphereAsFarAsTheyMust) {
   }
 }
 
+TEST(Partition, EveryCutDealsEachUnitOnceToAnyNumberOfPes) {
+  Dealt dealt(forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 150}), 1);
+  const grid::Work &work = dealt.problem().works.front();
+  ASSERT_GT(work.tiles.size(), 3u);
+  for (grid::Cut cut : {grid::Cut::Strips, grid::Cut::Units, grid::Cut::Tiles})
+    for (size_t pes = 1; pes <= 11; ++pes) {
+      std::vector<unsigned> times(size_t(work.units()), 0);
+      const auto shares = grid::cutWork(work, pes, cut);
+      ASSERT_EQ(shares.size(), pes);
+      for (const auto &its : shares) {
+        size_t tiles = 0;
+        for (const grid::Share &share : its) {
+          tiles += &share == &its.front() || share.tile != (&share - 1)->tile;
+          for (int64_t s = share.strip; s < share.strip + share.strips; ++s)
+            ++times[(share.instance * work.tiles.size() + share.tile) * size_t(work.strips) +
+                    size_t(s)];
+        }
+        if (cut == grid::Cut::Tiles) { // none that another PE could do without
+          EXPECT_LE(tiles, (work.tiles.size() + pes - 1) / pes);
+        }
+        if (cut == grid::Cut::Strips) {
+          EXPECT_EQ(tiles, work.tiles.size());
+        }
+      }
+      EXPECT_EQ(times, std::vector<unsigned>(times.size(), 1)) << pes << " PEs";
+    }
+}
+
+TEST(Partition, WeightsLieOnFewerPesAsFarAsTheyMust) {
+  // One lane tile of 2,304 rows on 8 PEs, each of which takes all weights.
+  const forms::KernelGraph graph =
+      forms::buildConv({.channels = 40, .height = 48, .width = 48, .filters = 20});
+  const auto pesOf = [](const grid::Partition &p) {
+    return std::count_if(p.shares.front().begin(), p.shares.front().end(),
+                         [](const std::vector<grid::Share> &its) { return !its.empty(); });
+  };
+  const auto solved = [&](std::vector<uint64_t> room) {
+    Dealt dealt(graph, 8);
+    grid::PartitionProblem problem = dealt.problem();
+    problem.mostWeightRows = std::move(room);
+    Expected<grid::Partition> p = grid::solve(problem, "spread");
+    EXPECT_TRUE(p) << p.error();
+    const Status s = grid::verify(problem, *p);
+    EXPECT_TRUE(s) << s.error();
+    return *p;
+  };
+  const grid::Partition roomy = solved({});
+  const uint64_t all = roomy.weightRows.front(); // of a hemisphere
+  ASSERT_GT(all, 8u);
+  EXPECT_EQ(pesOf(roomy), 8);
+  EXPECT_EQ(roomy.weightRows, std::vector<uint64_t>(16, all));
+  // Half of it fits everywhere: no PE idles while K can be split over the hemispheres.
+  const grid::Partition halves = solved(std::vector<uint64_t>(16, all / 2 + all / 8));
+  EXPECT_EQ(pesOf(halves), 8);
+  EXPECT_TRUE(halves.splitK.front());
+  // Room on 3 PEs alone: they do it.
+  std::vector<uint64_t> room(16, 0);
+  std::fill(room.begin() + 4, room.begin() + 10, all);
+  const grid::Partition few = solved(room);
+  EXPECT_EQ(pesOf(few), 3);
+  for (size_t i = 0; i < room.size(); ++i)
+    EXPECT_LE(few.weightRows[i], room[i]);
+}
+
+TEST(Partition, KernelsThatCannotAllBeEverywhereTakeTurnsWithPes) {
+  // 6 layers of 3 lane tiles of 12 rows, so 18 lane tiles for 16 hemispheres: two in one, or one
+  // whole and one of which K is split, 4 and 8 rows.
+  const forms::KernelGraph graph = forms::buildPerceptron(64, 96, 6, ElementType::Fp16);
+  const auto solved = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 8);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    const Status s = grid::verify(dealt.problem(), *p);
+    EXPECT_TRUE(s) << s.error();
+    return *p;
+  };
+  const auto most = [](const grid::Partition &p) {
+    return *std::max_element(p.weightRows.begin(), p.weightRows.end());
+  };
+  uint64_t before = most(solved(std::nullopt));
+  ASSERT_GT(before, 60u);
+  for (uint64_t room = before; room >= 20; --room) {
+    const grid::Partition p = solved(room);
+    EXPECT_LE(most(p), room);
+    EXPECT_LE(most(p), before);
+    before = most(p);
+  }
+}
+
 TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
   struct Case {
     forms::KernelGraph graph;
     bool splits;
   };
-  for (const Case &its : {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
-                          Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
-                          // An accumulator row waits 34 cycles between two passes, as long as for 34 rows.
-                          Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), true},
-                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), true},
-                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 60}), false}, // 40 each
-                          Case{forms::buildMatmul({.m = 80, .k = 200, .n = 3}), false}}) {
+  for (const Case &its :
+       {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
+        Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
+        // An accumulator row waits 34 cycles between two passes, as long as for 34 rows.
+        Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), true},
+        Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), true},
+        Case{forms::buildMatmul({.m = 40, .k = 200, .n = 60}), false}, // 40 each
+        Case{forms::buildMatmul({.m = 80, .k = 200, .n = 3}), false}}) {
     Dealt dealt(its.graph, 1);
     const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
     ASSERT_TRUE(p) << p.error();
