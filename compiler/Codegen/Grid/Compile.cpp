@@ -47,7 +47,9 @@ public:
   /// Was it refused before anything was stored, as the partition has too many rows somewhere?
   bool isTooLarge() const { return tooLarge; }
   /// Where weights lie; more pressure changes nothing once that stays.
-  const Partition &dealt() const { return partition; }
+  const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
+    return partition.hemispheres;
+  }
 
 private:
   const KernelGraph &graph;
@@ -160,17 +162,20 @@ Status GridCompiler::planOrder() {
 
 /// What values leave free at their peak; then also what column copies, which take long runs of rows
 /// of many slices, would if none took the rows of another; then with room for gaps between them,
-/// and less where that was not enough. Of several PEs each keeps an eighth for what travels.
+/// and less where that was not enough. Of several PEs each keeps an eighth for what travels: what
+/// else each holds is counted when work is dealt.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
   const uint64_t values = storage.mostValueRows() / width;
+  if (machine.pes() > 1)
+    return all - std::min(all, std::max(values, all / 8) + all / 16 * pressure);
   uint64_t taken = values;
   if (pressure > 0)
     taken += storage.columnRows();
   if (pressure > 1)
     taken += values / 4 + all / 32 + all / 8 * (pressure - 2);
-  if (pressure > 1 || machine.pes() > 1)
+  if (pressure > 1)
     taken = std::max(taken, all / 8);
   return all - std::min(taken, all);
 }
@@ -460,7 +465,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     return s.takeError();
   const CompileReport before = report;
   std::optional<Error> first;
-  Partition dealt; // at the last attempt
+  std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
   unsigned start = 0; // pressure at which the way before was crowded first
   struct Way {
@@ -472,6 +477,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
         Way{ColumnPlaces::Sets, false, false}, Way{ColumnPlaces::Apart, false, false},
         Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
     std::optional<unsigned> crowdedAt;
+    bool wasTooLarge = false;
     for (unsigned pressure = start;; ++pressure) {
       report = before;
       GridCompiler compiler(graph, machine, options, report, places, detours,
@@ -485,12 +491,13 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)
         crowdedAt = pressure;
-      const Partition &its = compiler.dealt();
-      const bool isSame = its.hemispheres == dealt.hemispheres;
-      const bool isNew = compiler.isTooLarge()
-                             ? !isSame || its.shares != dealt.shares || options.sparing
-                             : pressure < 3 || !isSame;
-      dealt = its;
+      const bool isSame = compiler.hemispheres() == dealt;
+      // Several PEs are given what their values leave: once more of it changes little.
+      const bool isNew = !compiler.isTooLarge() ? pressure < 3 || !isSame
+                         : machine.pes() == 1   ? !isSame || options.sparing
+                                                : !wasTooLarge || options.sparing;
+      wasTooLarge = compiler.isTooLarge();
+      dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && pressure < kMostPressure && isNew)
         continue;
       if (report.crowded && pressure < 2 && compiler.isTight())

@@ -58,15 +58,19 @@ public:
   Sharding(const WeightRows &weights, const Partition &start, const std::vector<unsigned> &order,
            const std::vector<uint64_t> &most)
       : weights(weights), c(weights.c), works(weights.works), start(start), order(order),
-        most(most) {}
+        most(most) {
+    one.splitK.assign(works.size(), false);
+    one.shares.resize(works.size());
+    one.hemispheres.resize(works.size());
+  }
 
   void solve(Partition &partition) {
     findSteps();
     Partition its = start;
     const int64_t least = place(steps.size(), its);
-    // Where the last rows do not help, they are not worth that nearly all kernels are slow.
+    // Where the last rows are not enough, hardly any of them are worth that all kernels are slow.
     const int64_t enough =
-        least <= 0 ? 0 : least + int64_t(*std::max_element(most.begin(), most.end()) / 16);
+        least <= 0 ? 0 : least + int64_t(*std::max_element(most.begin(), most.end()) / 64);
     size_t low = 0, high = steps.size(); // steps that are too few, and those that are enough
     while (low + 1 < high) {
       const size_t middle = (low + high) / 2;
@@ -97,6 +101,7 @@ private:
   const Partition &start;
   const std::vector<unsigned> &order;
   const std::vector<uint64_t> &most;
+  Partition one;                      ///< of a kernel on one PE
   std::vector<std::vector<Way>> ways; ///< per kernel, along the hull
   std::vector<Step> steps;
 
@@ -109,8 +114,8 @@ private:
     return shares;
   }
 
-  std::vector<Way> waysOf(size_t kernel) const;
-  void weigh(size_t kernel, Way &way, const std::vector<std::vector<Share>> &shares) const;
+  std::vector<Way> waysOf(size_t kernel);
+  void weigh(size_t kernel, Way &way, const std::vector<std::vector<Share>> &shares);
   void findSteps();
   std::vector<unsigned> emptiest(const std::vector<WeightRows::Stored> &stored, size_t pes,
                                  bool neighbours) const;
@@ -123,7 +128,7 @@ private:
 };
 
 /// Rows and cycles of a way.
-void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &shares) const {
+void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &shares) {
   const Work &work = works[k];
   const auto team = double(teamOf(c, c.graph.kernels[k]));
   const double perUnit =
@@ -131,11 +136,7 @@ void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &
   const double passes = double(vectorsOf(c, c.graph.kernels[k], work)) /
                         double(std::max<int64_t>(1, work.units() * work.stripRows));
   const double interval = passes * double(c.machine.latency.accumulateInterval);
-  Partition one; // of the kernel on one PE
-  one.splitK.assign(works.size(), false);
   one.splitK[k] = way.sides == Sides::SplitK;
-  one.shares.resize(works.size());
-  one.hemispheres.resize(works.size());
   for (const std::vector<Share> &its : shares) {
     if (its.empty())
       continue;
@@ -161,7 +162,7 @@ void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &
   }
 }
 
-std::vector<Sharding::Way> Sharding::waysOf(size_t k) const {
+std::vector<Sharding::Way> Sharding::waysOf(size_t k) {
   const Work &work = works[k];
   const bool canSplit = weights.longerHalf[k].has_value();
   std::vector<Way> all;

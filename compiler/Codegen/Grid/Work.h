@@ -47,7 +47,6 @@ int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &work);
 struct Share {
   size_t instance = 0, tile = 0;
   int64_t strip = 0, strips = 0;
-  bool operator==(const Share &) const = default;
 };
 /// Units [from, to) as shares of at most `most` strips, cut evenly.
 std::vector<Share> sharesOf(const Work &work, int64_t from, int64_t to, int64_t most);
