@@ -91,8 +91,6 @@ std::vector<uint64_t> Storage::roomBesideValues(unsigned gaps) const {
   return room;
 }
 
-/// Rows of weights (of as many slices as an install reads) of what a PE's workers install. Fewer
-/// than the partition counts where a tap lies outside for all of a PE's rows.
 Expected<std::array<uint64_t, kHemispheres>> Storage::weightRowsOn(unsigned pe) const {
   std::array<std::unordered_set<std::string>, kHemispheres> stored;
   std::array<uint64_t, kHemispheres> sum{};

@@ -33,6 +33,9 @@ public:
   /// Rows of weights that each hemisphere has room for beside those, and beside so many sixteenths
   /// of it for gaps.
   std::vector<uint64_t> roomBesideValues(unsigned gaps) const;
+  /// Rows of weights (of as many slices as an install reads) of what a PE's workers install, by
+  /// hemisphere: fewer than the partition counts where a tap lies outside for all of a PE's rows.
+  Expected<std::array<uint64_t, kHemispheres>> weightRowsOn(unsigned pe) const;
   /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
   Status checkRoom() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
@@ -83,7 +86,6 @@ private:
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
   bool isOfOneKernel(unsigned tensor) const;
   std::vector<bool> findReadByRow() const;
-  Expected<std::array<uint64_t, kHemispheres>> weightRowsOn(unsigned pe) const;
   Status storeStreamed();
   RowRuns streamedRuns(unsigned tensor, size_t kernel, unsigned pe, Hemisphere h) const;
   Status storeStreamed(unsigned tensor, size_t kernel);

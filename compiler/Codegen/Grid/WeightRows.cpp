@@ -97,7 +97,7 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
           all.rows.push_back(rows);
           sum += rows;
         }
-        if (list.empty() || list.back() != it->second)
+        if (list.size() == all.tiles[k][at].middle || list.back() != it->second)
           list.push_back(it->second);
       };
       const std::optional<unsigned> first = all.longerHalf[k] ? std::optional(0) : std::nullopt;

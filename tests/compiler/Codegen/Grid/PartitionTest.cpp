@@ -5,6 +5,7 @@
 
 #include "compiler/Codegen/Grid/Sharding.h"
 #include "compiler/Codegen/Grid/Shares.h"
+#include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Forms/Builders.h"
 
 #include <gtest/gtest.h>
@@ -233,6 +234,85 @@ TEST(Partition, KernelsThatCannotAllBeEverywhereTakeTurnsWithPes) {
     EXPECT_LE(most(p), before);
     before = most(p);
   }
+}
+
+/// Rows that each hemisphere of each PE has in use at most while the kernels are stored one after
+/// the other and tensors are given back after their last use.
+std::vector<uint64_t> mostRowsInUse(const grid::PartitionProblem &problem, grid::Storage &storage) {
+  grid::Context &c = problem.c;
+  std::vector<uint64_t> most(c.allocators.size(), 0);
+  const auto look = [&] {
+    for (size_t i = 0; i < most.size(); ++i)
+      most[i] = std::max(most[i], uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice() -
+                                      c.allocators[i].freeRows(0, c.machine.memory.slices));
+  };
+  const auto check = [](const Status &s) { EXPECT_TRUE(s) << s.error(); };
+  check(storage.plan(false, false));
+  for (unsigned t = 0; t < c.graph.tensors.size(); ++t)
+    if (c.tensor(t).role == forms::TensorRole::Input)
+      check(storage.allocateFromHost(t));
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    check(storage.allocateFor(k));
+    look();
+    for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
+      size_t last = SIZE_MAX;
+      for (size_t user = 0; user < c.graph.kernels.size(); ++user)
+        forms::forEachAccess(c.graph.kernels[user],
+                             [&](const forms::Access &a) { last = a.tensor == t ? user : last; });
+      if (last == k && c.tensor(t).role == forms::TensorRole::Intermediate)
+        c.release(t);
+    }
+  }
+  return most;
+}
+
+TEST(Partition, NoStorageHoldsFewerRowsThanAreCountedBeforehand) {
+  for (unsigned pes : {1u, 3u, 8u})
+    for (const forms::KernelGraph &graph :
+         {forms::buildPerceptron(30, 64, 4, ElementType::Fp16),
+          forms::buildAttention(20, 32, 16, true), forms::buildLayerNorm(20, 100),
+          forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 50})}) {
+      Dealt dealt(graph, pes);
+      const grid::PartitionProblem problem = dealt.problem();
+      const Expected<grid::Partition> p = grid::solve(problem, "spread");
+      ASSERT_TRUE(p) << p.error();
+      grid::Storage storage(problem.c, problem.works, *p);
+      std::vector<size_t> order(graph.kernels.size());
+      std::iota(order.begin(), order.end(), 0);
+      storage.planCopies(order, /*sparing=*/false);
+      const std::vector<uint64_t> least = storage.leastValueRows();
+      ASSERT_EQ(least.size(), size_t(pes) * kHemispheres);
+      EXPECT_GT(*std::max_element(least.begin(), least.end()), 0u);
+      const std::vector<uint64_t> most = mostRowsInUse(problem, storage);
+      for (unsigned pe = 0; pe < pes; ++pe) {
+        const auto weights = storage.weightRowsOn(pe);
+        ASSERT_TRUE(weights) << weights.error();
+        for (unsigned h = 0; h < kHemispheres; ++h) {
+          const size_t i = size_t(pe) * kHemispheres + h;
+          EXPECT_LE((*weights)[h], p->weightRows[i]);
+          EXPECT_LE(least[i] + (*weights)[h] * problem.c.machine.mxm.columnsPerInstall, most[i])
+              << pes << " PEs, hemisphere " << i;
+        }
+      }
+    }
+}
+
+TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
+  const forms::KernelGraph graph = forms::buildPerceptron(30, 256, 4, ElementType::Fp16);
+  const auto checked = [&](unsigned rowsPerBank) {
+    Dealt dealt(graph, 2, rowsPerBank);
+    const grid::PartitionProblem problem = dealt.problem();
+    const Expected<grid::Partition> p = grid::solve(problem, "spread");
+    EXPECT_TRUE(p) << p.error();
+    grid::Storage storage(problem.c, problem.works, *p);
+    storage.planCopies({0, 1, 2, 3}, /*sparing=*/false);
+    const Status s = storage.checkRoom();
+    EXPECT_EQ(problem.c.full, !s);
+    return s ? std::string() : s.error();
+  };
+  EXPECT_EQ(checked(4096), "");
+  EXPECT_NE(checked(16).find("weights that the west hemisphere of PE 0 installs take "),
+            std::string::npos);
 }
 
 TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
