@@ -468,13 +468,19 @@ std::optional<DimPlaces> KernelLayout::placesOf(const Term &term, unsigned dim,
   std::sort(indices.begin(), indices.end());
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   DimPlaces places;
+  places.reserve(indices.size());
+  if (isTrivial(layout.dims[dim])) { // a row for each index
+    for (int64_t i : indices)
+      places.push_back({i, {i + layout.dims[dim].start, 0}});
+    return places;
+  }
   std::vector<int64_t> rows; // few of them: where rows overlap, a greedy choice
+  std::vector<Place> all;
   for (bool choice : {false, true})
     for (int64_t i : indices) {
-      std::vector<Place> all = layout.placesOf(dim, i);
-      if (!isTrivial(layout.dims[dim]))
-        std::erase_if(all,
-                      [&](const Place &p) { return !staysInside(term.a, dim, phase, i, p.row); });
+      layout.findPlaces(dim, i, all);
+      std::erase_if(all,
+                    [&](const Place &p) { return !staysInside(term.a, dim, phase, i, p.row); });
       if (all.empty())
         return std::nullopt;
       if ((all.size() > 1) != choice)

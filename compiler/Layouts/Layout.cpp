@@ -52,16 +52,23 @@ int64_t Layout::laneOf(const std::vector<int64_t> &slots) const {
 }
 
 std::vector<Place> Layout::placesOf(unsigned dim, int64_t index) const {
-  const DimLayout &d = dims[dim];
   std::vector<Place> places;
+  findPlaces(dim, index, places);
+  return places;
+}
+
+void Layout::findPlaces(unsigned dim, int64_t index, std::vector<Place> &places) const {
+  const DimLayout &d = dims[dim];
+  places.clear();
   for (int64_t slot = d.slots; slot-- > 0;) { // later slots lie in earlier rows
     const int64_t rest = index + d.start - slot * d.slotStep;
+    if (d.slotStep == 0) {
+      places = {{rest / d.rowStep, 0}};
+      return;
+    }
     if (rest % d.rowStep == 0)
       places.push_back({rest / d.rowStep, slot});
-    if (d.slotStep == 0)
-      return {{rest / d.rowStep, 0}};
   }
-  return places;
 }
 
 std::vector<int64_t> Layout::rowShape() const {

@@ -65,6 +65,8 @@ struct Layout {
   /// Places that hold an index of a dimension, by row: one, none outside, several where rows
   /// overlap. Rows may lie outside the tensor's, as windows do.
   std::vector<Place> placesOf(unsigned dim, int64_t index) const;
+  /// The same in a list that is kept, for the many that a choice of layouts asks for.
+  void findPlaces(unsigned dim, int64_t index, std::vector<Place> &places) const;
   /// The tensor's rows, one dimension each but for the lane dimension, then its lanes.
   std::vector<int64_t> rowShape() const;
   /// Is there a place that holds no element, beside gaps?

@@ -247,29 +247,38 @@ std::vector<Span> HemisphereAllocator::takeAcross(unsigned width, unsigned rows,
 }
 
 void HemisphereAllocator::remove(unsigned slice, unsigned bank, unsigned address, unsigned rows) {
-  std::vector<Run> kept;
-  for (const Run &r : runs(slice, bank)) {
-    unsigned end = r.address + r.rows, from = std::max(r.address, address),
-             to = std::min(end, address + rows);
-    if (from >= to) {
-      kept.push_back(r);
+  // Most of what is taken leaves all other runs of the bank as they are.
+  std::vector<Run> &list = runs(slice, bank);
+  const unsigned last = address + rows;
+  auto at = std::partition_point(list.begin(), list.end(),
+                                 [&](const Run &r) { return r.address + r.rows <= address; });
+  while (at != list.end() && at->address < last) {
+    const Run run = *at;
+    const unsigned end = run.address + run.rows;
+    const bool before = run.address < address, after = last < end;
+    if (!before && !after) {
+      at = list.erase(at);
       continue;
     }
-    if (r.address < from)
-      kept.push_back({r.address, from - r.address, r.notBefore, r.fresh});
-    if (to < end)
-      kept.push_back({to, end - to, r.notBefore, r.fresh});
+    if (before)
+      at->rows = address - run.address;
+    if (before && after)
+      at = list.insert(at + 1, run);
+    if (after) {
+      at->address = last;
+      at->rows = end - last;
+    }
+    ++at;
   }
-  runs(slice, bank) = std::move(kept);
 }
 
 void HemisphereAllocator::give(const Span &span, bool fresh) {
   unsigned bank = span.address / spec.rowsPerBank;
   for (unsigned s : span.slices) {
     auto &list = runs(s, bank);
-    list.push_back({span.address, span.rows, span.notBefore, fresh});
-    std::sort(list.begin(), list.end(),
-              [](const Run &x, const Run &y) { return x.address < y.address; });
+    const auto at = std::partition_point(list.begin(), list.end(),
+                                         [&](const Run &r) { return r.address < span.address; });
+    list.insert(at, {span.address, span.rows, span.notBefore, fresh});
   }
 }
 

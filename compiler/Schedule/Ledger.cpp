@@ -84,7 +84,7 @@ private:
   };
   std::vector<Stamped> firstWork; ///< by placement: its first cycle on the unit
   uint32_t stamp = 0;
-  std::optional<Holders> holders; ///< of the PE in the step, once one was asked for
+  std::map<unsigned, Holders> holders; ///< in the step, by PE, once asked for
 
   void accountPe();
   void accountUnit(const std::vector<uint32_t> &bursts);
@@ -104,10 +104,8 @@ private:
   void addWait(const Wait &wait, const Range &range);
   void addDropped(const Range &range, uint32_t holder);
   void addInstall(const Wait &wait, const Range &range);
-  Holders &holdersOfPe() {
-    if (!holders)
-      holders.emplace(program.waits.held[step][pe], resources.count());
-    return *holders;
+  Holders &holdersOf(unsigned its) {
+    return holders.try_emplace(its, program.waits.held[step][its], resources.count()).first->second;
   }
   std::optional<uint32_t> holderOf(const Wait &wait);
   std::span<const Wait> waitsOf(uint32_t placement) const {
@@ -133,14 +131,7 @@ std::optional<uint32_t> Accountant::holderOf(const Wait &wait) {
     return wait.holder;
   if (wait.resource == kNobody)
     return std::nullopt;
-  std::optional<uint32_t> found;
-  if (wait.pe == pe) {
-    found = holdersOfPe().at(wait.resource, wait.heldAt);
-  } else { // a piece of several PEs
-    for (const Held &h : program.waits.held[step][wait.pe])
-      if (h.resource == wait.resource && h.first <= wait.heldAt && wait.heldAt <= h.last)
-        found = h.burst;
-  }
+  const std::optional<uint32_t> found = holdersOf(wait.pe).at(wait.resource, wait.heldAt);
   if (!found && wait.cause != Cause::MemoryReuse) // what was in the rows may lie in further banks
     refuse("nobody held what a piece waited for in cycle " + std::to_string(wait.heldAt) + " (" +
            std::string(nameOf(wait.cause)) + ")");
@@ -183,7 +174,7 @@ void Accountant::addDropped(const Range &range, uint32_t holder) {
       continue;
     const Cycle begin = own->first - placement.start, end = own->last - placement.start;
     for (const Held &other :
-         holdersOfPe().during(own->resource, range.from + begin, range.to - 1 + end))
+         holdersOf(pe).during(own->resource, range.from + begin, range.to - 1 + end))
       if (isKept[pe][other.burst] && ofPe(other) < range.placement)
         conflicts.push_back({other.first - end, other.last + 1 - begin, *cause,
                              placementOf(pe, other.burst).kernel});
@@ -296,7 +287,6 @@ void Accountant::accountUnit(const std::vector<uint32_t> &bursts) {
 }
 
 void Accountant::accountPe() {
-  holders.reset();
   const PeRange range = image.steps[step].pes[pe];
   std::vector<std::vector<uint32_t>> planes(size_t(kHemispheres) * machine.mxm.planes);
   std::vector<uint32_t> alus;
@@ -331,6 +321,7 @@ Expected<Ledger> Accountant::run() {
       continue;
     ledger.cycles += int64_t(image.steps[step].predictedCycles);
     owner.resize(image.steps[step].predictedCycles);
+    holders.clear();
     for (pe = 0; pe < machine.pes(); ++pe)
       accountPe();
   }

@@ -11,14 +11,10 @@ Cycle IntervalSet::firstFree(Cycle start, Cycle length) const {
   for (const Full &f : full)
     if (f.length <= length && f.from <= start && start < f.to)
       start = f.to;
-  auto it = intervals.upper_bound(start);
-  if (it != intervals.begin()) {
-    auto before = std::prev(it);
-    if (before->second >= start)
-      start = before->second + 1;
-  }
+  auto it = std::partition_point(intervals.begin(), intervals.end(),
+                                 [&](const Interval &i) { return i.last < start; });
   for (; it != intervals.end() && it->first < start + length; ++it)
-    start = it->second + 1;
+    start = it->last + 1;
   if (start != from)
     remember(length, from, start);
   return start;
@@ -48,16 +44,21 @@ void IntervalSet::remember(Cycle length, Cycle from, Cycle to) const {
 void IntervalSet::reserve(Cycle start, Cycle length) {
   assert(isFree(start, length));
   busy += length;
-  Cycle last = start + length - 1;
-  auto next = intervals.lower_bound(start);
-  if (next != intervals.end() && next->first == last + 1) { // joins its successor
-    last = next->second;
-    next = intervals.erase(next);
+  const Cycle last = start + length - 1;
+  const auto next = std::partition_point(intervals.begin(), intervals.end(),
+                                         [&](const Interval &i) { return i.first < start; });
+  const bool joinsNext = next != intervals.end() && next->first == last + 1,
+             joinsBefore = next != intervals.begin() && std::prev(next)->last == start - 1;
+  if (joinsNext && joinsBefore) {
+    std::prev(next)->last = next->last;
+    intervals.erase(next);
+  } else if (joinsNext) {
+    next->first = start;
+  } else if (joinsBefore) {
+    std::prev(next)->last = last;
+  } else {
+    intervals.insert(next, {start, last});
   }
-  if (next != intervals.begin() && std::prev(next)->second == start - 1)
-    std::prev(next)->second = last; // joins its predecessor
-  else
-    intervals.emplace(start, last);
 }
 
 const Rectangle *StreamOccupancy::conflict(const Rectangle &r) const {

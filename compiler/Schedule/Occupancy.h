@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -33,7 +32,10 @@ private:
   static constexpr std::size_t kRemembered = 8;
   void remember(Cycle length, Cycle from, Cycle to) const;
 
-  std::map<Cycle, Cycle> intervals; ///< first -> last
+  struct Interval {
+    Cycle first = 0, last = 0;
+  };
+  std::vector<Interval> intervals; ///< by time: most that is new is the latest
   Cycle busy = 0;
   mutable std::vector<Full> full; ///< at most kRemembered, of different lengths
   mutable std::size_t oldest = 0;

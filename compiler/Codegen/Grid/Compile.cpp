@@ -64,6 +64,8 @@ public:
                    storage.mostValueRows() / width >
                all - all / 8;
   }
+  /// Was it refused before anything was stored, as the partition has too many rows somewhere?
+  bool isTooLarge() const { return tooLarge; }
   /// Where weights lie; more pressure changes nothing once that stays.
   const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
     return partition.hemispheres;
@@ -80,6 +82,7 @@ private:
   Context c;
   placement::Routes routes;
   Partition partition;
+  bool tooLarge = false;
   std::vector<Work> works; ///< per kernel
   Storage storage;
   std::vector<size_t> order;       ///< places of graph.order, in the order of scheduling
@@ -180,20 +183,27 @@ Status GridCompiler::planOrder() {
 
 /// What values leave free at their peak; then also what column copies, which take long runs of rows
 /// of many slices, would if none took the rows of another; then with room for gaps between them,
-/// and less where that was not enough. Of several PEs each keeps an eighth for what travels.
+/// and less where that was not enough. Of several PEs each keeps an eighth for what travels: what
+/// else each holds is counted when work is dealt.
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall,
                  all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
   const uint64_t values = storage.mostValueRows() / width;
+  if (machine.pes() > 1)
+    return all - std::min(all, std::max(values, all / 8) + all / 16 * pressure);
   uint64_t taken = values;
   if (pressure > 0)
     taken += storage.columnRows();
   if (pressure > 1)
     taken += values / 4 + all / 32 + all / 8 * (pressure - 2);
-  if (pressure > 1 || machine.pes() > 1)
+  if (pressure > 1)
     taken = std::max(taken, all / 8);
   return all - std::min(taken, all);
 }
+
+/// Times that a partition is solved again as its values leave weights less room than they were
+/// given.
+constexpr unsigned kMostTurns = 3;
 
 /// Solvers are checked, so that a new one need not be believed.
 Status GridCompiler::planPartition() {
@@ -201,13 +211,29 @@ Status GridCompiler::planPartition() {
   if (Status s = placement::verify(machine, line); !s)
     return s;
   storage.planCopies(order, options.sparing && pressure > 2);
-  const PartitionProblem problem{c, works, line.order, mostWeightRows()};
-  Expected<Partition> solved = solve(problem, options.partition);
-  if (!solved)
-    return solved.takeError();
-  partition = std::move(*solved);
+  PartitionProblem problem{
+      c, works, line.order,
+      std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows())};
+  for (unsigned turn = 0;; ++turn) {
+    Expected<Partition> solved = solve(problem, options.partition);
+    if (!solved)
+      return solved.takeError();
+    partition = std::move(*solved);
+    if (machine.pes() == 1 || turn == kMostTurns)
+      break;
+    const std::vector<uint64_t> room = storage.roomBesideValues(pressure);
+    if (std::equal(room.begin(), room.end(), partition.weightRows.begin(),
+                   [](uint64_t has, uint64_t takes) { return takes <= has; }))
+      break;
+    problem.mostWeightRows =
+        storage.roomBesideValues(1 + pressure); // and some for what will change
+  }
   report.partition = partition.solver;
-  return verify(problem, partition);
+  if (Status s = verify(problem, partition); !s)
+    return s;
+  Status room = storage.checkRoom();
+  tooLarge = !room;
+  return room;
 }
 
 Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
@@ -525,6 +551,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
                   Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
+    bool wasTooLarge = false;
     for (way.pressure = start;; ++way.pressure) {
       report = before;
       way.alternates = alternates && way.pressure < 2;
@@ -542,7 +569,12 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)
         crowdedAt = way.pressure;
-      const bool isNew = way.pressure < 3 || compiler.hemispheres() != dealt;
+      const bool isSame = compiler.hemispheres() == dealt;
+      // Several PEs are given what their values leave: once more of it changes little.
+      const bool isNew = !compiler.isTooLarge() ? way.pressure < 3 || !isSame
+                         : machine.pes() == 1   ? !isSame || options.sparing
+                                                : !wasTooLarge || options.sparing;
+      wasTooLarge = compiler.isTooLarge();
       dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && way.pressure < kMostPressure && isNew)
         continue;

@@ -83,9 +83,13 @@ Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &
                                         const std::vector<uint8_t> &bytes, unsigned width) {
   const auto isRead = [&](unsigned slice) { return piece.reads(d.pe, h, slice); };
   const auto besideReads = [&]() -> Expected<ConstantRow> {
-    Expected<ConstantRow> row = c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
-    if (!row && c.detours) // whose reads are led around each other
+    if (c.detours) { // whose reads are led around each other
+      if (std::optional<ConstantRow> row =
+              c.findConstantRow(*d.kernel, d.pe, h, bytes, width, isRead))
+        return *std::move(row);
       return c.constantRow(*d.kernel, d.pe, h, bytes, width, [](unsigned) { return false; });
+    }
+    Expected<ConstantRow> row = c.constantRow(*d.kernel, d.pe, h, bytes, width, isRead);
     c.program.crowded |= !row;
     return row;
   };
@@ -101,19 +105,19 @@ Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &
               isBusy[slice] = true;
   };
   const auto row = [&] {
-    return c.constantRow(*d.kernel, d.pe, h, bytes, width,
-                         [&](unsigned slice) { return isBusy[slice] || isRead(slice); });
+    return c.findConstantRow(*d.kernel, d.pe, h, bytes, width,
+                             [&](unsigned slice) { return isBusy[slice] || isRead(slice); });
   };
   for (const Access &operand : d.kernel->operands)
     mark(operand.tensor);
   const std::vector<bool> holdsCopy = isBusy;
   for (const forms::Result &result : d.kernel->results)
     mark(result.access.tensor);
-  if (Expected<ConstantRow> beside = row())
-    return beside;
+  if (std::optional<ConstantRow> beside = row())
+    return *std::move(beside);
   isBusy = holdsCopy;
-  if (Expected<ConstantRow> beside = row())
-    return beside;
+  if (std::optional<ConstantRow> beside = row())
+    return *std::move(beside);
   return besideReads();
 }
 

@@ -2,8 +2,8 @@
 #include "compiler/Codegen/Grid/Partition.h"
 
 #include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Sharding.h"
 #include "compiler/Codegen/Grid/Shares.h"
-#include "compiler/Codegen/Grid/WeightRows.h"
 
 #include <algorithm>
 #include <array>
@@ -31,9 +31,13 @@ void RowSet::mark(const TensorLayout &layout, unsigned tile, int64_t row) {
 
 namespace {
 
-/// Rows of weights in the fullest hemisphere.
-uint64_t most(const Partition &p) {
-  return *std::max_element(p.weightRows.begin(), p.weightRows.end());
+/// Rows of weights beyond `room` in the hemisphere that has the least of it left; less than none
+/// where all have some.
+int64_t excessOf(const Partition &p, const std::vector<uint64_t> &room) {
+  int64_t most = INT64_MIN;
+  for (size_t i = 0; i < room.size(); ++i)
+    most = std::max(most, int64_t(p.weightRows[i]) - int64_t(room[i]));
+  return most;
 }
 
 Status findRows(const PartitionProblem &problem, Partition &p) {
@@ -70,31 +74,39 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
 Expected<Partition> solve(const PartitionProblem &problem, const std::string &name) {
   const Machine &m = problem.c.machine;
   const uint64_t all = uint64_t(m.memory.slices) * m.rowsPerSlice() / m.mxm.columnsPerInstall;
-  const uint64_t room = problem.mostWeightRows.value_or(all - all / 8);
+  const std::vector<uint64_t> room =
+      problem.mostWeightRows.empty()
+          ? std::vector<uint64_t>(size_t(m.pes()) * kHemispheres, all - all / 8)
+          : problem.mostWeightRows;
   Expected<WeightRows> weights = WeightRows::of(problem.c, problem.works);
   if (!weights)
     return weights.takeError();
   std::optional<Partition> best;
-  // Rather another solver than half of the hemispheres idle.
+  // Rather fewer PEs for some kernels, or another solver, than half of the hemispheres idle.
   for (bool spares : {false, true})
-    for (const PartitionSolver &solver : partitionSolvers()) {
-      if (name != "auto" && name != solver.name)
-        continue;
-      if ((best && m.pes() == 1 && best->solver != solver.name) || // all solvers deal one PE alike
-          (best && most(*best) <= room))
-        continue;
-      Partition p;
-      p.solver = solver.name;
-      p.shares = solver.solve(problem);
-      p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
-      p.splitK.assign(problem.works.size(), false);
-      weights->splitIdle(p);
-      if (spares)
-        weights->spare(p, room);
-      p.weightRows = weights->stored(p);
-      if (!best || most(p) < most(*best))
-        best = p;
-    }
+    for (const PartitionSolver &solver : partitionSolvers())
+      for (bool shards : {false, true}) {
+        if (name != "auto" && name != solver.name)
+          continue;
+        if ((best && m.pes() == 1 &&
+             best->solver != solver.name) || // all solvers deal one PE alike
+            (shards && (spares || !solver.shards || m.pes() == 1)) ||
+            (best && excessOf(*best, room) <= 0))
+          continue;
+        Partition p;
+        p.solver = solver.name;
+        p.shares = solver.solve(problem);
+        p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
+        p.splitK.assign(problem.works.size(), false);
+        weights->splitIdle(p);
+        if (shards)
+          shard(*weights, p, problem.order, room);
+        if (spares)
+          weights->spare(p, room);
+        p.weightRows = weights->stored(p);
+        if (!best || excessOf(p, room) < excessOf(*best, room))
+          best = p;
+      }
   if (!best) {
     std::string known = "auto";
     for (const PartitionSolver &solver : partitionSolvers())

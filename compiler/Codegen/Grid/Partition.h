@@ -33,9 +33,9 @@ struct PartitionProblem {
   Context &c;
   const std::vector<Work> &works;     ///< per kernel
   const std::vector<unsigned> &order; ///< of PEs: neighbours in it are near each other
-  /// Rows of weights (of as many slices as an install reads) that a hemisphere should store at
-  /// most, to leave room for values; none: an eighth of it is left.
-  std::optional<uint64_t> mostWeightRows = std::nullopt;
+  /// Rows of weights (of as many slices as an install reads) that each hemisphere should store at
+  /// most, to leave room for values: by (PE, hemisphere); empty: an eighth of each is left.
+  std::vector<uint64_t> mostWeightRows = {};
 };
 
 struct Partition {
@@ -58,10 +58,12 @@ struct Partition {
 struct PartitionSolver {
   std::string name, text; ///< for --help
   Dealing (*solve)(const PartitionProblem &problem);
+  bool shards = false; ///< where weights have no room, some kernels may be dealt to fewer PEs
 };
 /// `spread`: every kernel over all PEs, whole rows of an image while all weights are small enough
-/// to be everywhere, else lane tiles first, so that weights are sharded. `pipeline`: consecutive
-/// kernels on one PE, cut where the longest stage is shortest.
+/// to be everywhere, else lane tiles first, so that weights are sharded; over fewer PEs where
+/// weights have no room (Sharding.h). `pipeline`: consecutive kernels on one PE, cut where the
+/// longest stage is shortest.
 const std::vector<PartitionSolver> &partitionSolvers();
 
 /// The dealing of the named solver; with `auto`, of the first one whose weights are no more than

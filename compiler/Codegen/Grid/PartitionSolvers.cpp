@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Codegen/Grid/Partition.h"
+#include "compiler/Codegen/Grid/Sharding.h"
 
 #include <algorithm>
 
@@ -40,22 +40,11 @@ std::vector<bool> everywhereOf(const Context &c) {
 /// One kernel over all PEs: strips of every tile where weights are everywhere, else runs of units.
 std::vector<std::vector<Share>> deal(const Work &w, const std::vector<unsigned> &order,
                                      bool everywhere) {
-  const int64_t pes = int64_t(order.size());
+  const bool strips = w.roles.running.empty() && everywhere && w.strips >= int64_t(order.size());
+  std::vector<std::vector<Share>> cut = cutWork(w, order.size(), strips ? Cut::Strips : Cut::Units);
   std::vector<std::vector<Share>> shares(order.size());
-  const bool running = !w.roles.running.empty();
-  if (!running && everywhere && w.strips >= pes) {
-    for (int64_t p = 0; p < pes; ++p) {
-      const int64_t from = w.strips * p / pes, to = w.strips * (p + 1) / pes;
-      for (size_t i = 0; i < w.instances.size(); ++i)
-        for (size_t t = 0; t < w.tiles.size(); ++t)
-          shares[order[size_t(p)]].push_back({i, t, from, to - from});
-    }
-    return shares;
-  }
-  const int64_t whole = running ? w.strips : 1, units = w.units() / whole;
-  for (int64_t p = 0; p < pes; ++p)
-    shares[order[size_t(p)]] = sharesOf(w, units * p / pes * whole, units * (p + 1) / pes * whole,
-                                        std::max<int64_t>(w.strips, 1));
+  for (size_t p = 0; p < order.size(); ++p)
+    shares[order[p]] = std::move(cut[p]);
   return shares;
 }
 
@@ -130,8 +119,9 @@ Dealing pipeline(const PartitionProblem &problem) {
 
 const std::vector<PartitionSolver> &partitionSolvers() {
   static const std::vector<PartitionSolver> solvers{
-      {"spread", "every kernel over all PEs", spread},
-      {"pipeline", "consecutive kernels on one PE", pipeline}};
+      {"spread", "every kernel over all PEs, or over as many as its weights have room on", spread,
+       /*shards=*/true},
+      {"pipeline", "consecutive kernels on one PE", pipeline, /*shards=*/false}};
   return solvers;
 }
 

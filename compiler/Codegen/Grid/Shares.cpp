@@ -121,6 +121,14 @@ void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const
   }
 }
 
+int64_t unitsOf(const Work &work, const Share &share) {
+  return work.roles.running.empty() ? share.strips : 1;
+}
+
+int64_t unitsOf(const Work &work) {
+  return work.units() / (work.roles.running.empty() ? 1 : work.strips);
+}
+
 size_t teamOf(const Context &c, const Kernel &kernel) {
   return kernel.terms.empty() ? kHemispheres
                               : workersOf(c.machine, 0, contractedType(c, kernel)).size();

@@ -10,6 +10,11 @@ namespace millrace::grid {
 /// How many share a kernel on one PE: the workers of its format, or the two sides of the VXM.
 size_t teamOf(const Context &c, const Kernel &kernel);
 
+/// Units of a kernel's work that can be dealt apart: strips, or with a running reduction whole lane
+/// tiles of an instance.
+int64_t unitsOf(const Work &work, const Share &share);
+int64_t unitsOf(const Work &work);
+
 /// Which half of a split K a worker of this hemisphere takes: by turns, as the first may be longer.
 inline unsigned halfOf(size_t kernel, Hemisphere hemisphere) {
   return (unsigned(hemisphere) + unsigned(kernel)) % 2;

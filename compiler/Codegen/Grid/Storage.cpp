@@ -393,45 +393,48 @@ Status Storage::storeStreamed() {
   return Success{};
 }
 
+/// Rows of a constant that the workers of a hemisphere send into the MXM for a kernel.
+RowRuns Storage::streamedRuns(unsigned tensor, size_t k, unsigned pe, Hemisphere h) const {
+  const Kernel &kernel = c.graph.kernels[k];
+  const int64_t rows = c.layouts[tensor].rows;
+  const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+  std::vector<std::vector<bool>> read(c.layouts[tensor].tiles.size(),
+                                      std::vector<bool>(size_t(rows), false));
+  for (size_t member = 0; member < team.size(); ++member)
+    for (const Share &share : team[member].hemisphere == h
+                                  ? sharesOf(c, works[k], partition, k, pe, member, works[k].strips)
+                                  : std::vector<Share>())
+      forEachStreamedConstant(c, kernel, works[k], share,
+                              [&](unsigned t, unsigned tile, int64_t row) {
+                                if (t == tensor)
+                                  read[tile][size_t(row)] = true;
+                              });
+  RowRuns runs(read.size());
+  for (size_t tile = 0; tile < read.size(); ++tile)
+    for (int64_t row = 0; row < rows; ++row) {
+      if (!read[tile][size_t(row)])
+        continue;
+      if (std::vector<RowRun> &list = runs[tile];
+          !list.empty() && list.back().first + list.back().rows == row)
+        ++list.back().rows;
+      else
+        list.push_back({row, 1, 0});
+    }
+  return runs;
+}
+
 /// A constant that streams into the MXM for one kernel: on each hemisphere the rows that its
 /// workers read.
 Status Storage::storeStreamed(unsigned tensor, size_t k) {
-  const Kernel &kernel = c.graph.kernels[k];
-  const ElementType type = contractedType(c, kernel);
-  const int64_t rows = c.layouts[tensor].rows;
-  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
-    const std::vector<Worker> team = workersOf(c.machine, pe, type);
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
-      std::vector<std::vector<bool>> read(c.layouts[tensor].tiles.size(),
-                                          std::vector<bool>(size_t(rows), false));
-      for (size_t member = 0; member < team.size(); ++member)
-        for (const Share &share :
-             team[member].hemisphere == h
-                 ? sharesOf(c, works[k], partition, k, pe, member, works[k].strips)
-                 : std::vector<Share>())
-          forEachStreamedConstant(c, kernel, works[k], share,
-                                  [&](unsigned t, unsigned tile, int64_t row) {
-                                    if (t == tensor)
-                                      read[tile][size_t(row)] = true;
-                                  });
-      RowRuns runs(read.size());
-      bool any = false;
-      for (size_t tile = 0; tile < read.size(); ++tile)
-        for (int64_t row = 0; row < rows; ++row) {
-          if (!read[tile][size_t(row)])
-            continue;
-          any = true;
-          if (std::vector<RowRun> &list = runs[tile];
-              !list.empty() && list.back().first + list.back().rows == row)
-            ++list.back().rows;
-          else
-            list.push_back({row, 1, 0});
-        }
+      const RowRuns runs = streamedRuns(tensor, k, pe, h);
+      const bool any = std::any_of(runs.begin(), runs.end(),
+                                   [](const std::vector<RowRun> &list) { return !list.empty(); });
       for (unsigned n = 0; any && n < needs[tensor].rows[size_t(h)]; ++n)
         if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
           return s;
     }
-  }
   return Success{};
 }
 

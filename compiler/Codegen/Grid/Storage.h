@@ -8,6 +8,8 @@
 #include "compiler/Codegen/Memory/Copies.h"
 #include "compiler/Forms/Uses.h"
 
+#include <array>
+
 namespace millrace::grid {
 
 class Storage {
@@ -24,6 +26,18 @@ public:
   /// Rows of as many slices as an install reads at once that all column copies take together, in a
   /// hemisphere.
   uint64_t columnRows() const;
+  /// Rows of slices that each hemisphere of each PE holds beside weights, by (PE, hemisphere), at
+  /// the time when it holds most: copies of tensors, of the rows that the partition deals there. No
+  /// storage needs fewer; constant rows and tables come on top.
+  std::vector<uint64_t> leastValueRows() const;
+  /// Rows of weights that each hemisphere has room for beside those, and beside so many sixteenths
+  /// of it for gaps.
+  std::vector<uint64_t> roomBesideValues(unsigned gaps) const;
+  /// Rows of weights (of as many slices as an install reads) of what a PE's workers install, by
+  /// hemisphere: fewer than the partition counts where a tap lies outside for all of a PE's rows.
+  Expected<std::array<uint64_t, kHemispheres>> weightRowsOn(unsigned pe) const;
+  /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
+  Status checkRoom() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
   /// `weightsLast`, padded column copies and constants, which need longer runs of rows, come before
   /// them, and kernels find no constants of their own to store. `mixed`: weights lie in all slices,
@@ -71,7 +85,9 @@ private:
   void reserveConstantRows();
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
   bool isOfOneKernel(unsigned tensor) const;
+  std::vector<bool> findReadByRow() const;
   Status storeStreamed();
+  RowRuns streamedRuns(unsigned tensor, size_t kernel, unsigned pe, Hemisphere h) const;
   Status storeStreamed(unsigned tensor, size_t kernel);
   Status allocateConstants(size_t kernel);
   Status allocateResults(size_t kernel);

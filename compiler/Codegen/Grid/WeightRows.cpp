@@ -13,10 +13,6 @@ namespace millrace::grid {
 
 namespace {
 
-int64_t unitsOf(const Work &work, const Share &share) {
-  return work.roles.running.empty() ? share.strips : 1;
-}
-
 /// Whole shares for either hemisphere, alternately: so that both have as much to do as can be. The
 /// odd one goes to the hemisphere that has less to do in all, `busy`, or else then stores less.
 /// `rows`: what a share adds to what either stores.
@@ -101,7 +97,7 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
           all.rows.push_back(rows);
           sum += rows;
         }
-        if (list.empty() || list.back() != it->second)
+        if (list.size() == all.tiles[k][at].middle || list.back() != it->second)
           list.push_back(it->second);
       };
       const std::optional<unsigned> first = all.longerHalf[k] ? std::optional(0) : std::nullopt;
@@ -139,6 +135,21 @@ double WeightRows::rowsOf(size_t kernel, const Share &share) const {
   return sum;
 }
 
+bool WeightRows::storesWeights(size_t kernel) const {
+  return std::any_of(tiles[kernel].begin(), tiles[kernel].end(),
+                     [](const TileList &list) { return !list.tiles.empty(); });
+}
+
+bool WeightRows::streamsConstants(size_t kernel) const {
+  return grid::streamsConstants(c, c.graph.kernels[kernel]);
+}
+
+std::vector<Hemisphere> WeightRows::dealtWhole(size_t kernel,
+                                               const std::vector<Share> &shares) const {
+  return dealWhole(works[kernel], shares,
+                   std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
+}
+
 std::vector<std::vector<bool>> WeightRows::placesOf(const Partition &p, size_t kernel,
                                                     unsigned pe) const {
   const std::vector<Share> &shares = p.shares[kernel][pe];
@@ -165,6 +176,33 @@ std::vector<std::vector<bool>> WeightRows::placesOf(const Partition &p, size_t k
   return places;
 }
 
+template <class F>
+void WeightRows::forEachTile(const Partition &p, size_t kernel, const Share &share, Hemisphere h,
+                             F f) const {
+  const TileList &list = tilesOf(kernel, share);
+  const bool second = p.splitK[kernel] && halfOf(kernel, h) == 1,
+             first = p.splitK[kernel] && !second;
+  for (size_t t = second ? list.middle : 0; t < (first ? list.middle : list.tiles.size()); ++t)
+    f(list.tiles[t]);
+}
+
+double WeightRows::rowsOn(const Partition &p, size_t kernel, unsigned pe) const {
+  const auto places = placesOf(p, kernel, pe);
+  double sum = 0;
+  for (unsigned h = 0; h < kHemispheres; ++h) {
+    std::vector<uint32_t> its;
+    for (size_t i = 0; i < places.size(); ++i)
+      if (places[i][h])
+        forEachTile(p, kernel, p.shares[kernel][pe][i], Hemisphere(h),
+                    [&](uint32_t tile) { its.push_back(tile); });
+    std::sort(its.begin(), its.end());
+    its.erase(std::unique(its.begin(), its.end()), its.end());
+    for (uint32_t tile : its)
+      sum += double(rows[tile]) / kernels[tile];
+  }
+  return sum;
+}
+
 void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned pe,
                      int change) const {
   const auto places = placesOf(p, kernel, pe);
@@ -172,25 +210,26 @@ void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned
     for (unsigned h = 0; h < kHemispheres; ++h) {
       if (!places[i][h])
         continue;
-      const TileList &list = tilesOf(kernel, p.shares[kernel][pe][i]);
-      const std::vector<uint32_t> &its = list.tiles;
-      const bool second = p.splitK[kernel] && halfOf(kernel, Hemisphere(h)) == 1,
-                 first = p.splitK[kernel] && !second;
-      for (size_t t = second ? list.middle : 0; t < (first ? list.middle : its.size()); ++t) {
-        int &users = stored.users[h][its[t]];
+      forEachTile(p, kernel, p.shares[kernel][pe][i], Hemisphere(h), [&](uint32_t tile) {
+        int &users = stored.users[h][tile];
         if (users == 0)
-          stored.rows[h] += rows[its[t]];
+          stored.rows[h] += rows[tile];
         users += change;
         if (users == 0)
-          stored.rows[h] -= rows[its[t]];
-      }
+          stored.rows[h] -= rows[tile];
+      });
     }
 }
 
-WeightRows::Stored WeightRows::storedOn(const Partition &p, unsigned pe) const {
+WeightRows::Stored WeightRows::nothing() const {
   Stored stored;
   for (std::vector<int> &users : stored.users)
     users.assign(rows.size(), 0);
+  return stored;
+}
+
+WeightRows::Stored WeightRows::storedOn(const Partition &p, unsigned pe) const {
+  Stored stored = nothing();
   for (size_t k = 0; k < works.size(); ++k)
     use(stored, p, k, pe, 1);
   return stored;
@@ -237,8 +276,7 @@ double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
   for (const std::vector<Share> &shares : p.shares[kernel]) {
     int64_t units = 0;
     std::array<int64_t, kHemispheres> side{};
-    const std::vector<Hemisphere> dealt = dealWhole(
-        works[kernel], shares, std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
+    const std::vector<Hemisphere> dealt = dealtWhole(kernel, shares);
     for (size_t i = 0; i < shares.size(); ++i) {
       units += unitsOf(works[kernel], shares[i]);
       side[size_t(dealt[i])] += unitsOf(works[kernel], shares[i]);
@@ -281,13 +319,16 @@ void WeightRows::splitIdle(Partition &p) const {
   }
 }
 
-void WeightRows::spare(Partition &p, uint64_t most) const {
+void WeightRows::spare(Partition &p, const std::vector<uint64_t> &most) const {
   std::vector<bool> splits(works.size());
   for (size_t k = 0; k < works.size(); ++k)
     splits[k] = longerHalf[k] && *longerHalf[k] - 0.5 < idleIfWhole(p, k);
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
     Stored stored = storedOn(p, pe);
-    auto isFull = [&] { return std::max(stored.rows[0], stored.rows[1]) > most; };
+    auto isFull = [&] {
+      const uint64_t *its = &most[size_t(pe) * kHemispheres];
+      return stored.rows[0] > its[0] || stored.rows[1] > its[1];
+    };
     struct Saving {
       size_t kernel;
       double cyclesPerRow;
@@ -308,7 +349,7 @@ void WeightRows::spare(Partition &p, uint64_t most) const {
       for (size_t i = 0; i < shares.size(); ++i)
         twice += places[i][0] && places[i][1] ? rowsOf(k, shares[i]) : 0;
       // What streams lies in parts on either side, once as it is.
-      if (twice == 0 || streamsConstants(c, c.graph.kernels[k]))
+      if (twice == 0 || streamsConstants(k))
         continue;
       const double idle = splits[k] ? *longerHalf[k] - 0.5 : idleIfWhole(p, k);
       savings.push_back({k, idle * double(vectorsOf(c, c.graph.kernels[k], works[k])) / twice});

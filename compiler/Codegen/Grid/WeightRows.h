@@ -24,12 +24,13 @@ public:
   /// Splits K where one hemisphere would else wait for the other (of a row by a matrix, say).
   void splitIdle(Partition &partition) const;
   /// Kernel by kernel, splits K or gives whole shares to one hemisphere, whichever idles less, so
-  /// that each weight is stored once, until no hemisphere stores more than `most` rows: those first
-  /// that free the most rows for each cycle that they lose. Where that is not enough, as many
-  /// kernels as have rows to save.
-  void spare(Partition &partition, uint64_t most) const;
+  /// that each weight is stored once, until no hemisphere stores more rows than `most` has for it,
+  /// by (PE, hemisphere): those first that free the most rows for each cycle that they lose. Where
+  /// that is not enough, as many kernels as have rows to save.
+  void spare(Partition &partition, const std::vector<uint64_t> &most) const;
 
 private:
+  friend class Sharding; // deals kernels to fewer PEs
   WeightRows(Context &c, const std::vector<Work> &works) : c(c), works(works) {}
 
   Context &c;
@@ -55,6 +56,7 @@ private:
     PerHemisphere rows{};
     PerHemisphere busy{}; ///< vectors of the kernels that were given whole shares
   };
+  Stored nothing() const;
   Stored storedOn(const Partition &p, unsigned pe) const;
   /// Adds a kernel's shares as they are dealt to what is stored, or takes them away.
   void use(Stored &stored, const Partition &p, size_t kernel, unsigned pe, int change) const;
@@ -68,6 +70,18 @@ private:
     return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];
   }
   double rowsOf(size_t kernel, const Share &share) const;
+  bool storesWeights(size_t kernel) const;
+  /// Does the kernel send constants into the MXM? Each hemisphere has the rows that its workers
+  /// read.
+  bool streamsConstants(size_t kernel) const;
+  /// Calls f(tile) for the tiles of a share that a hemisphere stores if its workers do the share.
+  template <class F>
+  void forEachTile(const Partition &p, size_t kernel, const Share &share, Hemisphere h, F f) const;
+  /// Rows that a kernel takes on a PE, both hemispheres summed; of what several kernels take, its
+  /// part.
+  double rowsOn(const Partition &p, size_t kernel, unsigned pe) const;
+  /// Whole shares for either hemisphere so that both have as much to do as can be.
+  std::vector<Hemisphere> dealtWhole(size_t kernel, const std::vector<Share> &shares) const;
   /// Which hemispheres store a share's weights.
   std::vector<std::vector<bool>> placesOf(const Partition &p, size_t kernel, unsigned pe) const;
 };

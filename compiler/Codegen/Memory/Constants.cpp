@@ -96,8 +96,8 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadd
   copy.hemisphere = h;
   copy.columns = true;
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile) {
-    const unsigned groups = unsigned((layout.rows + width - 1) / width) +
-                            (padding != ColumnPadding::None);
+    const unsigned groups =
+        unsigned((layout.rows + width - 1) / width) + (padding != ColumnPadding::None);
     // All in the last bank while it has room: what is read beside them finds the others free.
     std::vector<unsigned> avoid = costs(id, unsigned(tile), pe, h);
     for (size_t at = 0; at < avoid.size(); ++at)
@@ -251,6 +251,15 @@ bool Context::readsFrom(const Kernel &kernel, unsigned pe, Hemisphere h, unsigne
 Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
                                            const std::vector<uint8_t> &bytes, unsigned width,
                                            const std::function<bool(unsigned)> &reads) {
+  if (std::optional<ConstantRow> row = findConstantRow(kernel, pe, h, bytes, width, reads))
+    return *std::move(row);
+  return outOfMemory("constant row", pe, h, width, 0, machine.memory.slices);
+}
+
+std::optional<ConstantRow> Context::findConstantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
+                                                    const std::vector<uint8_t> &bytes,
+                                                    unsigned width,
+                                                    const std::function<bool(unsigned)> &reads) {
   const std::string key = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") +
                           std::to_string(width) + ":" + std::string(bytes.begin(), bytes.end());
   auto taken = [&](unsigned slice) { return reads(slice) || looksUpIn(kernel, pe, h, slice); };
@@ -307,8 +316,10 @@ Expected<ConstantRow> Context::constantRow(const Kernel &kernel, unsigned pe, He
       row.addresses.push_back(span.address);
     }
   }
-  if (row.slices.empty())
-    return outOfMemory("constant row", pe, h, width, 0, machine.memory.slices);
+  if (row.slices.empty()) {
+    full = true;
+    return std::nullopt;
+  }
   const size_t lanes = bytes.size() / width;
   for (unsigned b = 0; b < width; ++b) {
     row.regions.push_back(constantRegion("constant", pe, h, row.slices[b], row.addresses[b], 1));

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -151,6 +152,11 @@ struct Context {
   Expected<ConstantRow> constantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
                                     const std::vector<uint8_t> &bytes, unsigned width,
                                     const std::function<bool(unsigned)> &reads);
+  /// The same where who asks knows of another way: nothing if there are no rows, and no account of
+  /// what takes them.
+  std::optional<ConstantRow> findConstantRow(const Kernel &kernel, unsigned pe, Hemisphere h,
+                                             const std::vector<uint8_t> &bytes, unsigned width,
+                                             const std::function<bool(unsigned)> &reads);
   /// Constant tensors of one type and of equal bytes have one number.
   unsigned numberOfData(unsigned constant);
   /// One key for all weight tiles of equal content; `content` is asked once for each name.

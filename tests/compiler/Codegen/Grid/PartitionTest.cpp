@@ -3,7 +3,9 @@
 // Does every solver deal all work once, and does the check see what is missing or twice?
 #include "TestMachine.h"
 
+#include "compiler/Codegen/Grid/Sharding.h"
 #include "compiler/Codegen/Grid/Shares.h"
+#include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Forms/Builders.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +29,10 @@ public:
       order.push_back(pe);
   }
   grid::PartitionProblem problem(std::optional<uint64_t> mostWeightRows = std::nullopt) {
-    return {c, works, order, mostWeightRows};
+    std::vector<uint64_t> most;
+    if (mostWeightRows)
+      most.assign(order.size() * kHemispheres, *mostWeightRows);
+    return {c, works, order, most};
   }
 
 private:
@@ -142,18 +147,187 @@ TEST(Partition, WeightsLieInOneHemisphereAsFarAsTheyMust) {
   }
 }
 
+TEST(Partition, EveryCutDealsEachUnitOnceToAnyNumberOfPes) {
+  Dealt dealt(forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 150}), 1);
+  const grid::Work &work = dealt.problem().works.front();
+  ASSERT_GT(work.tiles.size(), 3u);
+  for (grid::Cut cut : {grid::Cut::Strips, grid::Cut::Units, grid::Cut::Tiles})
+    for (size_t pes = 1; pes <= 11; ++pes) {
+      std::vector<unsigned> times(size_t(work.units()), 0);
+      const auto shares = grid::cutWork(work, pes, cut);
+      ASSERT_EQ(shares.size(), pes);
+      for (const auto &its : shares) {
+        size_t tiles = 0;
+        for (const grid::Share &share : its) {
+          tiles += &share == &its.front() || share.tile != (&share - 1)->tile;
+          for (int64_t s = share.strip; s < share.strip + share.strips; ++s)
+            ++times[(share.instance * work.tiles.size() + share.tile) * size_t(work.strips) +
+                    size_t(s)];
+        }
+        if (cut == grid::Cut::Tiles) { // none that another PE could do without
+          EXPECT_LE(tiles, (work.tiles.size() + pes - 1) / pes);
+        }
+        if (cut == grid::Cut::Strips) {
+          EXPECT_EQ(tiles, work.tiles.size());
+        }
+      }
+      EXPECT_EQ(times, std::vector<unsigned>(times.size(), 1)) << pes << " PEs";
+    }
+}
+
+TEST(Partition, WeightsLieOnFewerPesAsFarAsTheyMust) {
+  // One lane tile of 2,304 rows on 8 PEs, each of which takes all weights.
+  const forms::KernelGraph graph =
+      forms::buildConv({.channels = 40, .height = 48, .width = 48, .filters = 20});
+  const auto pesOf = [](const grid::Partition &p) {
+    return std::count_if(p.shares.front().begin(), p.shares.front().end(),
+                         [](const std::vector<grid::Share> &its) { return !its.empty(); });
+  };
+  const auto solved = [&](std::vector<uint64_t> room) {
+    Dealt dealt(graph, 8);
+    grid::PartitionProblem problem = dealt.problem();
+    problem.mostWeightRows = std::move(room);
+    Expected<grid::Partition> p = grid::solve(problem, "spread");
+    EXPECT_TRUE(p) << p.error();
+    const Status s = grid::verify(problem, *p);
+    EXPECT_TRUE(s) << s.error();
+    return *p;
+  };
+  const grid::Partition roomy = solved({});
+  const uint64_t all = roomy.weightRows.front(); // of a hemisphere
+  ASSERT_GT(all, 8u);
+  EXPECT_EQ(pesOf(roomy), 8);
+  EXPECT_EQ(roomy.weightRows, std::vector<uint64_t>(16, all));
+  // Half of it fits everywhere: no PE idles while K can be split over the hemispheres.
+  const grid::Partition halves = solved(std::vector<uint64_t>(16, all / 2 + all / 8));
+  EXPECT_EQ(pesOf(halves), 8);
+  EXPECT_TRUE(halves.splitK.front());
+  // Room on 3 PEs alone: they do it.
+  std::vector<uint64_t> room(16, 0);
+  std::fill(room.begin() + 4, room.begin() + 10, all);
+  const grid::Partition few = solved(room);
+  EXPECT_EQ(pesOf(few), 3);
+  for (size_t i = 0; i < room.size(); ++i)
+    EXPECT_LE(few.weightRows[i], room[i]);
+}
+
+TEST(Partition, KernelsThatCannotAllBeEverywhereTakeTurnsWithPes) {
+  // 6 layers of 3 lane tiles of 12 rows, so 18 lane tiles for 16 hemispheres: two in one, or one
+  // whole and one of which K is split, 4 and 8 rows.
+  const forms::KernelGraph graph = forms::buildPerceptron(64, 96, 6, ElementType::Fp16);
+  const auto solved = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 8);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    const Status s = grid::verify(dealt.problem(), *p);
+    EXPECT_TRUE(s) << s.error();
+    return *p;
+  };
+  const auto most = [](const grid::Partition &p) {
+    return *std::max_element(p.weightRows.begin(), p.weightRows.end());
+  };
+  uint64_t before = most(solved(std::nullopt));
+  ASSERT_GT(before, 60u);
+  for (uint64_t room = before; room >= 20; --room) {
+    const grid::Partition p = solved(room);
+    EXPECT_LE(most(p), room);
+    EXPECT_LE(most(p), before);
+    before = most(p);
+  }
+}
+
+/// Rows that each hemisphere of each PE has in use at most while the kernels are stored one after
+/// the other and tensors are given back after their last use.
+std::vector<uint64_t> mostRowsInUse(const grid::PartitionProblem &problem, grid::Storage &storage) {
+  grid::Context &c = problem.c;
+  std::vector<uint64_t> most(c.allocators.size(), 0);
+  const auto look = [&] {
+    for (size_t i = 0; i < most.size(); ++i)
+      most[i] = std::max(most[i], uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice() -
+                                      c.allocators[i].freeRows(0, c.machine.memory.slices));
+  };
+  const auto check = [](const Status &s) { EXPECT_TRUE(s) << s.error(); };
+  check(storage.plan(false, false));
+  for (unsigned t = 0; t < c.graph.tensors.size(); ++t)
+    if (c.tensor(t).role == forms::TensorRole::Input)
+      check(storage.allocateFromHost(t));
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    check(storage.allocateFor(k));
+    look();
+    for (unsigned t = 0; t < c.graph.tensors.size(); ++t) {
+      size_t last = SIZE_MAX;
+      for (size_t user = 0; user < c.graph.kernels.size(); ++user)
+        forms::forEachAccess(c.graph.kernels[user],
+                             [&](const forms::Access &a) { last = a.tensor == t ? user : last; });
+      if (last == k && c.tensor(t).role == forms::TensorRole::Intermediate)
+        c.release(t);
+    }
+  }
+  return most;
+}
+
+TEST(Partition, NoStorageHoldsFewerRowsThanAreCountedBeforehand) {
+  for (unsigned pes : {1u, 3u, 8u})
+    for (const forms::KernelGraph &graph :
+         {forms::buildPerceptron(30, 64, 4, ElementType::Fp16),
+          forms::buildAttention(20, 32, 16, true), forms::buildLayerNorm(20, 100),
+          forms::buildConv({.channels = 40, .height = 15, .width = 13, .filters = 50})}) {
+      Dealt dealt(graph, pes);
+      const grid::PartitionProblem problem = dealt.problem();
+      const Expected<grid::Partition> p = grid::solve(problem, "spread");
+      ASSERT_TRUE(p) << p.error();
+      grid::Storage storage(problem.c, problem.works, *p);
+      std::vector<size_t> order(graph.kernels.size());
+      std::iota(order.begin(), order.end(), 0);
+      storage.planCopies(order, /*sparing=*/false);
+      const std::vector<uint64_t> least = storage.leastValueRows();
+      ASSERT_EQ(least.size(), size_t(pes) * kHemispheres);
+      EXPECT_GT(*std::max_element(least.begin(), least.end()), 0u);
+      const std::vector<uint64_t> most = mostRowsInUse(problem, storage);
+      for (unsigned pe = 0; pe < pes; ++pe) {
+        const auto weights = storage.weightRowsOn(pe);
+        ASSERT_TRUE(weights) << weights.error();
+        for (unsigned h = 0; h < kHemispheres; ++h) {
+          const size_t i = size_t(pe) * kHemispheres + h;
+          EXPECT_LE((*weights)[h], p->weightRows[i]);
+          EXPECT_LE(least[i] + (*weights)[h] * problem.c.machine.mxm.columnsPerInstall, most[i])
+              << pes << " PEs, hemisphere " << i;
+        }
+      }
+    }
+}
+
+TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
+  const forms::KernelGraph graph = forms::buildPerceptron(30, 256, 4, ElementType::Fp16);
+  const auto checked = [&](unsigned rowsPerBank) {
+    Dealt dealt(graph, 2, rowsPerBank);
+    const grid::PartitionProblem problem = dealt.problem();
+    const Expected<grid::Partition> p = grid::solve(problem, "spread");
+    EXPECT_TRUE(p) << p.error();
+    grid::Storage storage(problem.c, problem.works, *p);
+    storage.planCopies({0, 1, 2, 3}, /*sparing=*/false);
+    const Status s = storage.checkRoom();
+    EXPECT_EQ(problem.c.full, !s);
+    return s ? std::string() : s.error();
+  };
+  EXPECT_EQ(checked(4096), "");
+  EXPECT_NE(checked(16).find("weights that the west hemisphere of PE 0 installs take "),
+            std::string::npos);
+}
+
 TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
   struct Case {
     forms::KernelGraph graph;
     bool splits;
   };
-  for (const Case &its : {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
-                          Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
-                          // An accumulator row waits 34 cycles between two passes, as long as for 34 rows.
-                          Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), true},
-                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), true},
-                          Case{forms::buildMatmul({.m = 40, .k = 200, .n = 60}), false}, // 40 each
-                          Case{forms::buildMatmul({.m = 80, .k = 200, .n = 3}), false}}) {
+  for (const Case &its :
+       {Case{forms::buildMatmul({.m = 1, .k = 200, .n = 3}), true},
+        Case{forms::buildMatmul({.m = 1, .k = 20, .n = 3}), false}, // one K tile
+        // An accumulator row waits 34 cycles between two passes, as long as for 34 rows.
+        Case{forms::buildMatmul({.m = 1, .k = 200, .n = 60}), true},
+        Case{forms::buildMatmul({.m = 40, .k = 200, .n = 3}), true},
+        Case{forms::buildMatmul({.m = 40, .k = 200, .n = 60}), false}, // 40 each
+        Case{forms::buildMatmul({.m = 80, .k = 200, .n = 3}), false}}) {
     Dealt dealt(its.graph, 1);
     const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
     ASSERT_TRUE(p) << p.error();

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Storage.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace millrace::grid {
+
+using forms::TensorRole;
+
+namespace {
+
+/// Rows of all lane tiles that a PE holds of a tensor.
+uint64_t rowsHeld(const TensorRows &rows, unsigned pe) {
+  const RowSet &owned = rows.owned[pe], &needed = rows.needed[pe];
+  uint64_t held = 0;
+  for (size_t tile = 0; tile < std::max(owned.tiles.size(), needed.tiles.size()); ++tile) {
+    static const std::vector<bool> none;
+    const std::vector<bool> &x = tile < owned.tiles.size() ? owned.tiles[tile] : none,
+                            &y = tile < needed.tiles.size() ? needed.tiles[tile] : none;
+    if (x.empty() || y.empty()) {
+      const std::vector<bool> &any = x.empty() ? y : x;
+      held += uint64_t(std::count(any.begin(), any.end(), true));
+      continue;
+    }
+    for (size_t row = 0; row < x.size(); ++row)
+      held += x[row] || y[row];
+  }
+  return held;
+}
+
+} // namespace
+
+std::vector<uint64_t> Storage::leastValueRows() const {
+  const unsigned width = c.machine.mxm.columnsPerInstall;
+  size_t end = 0;
+  for (const Life &life : lives)
+    end = std::max(end, life.from == SIZE_MAX ? 0 : life.to);
+  const std::vector<bool> isReadByRow = findReadByRow();
+  std::vector<uint64_t> least;
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+    std::vector<std::array<int64_t, kHemispheres>> change(end + 2); // what begins less what ended
+    std::array<uint64_t, kHemispheres> kept{};
+    for (unsigned t = 0; t < needs.size(); ++t) {
+      const bool constant = c.tensor(t).role == TensorRole::Constant;
+      if (lives[t].from == SIZE_MAX || !isOn(t, pe) ||
+          (constant && (isOfOneKernel(t) || !isReadByRow[t])))
+        continue;
+      const uint64_t bytes = byteWidth(c.tensor(t).type),
+                     held = rowsHeld(partition.tensors[t], pe) * bytes;
+      const uint64_t columns =
+          !constant && needs[t].columns
+              ? uint64_t(c.layouts[t].rows) / width * width * bytes * c.layouts[t].tiles.size()
+              : 0;
+      for (unsigned h = 0; h < kHemispheres; ++h) {
+        const uint64_t rows = needs[t].rows[h] * held + columns;
+        if (constant) {
+          kept[h] += rows;
+          continue;
+        }
+        change[lives[t].from][h] += int64_t(rows);
+        change[lives[t].to + 1][h] -= int64_t(rows);
+      }
+    }
+    for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+      for (const forms::Term &term : c.graph.kernels[k].terms)
+        if (const unsigned t = term.a.tensor;
+            c.tensor(t).role == TensorRole::Constant && isOfOneKernel(t))
+          for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+            for (const std::vector<RowRun> &list : streamedRuns(t, k, pe, h))
+              for (const RowRun &run : list)
+                kept[size_t(h)] +=
+                    needs[t].rows[size_t(h)] * uint64_t(run.rows) * byteWidth(c.tensor(t).type);
+    for (unsigned h = 0; h < kHemispheres; ++h) {
+      int64_t most = 0, sum = 0;
+      for (const auto &its : change)
+        most = std::max(most, sum += its[h]);
+      least.push_back(kept[h] + uint64_t(most));
+    }
+  }
+  return least;
+}
+
+std::vector<uint64_t> Storage::roomBesideValues(unsigned gaps) const {
+  const uint64_t width = c.machine.mxm.columnsPerInstall,
+                 all = uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice() / width;
+  std::vector<uint64_t> room;
+  for (const uint64_t values : leastValueRows())
+    room.push_back(all - std::min(all, values / width + all / 16 * gaps));
+  return room;
+}
+
+Expected<std::array<uint64_t, kHemispheres>> Storage::weightRowsOn(unsigned pe) const {
+  std::array<std::unordered_set<std::string>, kHemispheres> stored;
+  std::array<uint64_t, kHemispheres> sum{};
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
+    const Kernel &kernel = c.graph.kernels[k];
+    if (kernel.terms.empty())
+      continue;
+    const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+    for (size_t member = 0; member < team.size(); ++member) {
+      const auto h = size_t(team[member].hemisphere);
+      for (const Share &share :
+           sharesOf(c, works[k], partition, k, pe, member, longestShare(c, works[k])))
+        if (Status s = forEachWeightTile(c, kernel, k, works[k], share, team[member],
+                                         partition.splitK[k]
+                                             ? std::optional(halfOf(k, team[member].hemisphere))
+                                             : std::nullopt,
+                                         [&](const std::string &key, unsigned rows) {
+                                           sum[h] += stored[h].insert(key).second ? rows : 0;
+                                         });
+            !s)
+          return s.takeError();
+    }
+  }
+  return sum;
+}
+
+Status Storage::checkRoom() const {
+  const uint64_t all = uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice();
+  const unsigned width = c.machine.mxm.columnsPerInstall;
+  const std::vector<uint64_t> values = leastValueRows();
+  for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
+    const auto isOver = [&](unsigned h, uint64_t weights) {
+      return values[size_t(pe) * kHemispheres + h] + weights * width > all;
+    };
+    const uint64_t *counted = &partition.weightRows[size_t(pe) * kHemispheres];
+    if (!isOver(0, counted[0]) && !isOver(1, counted[1]))
+      continue;
+    const Expected<std::array<uint64_t, kHemispheres>> weights = weightRowsOn(pe);
+    if (!weights)
+      return Error{weights.error()};
+    for (unsigned h = 0; h < kHemispheres; ++h) {
+      if (!isOver(h, (*weights)[h]))
+        continue;
+      c.full = true;
+      const auto size = [&](uint64_t n) {
+        return std::to_string(n) + " rows (" + std::to_string(n * c.machine.lanes() / 1024) +
+               " KiB)";
+      };
+      return Error{"weights that the " + std::string(h == 0 ? "west" : "east") +
+                   " hemisphere of PE " + std::to_string(pe) + " installs take " +
+                   size((*weights)[h] * width) +
+                   ", and what it holds of other tensors at its peak at least " +
+                   size(values[size_t(pe) * kHemispheres + h]) + "; it has " + size(all) +
+                   "; use a machine with more memory or more PEs"};
+    }
+  }
+  return Success{};
+}
+
+/// Per tensor: does a kernel read its rows one after the other? Constants of others lie in constant
+/// rows.
+std::vector<bool> Storage::findReadByRow() const {
+  std::vector<bool> byRow(c.graph.tensors.size(), false);
+  for (const Kernel &kernel : c.graph.kernels) {
+    for (const forms::Term &t : kernel.terms)
+      byRow[t.a.tensor] = true;
+    for (const Access &o : kernel.operands)
+      for (unsigned l = 0; l < kernel.loops.size() && !o.lookup; ++l)
+        if (rowCoefficient(c.layouts[o.tensor], o, l) != 0)
+          byRow[o.tensor] = true;
+  }
+  return byRow;
+}
+
+} // namespace millrace::grid
