@@ -114,7 +114,7 @@ void ModelOptions::addTo(CLI::App &command) {
        command
            .add_option("--effort", effort,
                        "most rounds in which bundles of the schedule problem move once all are "
-                       "placed; 0: they stay. Gains less than a percent")
+                       "placed; 0: they stay")
            ->check(CLI::Range(0u, 100u))
            ->type_name("ROUNDS")
            ->capture_default_str()
@@ -142,6 +142,8 @@ std::optional<Failure> ModelOptions::checkLevels() const {
         "--check=" + std::string(judge == JudgeKind::Reference ? "reference" : "onnxruntime") +
             " computes the model itself, and " + model + " is of the level " +
             levelNames[size_t(from)] + "; check an ONNX file"};
+  if (!schedule.empty() && effort)
+    return Failure{Usage, "--effort moves what --schedule says where to start; leave one of them"};
   if (judge == JudgeKind::Kernels && from > Level::Spatial)
     return Failure{Usage, "--check evaluates kernels, and " + model + " is of the level " +
                               levelNames[size_t(from)] + "; leave it out"};

@@ -81,10 +81,11 @@ std::optional<Subject> subjectOf(unsigned seed) {
   return subject;
 }
 
-/// Calls f with the subjects of the first seeds.
+/// Calls f with the subjects of so many seeds.
 void forEachSubject(unsigned count, const std::function<void(const Subject &)> &f) {
   unsigned seen = 0;
-  for (unsigned seed = 1; seed <= count; ++seed)
+  const unsigned first = numberOf("MILLRACE_RANDOM_FIRST", 1);
+  for (unsigned seed = first; seed < first + count; ++seed)
     if (const auto subject = subjectOf(seed)) {
       ++seen;
       f(*subject);
@@ -200,7 +201,7 @@ private:
 };
 
 TEST(ScheduleProblem, VerifyAndTheSimulatorAgreeOnDamagedSchedules) {
-  const unsigned each = numberOf("MILLRACE_DAMAGES", 15);
+  const unsigned each = numberOf("MILLRACE_DAMAGES", 20);
   unsigned refused = 0, accepted = 0, wrong = 0;
   forEachSubject(numberOf("MILLRACE_RANDOM_MACHINES", 40), [&](const Subject &s) {
     const Starts compiled = schedule::startsOf(s.problem),
@@ -226,7 +227,7 @@ TEST(ScheduleProblem, VerifyAndTheSimulatorAgreeOnDamagedSchedules) {
   });
   std::printf("%u damaged schedules refused, %u accepted, %u in disagreement\n", refused, accepted,
               wrong);
-  EXPECT_GE(refused, 300u);
+  EXPECT_GE(refused, 500u);
   EXPECT_GE(accepted, 30u);
 }
 

@@ -204,6 +204,40 @@ def test_a_schedule_file_that_is_missing_or_no_json_is_refused(call, models, tmp
     assert "bad.json: not a schedule of this problem: it is no JSON" in error
 
 
+def test_options_that_contradict_each_other_are_refused(call, models):
+    model, machine = models["convnet"]
+    _, error = call("compile", model, "--machine", machine, "--schedule", "s.json", "--effort", 2, "-o", "i.mrp", code=2)
+    assert "--effort moves what --schedule says" in error
+    _, error = call("compile", model, "--machine", machine, "--schedule", "s.json", "--to", "spatial", "-o", "s", code=2)
+    assert "--to stops before there is any" in error
+
+
+def test_a_program_by_hand_that_no_problem_holds_is_refused_by_its_instruction(call, tmp_path):
+    program = """machine tsp-v1
+tensor X west slice=3 rows=0..9
+data X iota
+tensor Y west slice=4 rows=100..109
+step grid cycles=69
+pe 0
+r: @0 mem.w.3 read n0=10 s0=1 out=w.in.5 tensor=X from memory: X[0]
+a: @2 alu.2 alu n0=10 function=add.i32 a=w.in.5 b=immediate immediate=1 west=w.out.7 width=1 from a: r
+   @11 mem.w.4 write n0=10 s0=1 address=100 a=w.out.7 tensor=Y from a: a
+"""
+    (tmp_path / "good.mas").write_text(program)
+    out, _ = call("compile", "good.mas", "--from", "sched", "--to", "schedule-problem", "-o", "-", "-q")
+    bundle, = json.loads(out)["bundles"]
+    assert bundle["instructions"] == [[0, 0, 0], [0, 1, 2], [0, 2, 11]]
+    (tmp_path / "nop.mas").write_text(program + "   @40 mem.w.4 nop n0=3\n")
+    _, error = call("compile", "nop.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "instruction 3 of pe 0 (nop on mem.w.4) acts on what its queue does" in error
+    (tmp_path / "late.mas").write_text(program.replace("@11", "@12"))
+    _, error = call("compile", "late.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "instruction 2 of pe 0 (write on mem.w.4) does not meet what instruction 1" in error
+    (tmp_path / "bare.mas").write_text(program.replace(" from a: r", ""))
+    _, error = call("compile", "bare.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "has no annotation of what it samples" in error
+
+
 def ortools_python() -> str | None:
     """A Python with OR-Tools: that of MILLRACE_ORTOOLS, or this one."""
     if python := os.environ.get("MILLRACE_ORTOOLS"):
