@@ -227,7 +227,7 @@ a: @2 alu.2 alu n0=10 function=add.i32 a=w.in.5 b=immediate immediate=1 west=w.o
     out, _ = call("compile", "good.mas", "--from", "sched", "--to", "schedule-problem", "-o", "-", "-q")
     bundle, = json.loads(out)["bundles"]
     assert bundle["instructions"] == [[0, 0, 0], [0, 1, 2], [0, 2, 11]]
-    (tmp_path / "nop.mas").write_text(program + "   @40 mem.w.4 nop n0=3\n")
+    (tmp_path / "nop.mas").write_text(program + "   @40 mem.w.4 nop count=3\n")
     _, error = call("compile", "nop.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
     assert "instruction 3 of pe 0 (nop on mem.w.4) acts on what its queue does" in error
     (tmp_path / "late.mas").write_text(program.replace("@11", "@12"))
