@@ -107,6 +107,27 @@ TEST(ScheduleProblem, TheCompilersScheduleSolvesItAndTakesTheCyclesThatItSays) {
   });
 }
 
+/// Else agreement says nothing about a kind. Rows with several contents, and SXM units, no compiled
+/// program has.
+TEST(ScheduleProblem, RandomProgramsMeetOnEveryKindOfResource) {
+  std::map<std::string, unsigned> kinds, waits;
+  forEachSubject(numberOf("MILLRACE_RANDOM_MACHINES", 40), [&](const Subject &s) {
+    for (const Bundle &b : s.problem.bundles)
+      for (const Hold &h : b.holds)
+        ++kinds[std::string(nameOf(s.problem.resources[h.resource].kind))];
+    for (const schedule::Span &span : s.problem.spans)
+      ++kinds[std::string(nameOf(s.problem.resources[span.resource].kind))];
+    for (const schedule::Precedence &p : s.problem.precedence)
+      ++waits[std::string(nameOf(p.kind))];
+  });
+  for (const char *kind :
+       {"queue", "read_port", "write_port", "banks", "mxm_port", "alu", "link_port", "alu_result",
+        "link", "stream", "weights", "accumulators", "latch", "rows"})
+    EXPECT_GT(kinds[kind], 100u) << kind;
+  for (const char *kind : {"data", "install", "partial_sum", "latch"})
+    EXPECT_GT(waits[kind], 100u) << kind;
+}
+
 TEST(ScheduleProblem, ReadsBackAsItWasWritten) {
   forEachSubject(20, [](const Subject &s) {
     const std::string text = schedule::writeProblem(s.problem);

@@ -270,8 +270,9 @@ void Extractor::addRegions(unsigned step) {
 void Extractor::addContents(unsigned step) {
   const uint32_t s = problem.steps[step].step;
   const std::vector<bool> loaded = regionsLoaded(image);
-  const auto keyOf = [&](unsigned pe, unsigned queue, unsigned row) {
-    return (uint64_t(pe) * machine.queues() + queue) << 32 | row;
+  // A row of a region: where regions share it, their own spans keep them apart.
+  const auto keyOf = [&](const Instruction &i, unsigned row) {
+    return uint64_t(i.tensor) << 32 | row;
   };
   const auto forEachBurst = [&](auto f) {
     for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
@@ -279,23 +280,21 @@ void Extractor::addContents(unsigned step) {
         f(pe, k, at(pe, k));
   };
   std::unordered_map<uint64_t, unsigned> contents;
-  forEachBurst([&](unsigned pe, uint32_t, const Instruction &i) {
+  forEachBurst([&](unsigned, uint32_t, const Instruction &i) {
     if (i.opcode == Opcode::Write)
-      forEachElement(i, [&](unsigned i0, unsigned i1) {
-        ++contents[keyOf(pe, i.queue, elementAddress(i, i0, i1))];
-      });
+      forEachElement(
+          i, [&](unsigned i0, unsigned i1) { ++contents[keyOf(i, elementAddress(i, i0, i1))]; });
   });
-  const auto isShared = [&](unsigned pe, const Instruction &i, unsigned row) {
-    const auto found = contents.find(keyOf(pe, i.queue, row));
+  const auto isShared = [&](const Instruction &i, unsigned row) {
+    const auto found = contents.find(keyOf(i, row));
     return found != contents.end() &&
            found->second + (loaded[i.tensor] || touched[i.tensor].first < s) > 1;
   };
-  // What was there before has no instruction; rows of several regions count apart.
-  std::map<std::tuple<uint64_t, uint32_t, uint32_t, uint32_t>, size_t> valueOf;
-  std::map<std::tuple<uint64_t, uint32_t>, std::pair<Cycle, size_t>> latest; // by row and region
+  // By row, instruction and element; what was there before has no instruction.
+  std::map<std::tuple<uint64_t, uint32_t, uint32_t>, size_t> valueOf;
+  std::unordered_map<uint64_t, std::pair<Cycle, size_t>> latest; // by row
   const auto add = [&](unsigned pe, const Instruction &i, unsigned row, uint32_t k, uint32_t e) {
-    const uint64_t key = keyOf(pe, i.queue, row);
-    const auto [found, isNew] = valueOf.emplace(std::tuple(key, i.tensor, k, e), values.size());
+    const auto [found, isNew] = valueOf.emplace(std::tuple(keyOf(i, row), k, e), values.size());
     if (isNew)
       values.push_back({resource(ResourceKind::Contents, pe, i.queue, ".contents"),
                         step,
@@ -312,13 +311,13 @@ void Extractor::addContents(unsigned step) {
       forEachElement(i, [&](unsigned i0, unsigned i1) {
         const uint32_t element = e++;
         const unsigned row = elementAddress(i, i0, i1);
-        if (!isShared(pe, i, row))
+        if (!isShared(i, row))
           return;
         const size_t v = add(pe, i, row, k, element);
         const Cycle slot = cycleIn(pe, k, element) + timing.writeSlot();
         values[v].begins = {{places[pe][k].bundle, slot}};
         values[v].ends = {{places[pe][k].bundle, slot + 1}};
-        auto &[cycle, number] = latest[{keyOf(pe, i.queue, row), i.tensor}];
+        auto &[cycle, number] = latest[keyOf(i, row)];
         if (const Cycle now = Cycle(i.cycle) + elementCycle(i, i0, i1); now >= cycle)
           cycle = now, number = v;
         if (loaded[i.tensor] || touched[i.tensor].first < s)
@@ -335,9 +334,8 @@ void Extractor::addContents(unsigned step) {
           p.instruction != kInitialContents && p.pe == pe && places[pe][p.instruction].step == step;
       forEachProduced(p, [&](unsigned i0, unsigned i1, uint32_t e) {
         const unsigned row = elementAddress(i, i0, i1);
-        const auto found =
-            valueOf.find({keyOf(pe, i.queue, row), i.tensor,
-                          isOfStep ? p.instruction : kInitialContents, isOfStep ? e : 0});
+        const auto found = valueOf.find(
+            {keyOf(i, row), isOfStep ? p.instruction : kInitialContents, isOfStep ? e : 0});
         if (found != valueOf.end())
           values[found->second].ends.push_back(
               {places[pe][k].bundle, places[pe][k].at + elementCycle(i, i0, i1) + 1});
@@ -345,9 +343,9 @@ void Extractor::addContents(unsigned step) {
     }
   });
   for (const auto &[key, v] : valueOf) {
-    const auto [rowKey, region, k, e] = key;
-    const bool isLast = latest[{rowKey, region}].second == v && k != kInitialContents;
-    if (isLast && outlives[(rowKey >> 32) / machine.queues()][k])
+    const auto [row, k, e] = key;
+    const bool isLast = latest[row].second == v && k != kInitialContents;
+    if (isLast && outlives[image.tensors[row >> 32].pe][k])
       values[v].ends.clear();
     if (k == kInitialContents && values[v].ends.empty()) // nobody reads what was there before
       values[v].low = 1, values[v].high = 0;
