@@ -121,7 +121,8 @@ void ModelOptions::addTo(CLI::App &command) {
   command
       .add_option("--schedule", schedule,
                   "start the bundles of the schedule problem when this file says, instead of when "
-                  "the compiler does (docs/spec/schedule-problem.md)")
+                  "the compiler does; other options as when the problem was written, --effort "
+                  "among them (docs/spec/schedule-problem.md)")
       ->type_name("FILE")
       ->group(heading::Compiler);
   only(Level::Spatial,

@@ -94,6 +94,9 @@ std::optional<Failure> check(const CompileOptions &options) {
   if (options.model.explain == "cycles" && options.to < Level::Sched)
     return Failure{Usage, "--explain cycles is about the schedule, and --to stops before it; name "
                           "a later level, or leave it out"};
+  if (!options.model.schedule.empty() && options.to < Level::Sched)
+    return Failure{Usage, "--schedule says when work starts, and --to stops before there is any; "
+                          "name a later level, or leave it out"};
   if (!options.model.explain.empty() && options.to < Level::Spatial)
     return Failure{Usage, "--to tensor stops before the decision that --explain is about; name a "
                           "later level, or leave it out"};

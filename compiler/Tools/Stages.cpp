@@ -275,6 +275,8 @@ std::optional<Failure> Stages::poseProblem() {
   if (!posed)
     return failed(options.from == Level::Sched ? BadInput : Wrong,
                   "its schedule is no problem: " + posed.error());
+  if (Status s = schedule::check(*posed); !s)
+    return failed(options.from == Level::Sched ? BadInput : Wrong, s.error());
   problem = std::move(*posed);
   return std::nullopt;
 }

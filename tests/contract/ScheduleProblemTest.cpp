@@ -81,10 +81,11 @@ std::optional<Subject> subjectOf(unsigned seed) {
   return subject;
 }
 
-/// Calls f with the subjects of the first seeds.
+/// Calls f with the subjects of so many seeds.
 void forEachSubject(unsigned count, const std::function<void(const Subject &)> &f) {
   unsigned seen = 0;
-  for (unsigned seed = 1; seed <= count; ++seed)
+  const unsigned first = numberOf("MILLRACE_RANDOM_FIRST", 1);
+  for (unsigned seed = first; seed < first + count; ++seed)
     if (const auto subject = subjectOf(seed)) {
       ++seen;
       f(*subject);
@@ -104,6 +105,27 @@ TEST(ScheduleProblem, TheCompilersScheduleSolvesItAndTakesTheCyclesThatItSays) {
       fewest += step.fewest;
     EXPECT_LE(fewest, schedule::cyclesOf(s.problem, starts)) << "seed " << s.seed;
   });
+}
+
+/// Else agreement says nothing about a kind. Rows with several contents, and SXM units, no compiled
+/// program has.
+TEST(ScheduleProblem, RandomProgramsMeetOnEveryKindOfResource) {
+  std::map<std::string, unsigned> kinds, waits;
+  forEachSubject(numberOf("MILLRACE_RANDOM_MACHINES", 40), [&](const Subject &s) {
+    for (const Bundle &b : s.problem.bundles)
+      for (const Hold &h : b.holds)
+        ++kinds[std::string(nameOf(s.problem.resources[h.resource].kind))];
+    for (const schedule::Span &span : s.problem.spans)
+      ++kinds[std::string(nameOf(s.problem.resources[span.resource].kind))];
+    for (const schedule::Precedence &p : s.problem.precedence)
+      ++waits[std::string(nameOf(p.kind))];
+  });
+  for (const char *kind :
+       {"queue", "read_port", "write_port", "banks", "mxm_port", "alu", "link_port", "alu_result",
+        "link", "stream", "weights", "accumulators", "latch", "rows"})
+    EXPECT_GT(kinds[kind], 100u) << kind;
+  for (const char *kind : {"data", "install", "partial_sum", "latch"})
+    EXPECT_GT(waits[kind], 100u) << kind;
 }
 
 TEST(ScheduleProblem, ReadsBackAsItWasWritten) {
@@ -200,7 +222,7 @@ private:
 };
 
 TEST(ScheduleProblem, VerifyAndTheSimulatorAgreeOnDamagedSchedules) {
-  const unsigned each = numberOf("MILLRACE_DAMAGES", 15);
+  const unsigned each = numberOf("MILLRACE_DAMAGES", 20);
   unsigned refused = 0, accepted = 0, wrong = 0;
   forEachSubject(numberOf("MILLRACE_RANDOM_MACHINES", 40), [&](const Subject &s) {
     const Starts compiled = schedule::startsOf(s.problem),
@@ -226,7 +248,7 @@ TEST(ScheduleProblem, VerifyAndTheSimulatorAgreeOnDamagedSchedules) {
   });
   std::printf("%u damaged schedules refused, %u accepted, %u in disagreement\n", refused, accepted,
               wrong);
-  EXPECT_GE(refused, 300u);
+  EXPECT_GE(refused, 500u);
   EXPECT_GE(accepted, 30u);
 }
 

@@ -202,6 +202,74 @@ def test_a_schedule_file_that_is_missing_or_no_json_is_refused(call, models, tmp
     assert "bad.json: not a schedule of this problem: it is no JSON" in error
 
 
+def test_options_that_contradict_each_other_are_refused(call, models):
+    model, machine = models["convnet"]
+    _, error = call("compile", model, "--machine", machine, "--schedule", "s.json", "--to", "spatial", "-o", "s", code=2)
+    assert "--to stops before there is any" in error
+
+
+def test_a_program_by_hand_that_no_problem_holds_is_refused_by_its_instruction(call, tmp_path):
+    program = """machine tsp-v1
+tensor X west slice=3 rows=0..9
+data X iota
+tensor Y west slice=4 rows=100..109
+step grid cycles=69
+pe 0
+r: @0 mem.w.3 read n0=10 s0=1 out=w.in.5 tensor=X from memory: X[0]
+a: @2 alu.2 alu n0=10 function=add.i32 a=w.in.5 b=immediate immediate=1 west=w.out.7 width=1 from a: r
+   @11 mem.w.4 write n0=10 s0=1 address=100 a=w.out.7 tensor=Y from a: a
+"""
+    (tmp_path / "good.mas").write_text(program)
+    out, _ = call("compile", "good.mas", "--from", "sched", "--to", "schedule-problem", "-o", "-", "-q")
+    bundle, = json.loads(out)["bundles"]
+    assert bundle["instructions"] == [[0, 0, 0], [0, 1, 2], [0, 2, 11]]
+    (tmp_path / "nop.mas").write_text(program + "   @40 mem.w.4 nop count=3\n")
+    _, error = call("compile", "nop.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "instruction 3 of pe 0 (nop on mem.w.4) acts on what its queue does" in error
+    (tmp_path / "late.mas").write_text(program.replace("@11", "@12"))
+    _, error = call("compile", "late.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "instruction 2 of pe 0 (write on mem.w.4) does not meet what instruction 1" in error
+    (tmp_path / "bare.mas").write_text(program.replace(" from a: r", ""))
+    _, error = call("compile", "bare.mas", "--from", "sched", "--to", "schedule-problem", "-o", "p.json", code=3)
+    assert "has no annotation of what it samples" in error
+
+
+def test_a_row_that_is_written_twice_keeps_its_first_content_until_it_is_read(call, tmp_path):
+    """By hand, as the compiler writes no row twice: Y gets X + 1, Z takes it, then Y gets X + 2."""
+    (tmp_path / "twice.mas").write_text("""machine tsp-v1
+tensor X west slice=3 rows=0..9
+data X iota
+tensor Y west slice=4 rows=100..109
+tensor Z west slice=2 rows=200..209
+step grid cycles=168
+pe 0
+r1: @0 mem.w.3 read n0=10 s0=1 out=w.in.5 tensor=X from memory: X[0]
+a1: @2 alu.2 alu n0=10 function=add.i32 a=w.in.5 b=immediate immediate=1 west=w.out.7 width=1 from a: r1
+w1: @11 mem.w.4 write n0=10 s0=1 address=100 a=w.out.7 tensor=Y from a: a1
+r2: @60 mem.w.4 read n0=10 s0=1 address=100 out=w.in.6 tensor=Y from memory: w1
+    @62 mem.w.2 write n0=10 s0=1 address=200 a=w.in.6 tensor=Z from a: r2
+r3: @90 mem.w.3 read n0=10 s0=1 out=w.in.5 tensor=X from memory: X[0]
+a3: @92 alu.2 alu n0=10 function=add.i32 a=w.in.5 b=immediate immediate=2 west=w.out.7 width=1 from a: r3
+    @101 mem.w.4 write n0=10 s0=1 address=100 a=w.out.7 tensor=Y from a: a3
+""")
+    read = ("twice.mas", "--from", "sched")
+    problem = json.loads(call("compile", *read, "--to", "schedule-problem", "-o", "-", "-q")[0])
+    assert [b["start_cycle"] for b in problem["bundles"]] == [0, 60, 90]
+    assert {problem["resources"][s["resource"]]["kind"] for s in problem["spans"]} == {"contents"}
+    schedule = tmp_path / "s.json"
+    # Row r is read in cycle 60 + r and written 13 + r behind the third bundle's start; they share a bank.
+    for start, says in ((57, None), (56, "both hold pe0.mem.w.4.banks"), (30, "both live in pe0.mem.w.4.contents (contents 100)"),
+                        (20, "both live in pe0.mem.w.4.contents (contents 100)")):
+        tree = as_compiled(problem)
+        tree["starts_cycle"][2][1] = start
+        schedule.write_text(json.dumps(tree))
+        _, error = call("compile", *read, "--schedule", "s.json", "-o", "image.mrp", code=3 if says else 0)
+        if says:
+            assert says in error
+        else:
+            call("simulate", "image.mrp", "--machine", "tsp-v1", "--cycles-only")
+
+
 def ortools_python() -> str | None:
     """A Python with OR-Tools: that of MILLRACE_ORTOOLS, or this one."""
     if python := os.environ.get("MILLRACE_ORTOOLS"):

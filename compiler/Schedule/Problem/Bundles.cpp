@@ -69,7 +69,17 @@ void Extractor::checkAnnotations(unsigned pe, uint32_t k) {
     need(ProducerOf::Link, elements, "what it receives");
 }
 
+/// Elements of all bursts, each of which is looked at.
+constexpr uint64_t kMostElements = uint64_t(1) << 27;
+
 void Extractor::checkInstructions() {
+  uint64_t elements = 0;
+  for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
+    for (uint32_t k = 0; k < image.instructions[pe].size(); ++k)
+      if ((elements += at(pe, k).elements()) > kMostElements)
+        return refuse(pe, k,
+                      "and those before it have more than " + std::to_string(kMostElements) +
+                          " elements, which is too many for a schedule problem");
   for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
     for (uint32_t k = 0; k < image.instructions[pe].size(); ++k) {
       const Instruction &i = at(pe, k);

@@ -40,6 +40,8 @@ Expected<ScheduleProblem> Extractor::run() {
     addHolds();
   if (wrong.empty())
     addPrecedence();
+  if (wrong.empty())
+    addSpans();
   if (!wrong.empty())
     return Error{wrong};
   for (uint32_t s = 0; s < problem.steps.size(); ++s)

@@ -95,20 +95,27 @@ private:
   std::vector<Value> values;
   /// Bursts whose rows somebody takes after their step.
   std::vector<std::vector<bool>> outlives; ///< [pe][instruction]
-  std::map<std::tuple<uint32_t, uint32_t>, std::pair<Cycle, PrecedenceKind>> least; ///< by bundles
-  void addPrecedence();
+  struct Touched { ///< first and last step in which instructions access a region
+    uint32_t first = UINT32_MAX, last = 0;
+  };
+  std::vector<Touched> touched; ///< by region
+  void addSpans();
   void addWeights();
   void addAccumulators();
   void addLatches();
-  void addMemory();
   void addRegions(unsigned step);
   void addContents(unsigned step);
   void markWhatOutlives();
+  void noteTouches();
+  Cycle slopeOf(unsigned pe, unsigned queue) const;
+  void finishSpans();
+
+  // Precedence.cpp
+  std::map<std::tuple<uint32_t, uint32_t>, std::pair<Cycle, PrecedenceKind>> least; ///< by bundles
+  void addPrecedence();
   void precede(uint32_t before, uint32_t after, Cycle distance, PrecedenceKind kind);
   void precedeData(unsigned pe, uint32_t k, const Producer &from);
   void precedeGathers();
-  Cycle slopeOf(unsigned pe, unsigned queue) const;
-  void finishSpans();
   void reduce();
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What bundles leave to each other: who comes before whom, and how long a value keeps weights,
-// accumulator rows, latches and memory rows from other values.
+// How long a value keeps weights, accumulator rows, latches and memory rows from other values.
 #include "compiler/Schedule/Problem/Extractor.h"
 
 #include "arch/program/PlacementWalk.h"
@@ -38,71 +37,6 @@ bool isKeptToEnd(const Image &image, const Region &region) {
   const Step &last = image.steps[std::min<size_t>(region.step1, image.steps.size() - 1)];
   return last.kind == Step::Kind::Host || region.step1 >= image.steps.size() ||
          region.to >= last.predictedCycles;
-}
-
-void Extractor::precede(uint32_t before, uint32_t after, Cycle distance, PrecedenceKind kind) {
-  if (before == after && distance <= 0)
-    return; // within a bundle it holds or it does not
-  const auto [found, isNew] = least.emplace(std::tuple(before, after), std::pair(distance, kind));
-  if (!isNew && found->second.first < distance)
-    found->second = {distance, kind};
-}
-
-/// S6, S7, S8 and T9 for what an instruction takes from where it was kept in this step.
-void Extractor::precedeData(unsigned pe, uint32_t k, const Producer &from) {
-  const Instruction &to = at(pe, k), &made = at(from.pe, from.instruction);
-  const uint32_t before = places[from.pe][from.instruction].bundle, after = places[pe][k].bundle;
-  const Cycle offset = places[pe][k].at;
-  Cycle distance = INT64_MIN;
-  PrecedenceKind kind = PrecedenceKind::Latch;
-  forEachProduced(from, [&](unsigned i0, unsigned i1, uint32_t e) {
-    const Cycle put = made.opcode == Opcode::Clear ? places[from.pe][from.instruction].at
-                                                   : cycleIn(from.pe, from.instruction, e);
-    Cycle taken = offset + elementCycle(to, i0, i1), wait = 1;
-    if (from.of == ProducerOf::Memory) {
-      kind = PrecedenceKind::Data;
-      wait = timing.writeSlot() + timing.readAfterWrite();
-    } else if (from.of == ProducerOf::Weights) {
-      kind = PrecedenceKind::Install;
-      taken = offset + Cycle(to.g0) + i0; // the first activation, when it passes the group
-      wait = timing.installToActivate();
-    } else if (from.of == ProducerOf::Sum) {
-      kind = PrecedenceKind::PartialSum;
-      wait = timing.accumulateInterval();
-    }
-    distance = std::max(distance, put + wait - taken);
-  });
-  if (distance != INT64_MIN)
-    precede(before, after, distance, kind);
-}
-
-/// Which rows a Gather takes is data: all of its table are written before it, or behind it.
-void Extractor::precedeGathers() {
-  std::map<uint32_t, std::vector<std::pair<unsigned, uint32_t>>> writers; // by region
-  for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
-    for (uint32_t k = 0; k < image.instructions[pe].size(); ++k)
-      if (at(pe, k).opcode == Opcode::Write)
-        writers[at(pe, k).tensor].push_back({pe, k});
-  for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
-    for (uint32_t k = 0; k < image.instructions[pe].size(); ++k) {
-      const Instruction &gather = at(pe, k);
-      if (gather.opcode != Opcode::Gather)
-        continue;
-      const Place &its = places[pe][k];
-      for (const auto &[pe0, w] : writers[gather.tensor]) {
-        const Instruction &write = at(pe0, w);
-        const Place &other = places[pe0][w];
-        const Cycle slot = other.at + timing.writeSlot(), last = slot + lastElementCycle(write);
-        if (other.step != its.step)
-          continue;
-        if (write.cycle < gather.cycle)
-          precede(other.bundle, its.bundle, last + timing.readAfterWrite() - its.at,
-                  PrecedenceKind::Data);
-        else
-          precede(its.bundle, other.bundle, its.at + lastElementCycle(gather) + 1 - slot,
-                  PrecedenceKind::Reuse);
-      }
-    }
 }
 
 /// S7, T11: from an install until the last activation has passed the group. Groups are passed one a
@@ -282,6 +216,17 @@ void Extractor::markWhatOutlives() {
           outlives[p.pe][p.instruction] = true;
 }
 
+void Extractor::noteTouches() {
+  touched.resize(image.tensors.size());
+  for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
+    for (uint32_t k = 0; k < image.instructions[pe].size(); ++k)
+      if (const Instruction &i = at(pe, k); machine.unit(i.queue).kind == UnitKind::Mem) {
+        const uint32_t step = problem.steps[places[pe][k].step].step;
+        touched[i.tensor].first = std::min(touched[i.tensor].first, step);
+        touched[i.tensor].last = std::max(touched[i.tensor].last, step);
+      }
+}
+
 /// S10: a region lives from its first access to its last.
 void Extractor::addRegions(unsigned step) {
   const uint32_t s = problem.steps[step].step;
@@ -312,9 +257,9 @@ void Extractor::addRegions(unsigned step) {
     }
   for (auto &[r, v] : byRegion) {
     const Region &region = image.tensors[r];
-    if (loaded[r] || region.step0 < s)
+    if (loaded[r] || touched[r].first < s)
       v.begins.clear();
-    if (outlivesStep[r] || region.step1 > s || (region.step1 == s && isKeptToEnd(image, region)))
+    if (outlivesStep[r] || touched[r].last > s || isKeptToEnd(image, region))
       v.ends.clear();
     values.push_back(std::move(v));
   }
@@ -325,8 +270,9 @@ void Extractor::addRegions(unsigned step) {
 void Extractor::addContents(unsigned step) {
   const uint32_t s = problem.steps[step].step;
   const std::vector<bool> loaded = regionsLoaded(image);
-  const auto keyOf = [&](unsigned pe, unsigned queue, unsigned row) {
-    return (uint64_t(pe) * machine.queues() + queue) << 32 | row;
+  // A row of a region: where regions share it, their own spans keep them apart.
+  const auto keyOf = [&](const Instruction &i, unsigned row) {
+    return uint64_t(i.tensor) << 32 | row;
   };
   const auto forEachBurst = [&](auto f) {
     for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
@@ -334,23 +280,21 @@ void Extractor::addContents(unsigned step) {
         f(pe, k, at(pe, k));
   };
   std::unordered_map<uint64_t, unsigned> contents;
-  forEachBurst([&](unsigned pe, uint32_t, const Instruction &i) {
+  forEachBurst([&](unsigned, uint32_t, const Instruction &i) {
     if (i.opcode == Opcode::Write)
-      forEachElement(i, [&](unsigned i0, unsigned i1) {
-        ++contents[keyOf(pe, i.queue, elementAddress(i, i0, i1))];
-      });
+      forEachElement(
+          i, [&](unsigned i0, unsigned i1) { ++contents[keyOf(i, elementAddress(i, i0, i1))]; });
   });
-  const auto isShared = [&](unsigned pe, const Instruction &i, unsigned row) {
-    const auto found = contents.find(keyOf(pe, i.queue, row));
+  const auto isShared = [&](const Instruction &i, unsigned row) {
+    const auto found = contents.find(keyOf(i, row));
     return found != contents.end() &&
-           found->second + (loaded[i.tensor] || image.tensors[i.tensor].step0 < s) > 1;
+           found->second + (loaded[i.tensor] || touched[i.tensor].first < s) > 1;
   };
-  // What was there before has no instruction; rows of several regions count apart.
-  std::map<std::tuple<uint64_t, uint32_t, uint32_t, uint32_t>, size_t> valueOf;
-  std::map<std::tuple<uint64_t, uint32_t>, std::pair<Cycle, size_t>> latest; // by row and region
+  // By row, instruction and element; what was there before has no instruction.
+  std::map<std::tuple<uint64_t, uint32_t, uint32_t>, size_t> valueOf;
+  std::unordered_map<uint64_t, std::pair<Cycle, size_t>> latest; // by row
   const auto add = [&](unsigned pe, const Instruction &i, unsigned row, uint32_t k, uint32_t e) {
-    const uint64_t key = keyOf(pe, i.queue, row);
-    const auto [found, isNew] = valueOf.emplace(std::tuple(key, i.tensor, k, e), values.size());
+    const auto [found, isNew] = valueOf.emplace(std::tuple(keyOf(i, row), k, e), values.size());
     if (isNew)
       values.push_back({resource(ResourceKind::Contents, pe, i.queue, ".contents"),
                         step,
@@ -367,16 +311,16 @@ void Extractor::addContents(unsigned step) {
       forEachElement(i, [&](unsigned i0, unsigned i1) {
         const uint32_t element = e++;
         const unsigned row = elementAddress(i, i0, i1);
-        if (!isShared(pe, i, row))
+        if (!isShared(i, row))
           return;
         const size_t v = add(pe, i, row, k, element);
         const Cycle slot = cycleIn(pe, k, element) + timing.writeSlot();
         values[v].begins = {{places[pe][k].bundle, slot}};
         values[v].ends = {{places[pe][k].bundle, slot + 1}};
-        auto &[cycle, number] = latest[{keyOf(pe, i.queue, row), i.tensor}];
+        auto &[cycle, number] = latest[keyOf(i, row)];
         if (const Cycle now = Cycle(i.cycle) + elementCycle(i, i0, i1); now >= cycle)
           cycle = now, number = v;
-        if (loaded[i.tensor] || image.tensors[i.tensor].step0 < s)
+        if (loaded[i.tensor] || touched[i.tensor].first < s)
           add(pe, i, row, kInitialContents, 0);
       });
   });
@@ -390,9 +334,8 @@ void Extractor::addContents(unsigned step) {
           p.instruction != kInitialContents && p.pe == pe && places[pe][p.instruction].step == step;
       forEachProduced(p, [&](unsigned i0, unsigned i1, uint32_t e) {
         const unsigned row = elementAddress(i, i0, i1);
-        const auto found =
-            valueOf.find({keyOf(pe, i.queue, row), i.tensor,
-                          isOfStep ? p.instruction : kInitialContents, isOfStep ? e : 0});
+        const auto found = valueOf.find(
+            {keyOf(i, row), isOfStep ? p.instruction : kInitialContents, isOfStep ? e : 0});
         if (found != valueOf.end())
           values[found->second].ends.push_back(
               {places[pe][k].bundle, places[pe][k].at + elementCycle(i, i0, i1) + 1});
@@ -400,9 +343,9 @@ void Extractor::addContents(unsigned step) {
     }
   });
   for (const auto &[key, v] : valueOf) {
-    const auto [rowKey, region, k, e] = key;
-    const bool isLast = latest[{rowKey, region}].second == v && k != kInitialContents;
-    if (isLast && outlives[(rowKey >> 32) / machine.queues()][k])
+    const auto [row, k, e] = key;
+    const bool isLast = latest[row].second == v && k != kInitialContents;
+    if (isLast && outlives[image.tensors[row >> 32].pe][k])
       values[v].ends.clear();
     if (k == kInitialContents && values[v].ends.empty()) // nobody reads what was there before
       values[v].low = 1, values[v].high = 0;
@@ -450,41 +393,12 @@ void Extractor::finishSpans() {
         {v.resource, v.low, v.high, v.step, std::move(v.begins), std::move(v.ends)});
 }
 
-/// Leaves out what two others imply: that ends where distances add up to less, so it ends with some
-/// that stay.
-void Extractor::reduce() {
-  std::vector<std::vector<std::pair<uint32_t, Cycle>>> before(problem.bundles.size());
-  for (const auto &[pair, what] : least)
-    before[std::get<1>(pair)].push_back({std::get<0>(pair), what.first});
-  // Only along the order of the bundles, so that no circle implies itself.
-  const auto implied = [&](uint32_t a, uint32_t c, Cycle distance) {
-    for (const auto &[b, second] : before[c]) {
-      if (b <= a || b >= c)
-        continue;
-      const auto first = least.find({a, b});
-      if (first != least.end() && first->second.first + second >= distance)
-        return true;
-    }
-    return false;
-  };
-  for (const auto &[pair, what] : least)
-    if (const auto [a, c] = pair; !implied(a, c, what.first))
-      problem.precedence.push_back({a, c, what.first, what.second});
-}
-
-void Extractor::addPrecedence() {
-  for (unsigned pe = 0; pe < image.instructions.size(); ++pe)
-    for (uint32_t k = 0; k < image.instructions[pe].size(); ++k)
-      for (const Producer &p : image.producersOf(pe, at(pe, k)))
-        if (p.instruction != kInitialContents && isKept(at(pe, k), p) &&
-            places[p.pe][p.instruction].step == places[pe][k].step)
-          precedeData(pe, k, p);
-  precedeGathers();
-  reduce();
+void Extractor::addSpans() {
   addWeights();
   addAccumulators();
   addLatches();
   markWhatOutlives();
+  noteTouches();
   for (unsigned step = 0; step < problem.steps.size(); ++step) {
     addRegions(step);
     addContents(step);
