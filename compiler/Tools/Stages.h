@@ -59,6 +59,10 @@ private:
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
   /// Marks the values of --keep-fp32.
   std::optional<Failure> markFp32();
+  /// Marks what --device-map sends elsewhere.
+  std::optional<Failure> markDevices();
+  /// Notes what kernels the steps of the GPU have, for estimates of their time.
+  std::optional<Failure> noteKernels();
   /// Whether the image passes verifyImage.
   std::optional<Failure> verify();
   std::optional<Failure> parse(const std::string &level);

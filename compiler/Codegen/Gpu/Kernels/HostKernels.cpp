@@ -3,6 +3,7 @@
 
 #include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
+#include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchCalls.h"
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
@@ -125,7 +126,9 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
     passes.addPass(createCallLauncherPass(state->launcher));
   };
   options.functions = {{kLaunchFunction, reinterpret_cast<void *>(&millraceLaunch)}};
-  Expected<Reference> function = Reference::create(module, entry, options);
+  // Kernels of other functions are none of this one's.
+  OwningOpRef<ModuleOp> own = withFunction(module, entry);
+  Expected<Reference> function = Reference::create(*own, entry, options);
   if (!function)
     return function.takeError();
   state->function = std::move(*function);
