@@ -173,6 +173,22 @@ std::optional<Failure> Stages::markDevices() {
   return std::nullopt;
 }
 
+std::optional<Failure> Stages::checkDevices() {
+  if (options.deviceMap.empty())
+    return std::nullopt;
+  Expected<devices::DeviceMap> map = devices::parseDeviceMap(options.deviceMap);
+  if (!map)
+    return Failure{Usage, map.error()};
+  for (const devices::Assignment &assignment : *map)
+    if (assignment.device && llvm::none_of(graph.hostCalls, [&](const forms::HostCall &call) {
+          return call.device == *assignment.device;
+        }))
+      return failed(Wrong, "--device-map sends work to the " +
+                               std::string(nameOf(*assignment.device)) +
+                               ", and none of it became a step; please report it with the model");
+  return std::nullopt;
+}
+
 std::optional<Failure> Stages::noteKernels() {
   json functions = json::object();
   mlir::OwningOpRef<mlir::ModuleOp> host;
@@ -220,6 +236,8 @@ std::optional<Failure> Stages::formKernels() {
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
+  if (auto failure = checkDevices())
+    return failure;
   forms::RewriteOptions rewrite{.layouts = options.layouts,
                                 .layoutSeed = options.layoutSeed,
                                 .costs = layoutCosts,

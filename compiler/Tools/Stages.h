@@ -61,6 +61,8 @@ private:
   std::optional<Failure> markFp32();
   /// Marks what --device-map sends elsewhere.
   std::optional<Failure> markDevices();
+  /// Whether each device that --device-map names has a step.
+  std::optional<Failure> checkDevices();
   /// Notes what kernels the steps of the GPU have, for estimates of their time.
   std::optional<Failure> noteKernels();
   /// Whether the image passes verifyImage.

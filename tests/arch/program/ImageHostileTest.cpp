@@ -114,7 +114,7 @@ TEST_F(HostileImage, a_huge_count_allocates_nothing_and_names_its_section) {
               HasSubstr("section lane maps: entry 0: length is 576460752303423488"));
   EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Program), huge)),
               HasSubstr("section program: machine name is 576460752303423488"));
-  EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Steps) + 9, huge)),
+  EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Steps) + 10, huge)),
               HasSubstr("section steps: entry 0: number of ranges is 576460752303423488"));
 }
 
