@@ -27,7 +27,7 @@ public:
   /// The type of a block's scores: a row of keys per lane.
   virtual mlir::VectorType blockType(mlir::Type element) = 0;
   virtual mlir::VectorType laneType(mlir::Type element) = 0;
-  /// Elements of `others[memory]`: one for all, of index type one per lane, or a row of keys.
+  /// Elements of `others[memory]`: one for all rows, one per lane, or a row of keys per lane.
   virtual mlir::Value load(size_t memory) = 0;
   /// An index by its loops: a scalar, or a tile of lanes; where `key` is among them, of a block.
   virtual mlir::Value index(llvm::ArrayRef<unsigned> loops) = 0;

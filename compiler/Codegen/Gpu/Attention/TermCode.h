@@ -8,7 +8,7 @@
 
 namespace millrace::gpu {
 
-/// A tensor that a kernel reads, and the loops of each dimension, by their number in the form.
+/// A tensor that a kernel reads, and where, by loops of the trace.
 struct TermMemory {
   mlir::Value base;
   Point point;
