@@ -326,11 +326,15 @@ private:
     image.bindings.back().placements.back().loops.push_back(l);
   }
 
-  /// `step grid [cycles=123]` or `step host "function" [inputs=0,1] [outputs=2]`
+  /// `step grid [cycles=123]` or `step host|cpu|gpu "function" [inputs=0,1] [outputs=2]`
   void step(Words &words) {
-    constexpr const char *kinds[] = {"grid", "host"};
+    constexpr const char *kinds[] = {"grid", nameOf(StepDevice::Host), nameOf(StepDevice::Cpu),
+                                     nameOf(StepDevice::Gpu)};
     Step s;
-    s.kind = Step::Kind(words.choice("kind of step", kinds));
+    if (const unsigned kind = words.choice("kind of step", kinds)) {
+      s.kind = Step::Kind::Host;
+      s.device = StepDevice(kind - 1);
+    }
     if (s.kind == Step::Kind::Host)
       s.function = words.next("the function's name").text;
     s.predictedCycles = words.unsignedNumber("cycles", 0);

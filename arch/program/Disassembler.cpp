@@ -133,7 +133,7 @@ private:
 
   void step(const Step &s) {
     if (s.kind == Step::Kind::Host) {
-      out += "step host " + quoted(s.function) +
+      out += "step " + std::string(nameOf(s.device)) + " " + quoted(s.function) +
              (s.predictedCycles ? " cycles=" + std::to_string(s.predictedCycles) : "") +
              " inputs=" + list(s.inputs) + " outputs=" + list(s.outputs) + "\n";
       return;

@@ -112,8 +112,9 @@ private:
            (step.kind == Step::Kind::Grid
                 ? "  grid  " + std::to_string(step.predictedCycles) + " cycles, " +
                       std::to_string(count) + " instructions"
-                : "  host  " + step.function + ", " + std::to_string(step.inputs.size()) +
-                      " inputs, " + std::to_string(step.outputs.size()) + " outputs"));
+                : "  " + (nameOf(step.device) + std::string("  ")).substr(0, 6) + step.function +
+                      ", " + std::to_string(step.inputs.size()) + " inputs, " +
+                      std::to_string(step.outputs.size()) + " outputs"));
     }
   }
   void regions() {
@@ -255,9 +256,10 @@ std::string dumpJson(const Image &image, const Machine &machine) {
   json["per_unit"] = perUnit;
   json["steps"] = Json::array();
   for (const Step &s : image.steps)
-    json["steps"].push_back(s.kind == Step::Kind::Grid
-                                ? Json{{"kind", "grid"}, {"predicted_cycles", s.predictedCycles}}
-                                : Json{{"kind", "host"}, {"function", s.function}});
+    json["steps"].push_back(
+        s.kind == Step::Kind::Grid
+            ? Json{{"kind", "grid"}, {"predicted_cycles", s.predictedCycles}}
+            : Json{{"kind", "host"}, {"device", nameOf(s.device)}, {"function", s.function}});
   json["tensor_rows"] = rows;
   json["data_bytes"] = image.data.size();
   json["bindings"] = Json::array();

@@ -7,6 +7,7 @@
 
 #include "arch/isa/Instruction.h"
 #include "arch/program/Records.h"
+#include "arch/spec/StepDevice.h"
 
 #include <cstdint>
 #include <span>
@@ -31,6 +32,7 @@ struct Step {
   std::vector<PeRange> pes;     ///< one per PE
   // Host: reads `inputs`, calls `function` of the image's host module, writes `outputs` (indices
   // into bindings)
+  StepDevice device = StepDevice::Host;
   std::string function;
   std::vector<uint32_t> inputs, outputs;
 };
@@ -120,7 +122,7 @@ struct Binding {
 };
 
 struct Image {
-  static constexpr uint32_t kVersion = 5;
+  static constexpr uint32_t kVersion = 6;
   std::string machineName;
   uint64_t machineHash = 0;
   std::string machineYaml; ///< the resolved machine, for people and for `describe`

@@ -134,6 +134,8 @@ private:
       const Step &step = image.steps[s];
       const auto at = [&] { return numbered("steps: step", s); };
       found.below(at, "its kind", unsigned(step.kind), unsigned(Step::Kind::Host) + 1);
+      found.below(at, "its device", unsigned(step.device),
+                  step.kind == Step::Kind::Grid ? 1 : kStepDevices);
       for (const auto *list : {&step.inputs, &step.outputs})
         for (uint32_t binding : *list)
           found.below(at, "a binding", binding, image.bindings.size());

@@ -77,6 +77,7 @@ private:
 Step step(Decoder &d) {
   Step s;
   s.kind = Step::Kind(d.number<uint8_t>("kind"));
+  s.device = StepDevice(d.number<uint8_t>("device"));
   s.predictedCycles = d.number<uint64_t>("predicted cycles");
   s.pes.resize(d.count("number of ranges", sizeof(PeRange)));
   for (PeRange &r : s.pes) {
@@ -230,7 +231,7 @@ private:
     case SectionKind::Producers:
       return records(image.producers[e.index], e, bytes);
     case SectionKind::Steps:
-      return list(image.steps, e, d, 1 + 8 + 8 + 8 + 8 + 8, step);
+      return list(image.steps, e, d, 1 + 1 + 8 + 8 + 8 + 8 + 8, step);
     case SectionKind::Blocks:
       return records(image.blocks, e, bytes);
     case SectionKind::Regions:

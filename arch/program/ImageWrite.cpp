@@ -56,6 +56,7 @@ std::vector<uint8_t> steps(const Image &image) {
   Encoder e;
   for (const Step &s : image.steps) {
     e.number(uint8_t(s.kind));
+    e.number(uint8_t(s.device));
     e.number(s.predictedCycles);
     e.number(uint64_t(s.pes.size()));
     for (PeRange r : s.pes) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "arch/operations/AluOp.h"
+#include "arch/spec/StepDevice.h"
 #include "arch/spec/Types.h"
 
 #include <cstdint>
@@ -155,6 +156,7 @@ struct Kernel {
 /// A function on the host between kernels (what no form covers). Named in the report.
 struct HostCall {
   std::string name, function;            ///< ONNX node; symbol in KernelGraph::hostModule
+  StepDevice device = StepDevice::Host;
   std::vector<unsigned> inputs, outputs; ///< tensors
   bool operator==(const HostCall &) const = default;
 };

@@ -116,6 +116,14 @@ void ModelOptions::addTo(CLI::App &command) {
            ->group(heading::Compiler));
   only(
       Level::Tensor,
+      command
+          .add_option("--device-map", deviceMap,
+                      "what leaves the grid, kind=device,...; kinds are attention, ffn, embedding, "
+                      "norm and product (docs/running.md), devices gpu, cpu and grid")
+          ->type_name("KIND=DEVICE")
+          ->group(heading::Compiler));
+  only(
+      Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
   command

@@ -42,6 +42,7 @@ struct ModelOptions {
   std::string explain;               ///< "layouts", "cycles" or nothing
   std::string schedule;              ///< file of starts that solve the schedule problem
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
+  std::string deviceMap;             ///< kind=device,...; empty: all on the grid
   JudgeKind judge = JudgeKind::None; ///< keep what this check of the values needs
   Verbosity verbosity = Verbosity::Normal;
   Level from = Level::Onnx; ///< of the file `model`

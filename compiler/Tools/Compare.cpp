@@ -14,12 +14,14 @@ namespace {
 
 using forms::TensorBytes;
 
-/// Evaluates one graph; keeps what host calls hand to each other as it is.
+/// Evaluates one graph; keeps what host calls hand to each other outside of the grid's memory as it
+/// is.
 class Evaluation {
 public:
   Evaluation(const Reckoning &reckoning, const Image &image,
-             const std::map<std::string, HostTensor> &inputs)
-      : reckoning(reckoning), graph(reckoning.graph), image(image), inputs(inputs) {
+             const std::map<std::string, HostTensor> &inputs, const KernelDevices &devices)
+      : reckoning(reckoning), graph(reckoning.graph), image(image), inputs(inputs),
+        functions(devices) {
     const std::vector<unsigned> bound = grid::boundTensors(graph);
     for (size_t b = 0; b < bound.size(); ++b)
       bindings[bound[b]] = &image.bindings[b];
@@ -103,6 +105,9 @@ private:
   Expected<HostTensor> hostValue(unsigned t, const std::vector<TensorBytes> &tensors) const {
     if (auto it = byHost.find(t); it != byHost.end())
       return it->second;
+    return valueInMemory(t, tensors);
+  }
+  Expected<HostTensor> valueInMemory(unsigned t, const std::vector<TensorBytes> &tensors) const {
     Expected<HostTensor> value = tensorFor(*bindings.at(t));
     if (!value)
       return value;
@@ -114,16 +119,27 @@ private:
     return value;
   }
 
+  static Step stepOf(const forms::HostCall &call) {
+    Step step;
+    step.kind = Step::Kind::Host;
+    step.device = call.device;
+    step.function = call.function;
+    return step;
+  }
+
   Status callHost(const forms::HostCall &call, std::vector<TensorBytes> &tensors) {
     std::vector<HostTensor> arguments;
     for (unsigned t : call.inputs) {
-      Expected<HostTensor> value = hostValue(t, tensors);
+      // What another step left in the grid's memory is read from there.
+      const bool isInMemory =
+          graph.tensors[t].role != forms::TensorRole::Input && !bindings.at(t)->placements.empty();
+      Expected<HostTensor> value = isInMemory ? valueInMemory(t, tensors) : hostValue(t, tensors);
       if (!value)
         return value.takeError();
       arguments.push_back(std::move(*value));
     }
     Expected<std::vector<HostTensor>> results =
-        functions.call(image.hostModule, call.function, {arguments.begin(), arguments.end()});
+        functions.call(image, stepOf(call), {arguments.begin(), arguments.end()});
     if (!results)
       return results.takeError();
     for (size_t r = 0; r < call.outputs.size(); ++r) {
@@ -148,8 +164,9 @@ private:
 } // namespace
 
 Expected<Evaluated> evaluateKernels(const Reckoning &reckoning, const Image &image,
-                                    const std::map<std::string, HostTensor> &inputs) {
-  return Evaluation(reckoning, image, inputs).run();
+                                    const std::map<std::string, HostTensor> &inputs,
+                                    const KernelDevices &devices) {
+  return Evaluation(reckoning, image, inputs, devices).run();
 }
 
 Expected<std::map<std::string, Distance>>

@@ -7,6 +7,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Tools/Distance.h"
+#include "compiler/Tools/HostRunner.h"
 
 #include <map>
 #include <string>
@@ -27,10 +28,11 @@ struct Evaluated {
   std::map<std::string, HostTensor> values;
 };
 
-/// Evaluates the graph for the inputs. Errors: a host call that fails, an input that does not
-/// convert.
+/// Evaluates the graph for the inputs, host steps as `devices` says. Errors: a host call that
+/// fails, an input that does not convert.
 Expected<Evaluated> evaluateKernels(const Reckoning &reckoning, const Image &image,
-                                    const std::map<std::string, HostTensor> &inputs);
+                                    const std::map<std::string, HostTensor> &inputs,
+                                    const KernelDevices &devices);
 
 /// By name, of all that are in `others`. Errors: an output that is missing or of another size.
 Expected<std::map<std::string, Distance>>

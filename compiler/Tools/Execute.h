@@ -22,7 +22,9 @@ struct ExecuteOptions {
   bool truth = false; ///< in the slow simulator
   int64_t window = 0;
   std::string outputDirectory, json;
-  std::string gpu = "off"; ///< where host steps run as generated GPU kernels: cpu, emulate
+  /// Where steps run as generated GPU kernels: cpu, emulate or off. Empty: cpu for those of the
+  /// GPU, off for others.
+  std::string gpu;
   WatchOptions watch;
   const CLI::App *command = nullptr; ///< whose options they are; outlives them
   std::string modelSha256;           ///< of the model's file; empty if an image is executed

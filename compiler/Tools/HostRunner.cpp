@@ -6,6 +6,7 @@
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Reference/Reference.h"
+#include "compiler/Tools/Notes.h"
 
 #include <mlir/IR/MLIRContext.h>
 #include <mlir/Parser/Parser.h>
@@ -30,20 +31,42 @@ struct HostFunction {
 };
 
 struct HostFunctions::Compiler {
-  std::optional<gpu::Device> device;
+  KernelDevices devices;
+  std::string attention; ///< the type that its kernels multiply
   mlir::MLIRContext context;
   std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::map<std::string, HostFunction> functions;
 };
 
-HostFunctions::HostFunctions(std::optional<gpu::Device> device) : device(device) {}
+static std::string precisionOf(const Image &image) {
+  const nlohmann::json precision = jsonNote(image, "precision");
+  return precision.is_string() ? precision.get<std::string>() : "";
+}
+
+std::string multipliedType(const std::string &precision) {
+  return precision == "bf16" ? "bf16" : "f16";
+}
+
+/// Where the kernels of a step run; none: it has none.
+static std::optional<gpu::Device> kernelsOf(const Step &step, const KernelDevices &devices) {
+  return step.device == StepDevice::Gpu    ? devices.gpu
+         : step.device == StepDevice::Host ? devices.host
+                                           : std::nullopt;
+}
+
+HostFunctions::HostFunctions(KernelDevices devices) : devices(devices) {}
 HostFunctions::~HostFunctions() = default;
 
-Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const std::string &name) {
+Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const Step &step) {
+  const std::string &name = step.function;
   HostFunction function;
-  if (compiler.device) {
-    auto kernels = gpu::HostKernels::create(*compiler.module, name, *compiler.device);
+  if (const std::optional<gpu::Device> device = kernelsOf(step, compiler.devices)) {
+    // Of what nobody sent to a GPU, no number is rounded more than the model says.
+    const bool isOfGpu = step.device == StepDevice::Gpu;
+    auto kernels = gpu::HostKernels::create(
+        *compiler.module, name,
+        gpu::KernelOptions{*device, isOfGpu ? compiler.attention : std::string()});
     if (kernels)
       function.kernels = std::move(*kernels);
     else
@@ -58,20 +81,26 @@ Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const std::str
   return function;
 }
 
-HostStepDevice HostFunctions::deviceOf(const std::string &name) const {
-  const HostFunction &function = compiler->functions.at(name);
+HostStepDevice HostFunctions::deviceOf(const Step &step) const {
+  const HostFunction &function = compiler->functions.at(step.function);
   HostStepDevice device;
+  device.function = step.function;
+  device.device = step.device;
+  if (!kernelsOf(step, devices))
+    return device;
   if (!function.kernels) {
     device.left.push_back(function.whyNoKernels);
     return device;
   }
   device.kernels = function.kernels->summary().launches;
   device.left = function.kernels->summary().left;
+  device.notes = function.kernels->summary().notes;
+  device.ran = *kernelsOf(step, devices) == gpu::Device::Cpu ? "cpu" : "emulate";
   return device;
 }
 
 Expected<HostFunction *> HostFunctions::find(Compiler &compiler, const std::string &module,
-                                             const std::string &name) {
+                                             const Step &step) {
   if (!compiler.module) {
     compiler.context.getDiagEngine().registerHandler([own = &compiler](mlir::Diagnostic &d) {
       if (d.getSeverity() == mlir::DiagnosticSeverity::Error && own->diagnostic.empty())
@@ -85,49 +114,55 @@ Expected<HostFunction *> HostFunctions::find(Compiler &compiler, const std::stri
       return Error{"the image's host functions are not valid MLIR (" + compiler.diagnostic +
                    "); compile the model again"};
   }
-  auto function = compiler.functions.find(name);
+  auto function = compiler.functions.find(step.function);
   if (function == compiler.functions.end()) {
-    Expected<HostFunction> compiled = compile(compiler, name);
+    Expected<HostFunction> compiled = compile(compiler, step);
     if (!compiled)
       return compiled.takeError();
-    function = compiler.functions.emplace(name, std::move(*compiled)).first;
+    function = compiler.functions.emplace(step.function, std::move(*compiled)).first;
   }
   return &function->second;
 }
 
 void HostFunctions::compileAhead(const Image &image) {
-  std::vector<std::string> names;
+  std::vector<Step> steps;
   for (const Step &step : image.steps)
     if (step.kind == Step::Kind::Host)
-      names.push_back(step.function);
-  compiler = std::make_unique<Compiler>(device);
+      steps.push_back(step);
+  compiler = makeCompiler(image);
   ahead = std::async(std::launch::async,
-                     [own = compiler.get(), module = image.hostModule, names = std::move(names)] {
-                       for (const std::string &name : names)
-                         if (!find(*own, module, name))
+                     [own = compiler.get(), module = image.hostModule, steps = std::move(steps)] {
+                       for (const Step &step : steps)
+                         if (!find(*own, module, step))
                            return;
                      });
 }
 
-Expected<std::vector<HostTensor>> HostFunctions::call(const std::string &module,
-                                                      const std::string &name,
+std::unique_ptr<HostFunctions::Compiler> HostFunctions::makeCompiler(const Image &image) const {
+  auto made = std::make_unique<Compiler>();
+  made->devices = devices;
+  made->attention = multipliedType(precisionOf(image));
+  return made;
+}
+
+Expected<std::vector<HostTensor>> HostFunctions::call(const Image &image, const Step &step,
                                                       const std::vector<HostView> &arguments) {
   if (ahead.valid())
     ahead.get();
   if (!compiler)
-    compiler = std::make_unique<Compiler>(device);
-  Expected<HostFunction *> function = find(*compiler, module, name);
+    compiler = makeCompiler(image);
+  Expected<HostFunction *> function = find(*compiler, image.hostModule, step);
   if (!function)
     return function.takeError();
   Expected<std::vector<HostTensor>> results = (*function)->run(arguments);
   if (!results)
-    return Error{"host function '" + name + "': " + results.error()};
+    return Error{"host function '" + step.function + "': " + results.error()};
   return results;
 }
 
-MakeHostSteps makeHostRunner(std::optional<gpu::Device> device) {
-  return [device](const auto &inputs, auto &outputs) {
-    return std::make_unique<HostRunner>(inputs, outputs, std::make_shared<HostFunctions>(device));
+MakeHostSteps makeHostRunner(KernelDevices devices) {
+  return [devices](const auto &inputs, auto &outputs) {
+    return std::make_unique<HostRunner>(inputs, outputs, std::make_shared<HostFunctions>(devices));
   };
 }
 
@@ -189,6 +224,10 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
       arguments.push_back(given->second);
       continue;
     }
+    if (const auto made = handedOn.find(b); made != handedOn.end()) {
+      arguments.push_back(made->second);
+      continue;
+    }
     const bool constant = binding.role == Binding::Role::HostConstant;
     if (const std::optional<HostView> there = constant ? inPlace(binding, image) : std::nullopt) {
       arguments.push_back(*there);
@@ -203,14 +242,11 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
       return read;
     arguments.push_back(made.emplace_back(std::move(*tensor)));
   }
-  Expected<std::vector<HostTensor>> results =
-      functions->call(image.hostModule, step.function, arguments);
+  Expected<std::vector<HostTensor>> results = functions->call(image, step, arguments);
   if (!results)
     return results.takeError();
-  if (functions->device) {
-    report.push_back(functions->deviceOf(step.function));
-    report.back().function = step.function;
-  }
+  if (functions->devices.host || step.device != StepDevice::Host)
+    report.push_back(functions->deviceOf(step));
   if (results->size() < step.outputs.size())
     return Error{"host function '" + step.function + "' gives " + std::to_string(results->size()) +
                  " results, its step wants " + std::to_string(step.outputs.size()) +
@@ -222,6 +258,8 @@ Status HostRunner::run(const Image &image, const Step &step, RowAccess &memory) 
     if (!binding.placements.empty())
       if (Status s = writeTensor(binding, (*results)[r].data.data(), memory); !s)
         return s;
+    if (binding.placements.empty())
+      handedOn[step.outputs[r]] = (*results)[r];
     if (binding.role == Binding::Role::Output)
       outputs[binding.name] = std::move((*results)[r]);
   }

@@ -21,28 +21,37 @@ namespace millrace::driver {
 
 struct HostFunction;
 
+/// Where kernels run, of host steps whose device nobody chose and of those of the GPU; none: the
+/// host computes them itself, without kernels. Steps of the CPU never have any.
+struct KernelDevices {
+  std::optional<gpu::Device> host, gpu;
+};
+
+/// The type that kernels of attention multiply in a program of this precision: "f16" or "bf16".
+std::string multipliedType(const std::string &precision);
+
 /// The host functions of an image, each compiled when it is first called.
 class HostFunctions {
 public:
-  /// With a device, as generated GPU kernels that run there.
-  explicit HostFunctions(std::optional<gpu::Device> device = std::nullopt);
+  explicit HostFunctions(KernelDevices devices = {});
   ~HostFunctions();
   /// Compiles the functions of an image's host steps beside whatever the caller does next. What is
   /// wrong with one is said when it is called.
   void compileAhead(const Image &image);
-  /// `module`: the image's MLIR text, the same in every call.
-  Expected<std::vector<HostTensor>> call(const std::string &module, const std::string &function,
+  /// `image`: the same in every call.
+  Expected<std::vector<HostTensor>> call(const Image &image, const Step &step,
                                          const std::vector<HostView> &arguments);
   /// What became of a function that was called.
-  HostStepDevice deviceOf(const std::string &function) const;
+  HostStepDevice deviceOf(const Step &step) const;
 
-  const std::optional<gpu::Device> device;
+  const KernelDevices devices;
 
 private:
   struct Compiler;
-  static Expected<HostFunction> compile(Compiler &compiler, const std::string &function);
+  static Expected<HostFunction> compile(Compiler &compiler, const Step &step);
   static Expected<HostFunction *> find(Compiler &compiler, const std::string &module,
-                                       const std::string &function);
+                                       const Step &step);
+  std::unique_ptr<Compiler> makeCompiler(const Image &image) const;
   std::unique_ptr<Compiler> compiler;
   std::future<void> ahead; ///< has the compiler until it is done
 };
@@ -61,12 +70,13 @@ private:
   const std::map<std::string, HostTensor> &inputs;
   std::map<std::string, HostTensor> &outputs;
   std::shared_ptr<HostFunctions> functions;
+  std::map<uint32_t, HostTensor> handedOn; ///< by binding: what steps made and the grid never reads
   double elapsed = 0;
   std::vector<HostStepDevice> report;
 };
 
 /// For those who need no more than the interface; the second compiles ahead.
-MakeHostSteps makeHostRunner(std::optional<gpu::Device> device = std::nullopt);
+MakeHostSteps makeHostRunner(KernelDevices devices = {});
 MakeHostSteps beginHostRunner(const Image &image);
 
 } // namespace millrace::driver

@@ -11,11 +11,14 @@
 
 namespace millrace::driver {
 
-/// What became of a host step that was to run as GPU kernels.
+/// What became of a host step that was to run as GPU kernels, or whose device was chosen.
 struct HostStepDevice {
-  std::string function;             ///< of the step
+  std::string function; ///< of the step
+  StepDevice device = StepDevice::Host;
+  std::string ran;                  ///< where its kernels ran: cpu or emulate; empty: it has none
   std::vector<std::string> kernels; ///< in the order in which they ran; empty: none
   std::vector<std::string> left;    ///< what the host computed itself, and why
+  std::vector<std::string> notes;   ///< attention that was several kernels, and why
 };
 
 struct HostSteps : HostStepRunner {

@@ -5,6 +5,7 @@
 #include "compiler/Tools/Notes.h"
 #include "compiler/Tools/RunRecord.h"
 #include "compiler/Tools/Throughput.h"
+#include "compiler/Tools/Timeline.h"
 #include "simulator/report/Report.h"
 
 #include <fmt/format.h>
@@ -335,15 +336,18 @@ void addVerdict(Table &table, const Verdict &verdict) {
     table.row("first departure", fmt::format("none in {} values compared", verdict.compared));
 }
 
-/// What became of host steps that were to run as GPU kernels, a line for each.
+/// What became of host steps that were to run as GPU kernels or had a device, a line for each.
 void addHostKernels(Table &table, const Execution &e) {
   for (size_t k = 0; k < e.hostDevices.size(); ++k) {
     const HostStepDevice &step = e.hostDevices[k];
+    const std::string device =
+        step.device == StepDevice::Host ? "" : fmt::format(" ({})", nameOf(step.device));
     table.row(k ? "" : "GPU kernels",
-              fmt::format("{}: {}{}{}", step.function,
+              fmt::format("{}{}: {}{}{}{}{}", step.function, device,
                           step.kernels.empty() ? "none"
                                                : fmt::format("{}", fmt::join(step.kernels, ", ")),
-                          step.left.empty() ? "" : "; on the host: ", fmt::join(step.left, "; ")));
+                          step.left.empty() ? "" : "; on the host: ", fmt::join(step.left, "; "),
+                          step.notes.empty() ? "" : "; ", fmt::join(step.notes, "; ")));
   }
 }
 
@@ -393,6 +397,12 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addEnergy(table, machine, e);
   addHost(table, image, machine);
   addHostKernels(table, e);
+  if (const std::optional<Timeline> timeline = timelineOf(image, machine);
+      timeline && !e.result.violation) {
+    table.section();
+    for (const auto &[name, value] : rowsOf(*timeline, machine))
+      table.row(name, value);
+  }
   addLosses(table, e.losses);
   table.section();
   addThisComputer(table, image, e);
@@ -407,16 +417,18 @@ static json thisComputer(const Image &image, const Execution &e) {
           {"peak_rss_bytes", peakBytes()}};
 }
 
-/// Null if host steps were not to run as kernels.
+/// Null if no host step was to run as kernels, or had a device.
 static json hostKernelsJson(const ExecuteOptions &options, const Execution &e) {
-  if (options.gpu == "off")
+  if ((options.gpu.empty() || options.gpu == "off") && e.hostDevices.empty())
     return {};
   json steps = json::array();
   for (const HostStepDevice &step : e.hostDevices)
     steps.push_back({{"function", step.function},
-                     {"device", step.kernels.empty() ? json() : json(options.gpu)},
+                     {"assigned", nameOf(step.device)},
+                     {"device", step.kernels.empty() ? json() : json(step.ran)},
                      {"kernels", step.kernels},
-                     {"left", step.left}});
+                     {"left", step.left},
+                     {"notes", step.notes}});
   return steps;
 }
 
@@ -473,6 +485,8 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out["clock_hertz"] = machine.clockHz;
   out["this_computer"] = thisComputer(image, e);
   out["host_kernels"] = hostKernelsJson(options, e);
+  const std::optional<Timeline> timeline = timelineOf(image, machine);
+  out["timeline"] = timeline ? jsonOf(*timeline, machine) : json();
   const Bounds bounds = boundsOf(image, machine, e);
   out["mac_peak_cycles"] = bounds.macPeak ? json(*bounds.macPeak) : json();
   out["mxm_alone_cycles"] = bounds.mxm;

@@ -23,8 +23,9 @@ static double leastDeparture(const std::string &precision) {
 }
 
 static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelOptions &model,
-                                                const Values &inputs, const Values &outputs) {
-  Expected<Evaluated> evaluated = evaluateKernels(*built.reckoning, built.image, inputs);
+                                                const KernelDevices &devices, const Values &inputs,
+                                                const Values &outputs) {
+  Expected<Evaluated> evaluated = evaluateKernels(*built.reckoning, built.image, inputs, devices);
   if (!evaluated)
     return Failure{Wrong, evaluated.error()};
   Verdict verdict;
@@ -57,15 +58,20 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   return verdict;
 }
 
-/// Where host steps run as generated kernels; none if they do not.
-static std::variant<std::optional<gpu::Device>, Failure> deviceNamed(const std::string &name) {
+/// Where steps run as generated kernels.
+static std::variant<KernelDevices, Failure> devicesNamed(const std::string &name) {
+  if (name.empty())
+    return KernelDevices{std::nullopt, gpu::Device::Cpu};
   if (name == "auto" || name == "cuda")
     return Failure{Usage, "--gpu " + name +
                               " would need a GPU's driver, and this version uses none; give cpu, "
                               "emulate or off"};
-  return name == "cpu"       ? std::optional(gpu::Device::Cpu)
-         : name == "emulate" ? std::optional(gpu::Device::Emulated)
-                             : std::nullopt;
+  KernelDevices devices;
+  if (name == "cpu")
+    devices.host = devices.gpu = gpu::Device::Cpu;
+  else if (name == "emulate")
+    devices.host = devices.gpu = gpu::Device::Emulated;
+  return devices;
 }
 
 void addRun(CLI::App &app, Action &action) {
@@ -93,15 +99,16 @@ void addRun(CLI::App &app, Action &action) {
   command
       ->add_option("--gpu", execution->gpu,
                    "run host steps as generated GPU kernels: cpu (compiled for this CPU), emulate "
-                   "(thread by thread) or off")
+                   "(thread by thread) or off; what --device-map sends to the GPU is so with cpu, "
+                   "unless this says otherwise")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
       ->type_name("DEVICE")
-      ->capture_default_str()
+      ->default_str("off")
       ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {
-      const auto device = deviceNamed(execution->gpu);
-      if (const auto *failure = std::get_if<Failure>(&device))
+      const auto devices = devicesNamed(execution->gpu);
+      if (const auto *failure = std::get_if<Failure>(&devices))
         return fail(failure->code, failure->message);
       execution->watch.verbosity = model->verbosity;
       model->judge = judgeNamed(*judgeName);
@@ -131,11 +138,11 @@ void addRun(CLI::App &app, Action &action) {
       }
       Judge judge;
       if (b.reckoning)
-        judge = [&b, &model](const auto &inputs, const auto &outputs) {
-          return verdictOf(b, *model, inputs, outputs);
+        judge = [&b, &model, &devices](const auto &inputs, const auto &outputs) {
+          return verdictOf(b, *model, std::get<KernelDevices>(devices), inputs, outputs);
         };
       return execute(b.image, b.machine, *execution,
-                     makeHostRunner(std::get<std::optional<gpu::Device>>(device)), judge);
+                     makeHostRunner(std::get<KernelDevices>(devices)), judge);
     };
   });
 }

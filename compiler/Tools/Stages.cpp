@@ -4,12 +4,15 @@
 #include "arch/program/Assembler.h"
 #include "arch/program/ImageCheck.h"
 #include "arch/spec/MachineFile.h"
+#include "compiler/Codegen/Devices/AssignDevices.h"
+#include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Schedule/Problem/Text.h"
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
+#include "compiler/Tools/HostRunner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -161,9 +164,73 @@ std::optional<Failure> Stages::markFp32() {
   return std::nullopt;
 }
 
+std::optional<Failure> Stages::markDevices() {
+  if (options.deviceMap.empty())
+    return std::nullopt;
+  Expected<devices::DeviceMap> map = devices::parseDeviceMap(options.deviceMap);
+  if (!map)
+    return Failure{Usage, map.error()};
+  std::vector<std::string> remarks;
+  if (Status s = devices::assignDevices(*module, *map, remarks); !s)
+    return Failure{BadInput, options.model + ": " + s.error()};
+  if (!sparesRoom) // else they are noted already
+    std::move(remarks.begin(), remarks.end(), std::back_inserter(facts.packed));
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::checkDevices() {
+  if (options.deviceMap.empty())
+    return std::nullopt;
+  Expected<devices::DeviceMap> map = devices::parseDeviceMap(options.deviceMap);
+  if (!map)
+    return Failure{Usage, map.error()};
+  for (const devices::Assignment &assignment : *map)
+    if (assignment.device && llvm::none_of(graph.hostCalls, [&](const forms::HostCall &call) {
+          return call.device == *assignment.device;
+        }))
+      return failed(Wrong, "--device-map sends work to the " +
+                               std::string(nameOf(*assignment.device)) +
+                               ", and none of it became a step; please report it with the model");
+  return std::nullopt;
+}
+
+std::optional<Failure> Stages::noteKernels() {
+  json functions = json::object();
+  mlir::OwningOpRef<mlir::ModuleOp> host;
+  for (const Step &step : image.steps) {
+    if (step.device != StepDevice::Gpu)
+      continue;
+    if (!host)
+      host = mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, context.get());
+    if (!host)
+      return failed(Wrong, "the compiler made host functions that do not parse; please report it");
+    Expected<gpu::KernelPlan> plan =
+        gpu::planKernels(*host, step.function, multipliedType(facts.precision));
+    if (!plan) {
+      facts.packed.push_back(step.function + " has no kernels: " + plan.error());
+      continue;
+    }
+    json launches = json::array();
+    for (const gpu::LaunchWork &work : plan->launches)
+      launches.push_back({{"kernel", work.kernel},
+                          {"programs", work.programs},
+                          {"bytes", work.bytes},
+                          {"matrix_flops", work.matrixFlops},
+                          {"other_flops", work.otherFlops},
+                          {"is_whole", work.isWhole}});
+    functions[step.function] = {
+        {"launches", launches}, {"left", plan->left}, {"notes", plan->notes}};
+  }
+  if (!functions.empty())
+    note(image, "gpu_functions", functions);
+  return std::nullopt;
+}
+
 std::optional<Failure> Stages::formKernels() {
   progress.stage("forming kernels");
   if (auto failure = markFp32())
+    return failure;
+  if (auto failure = markDevices())
     return failure;
   if (options.judge > JudgeKind::Kernels)
     imported = module->clone();
@@ -174,6 +241,8 @@ std::optional<Failure> Stages::formKernels() {
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
+  if (auto failure = checkDevices())
+    return failure;
   forms::RewriteOptions rewrite{.layouts = options.layouts,
                                 .layoutSeed = options.layoutSeed,
                                 .costs = layoutCosts,
@@ -241,6 +310,8 @@ std::optional<Failure> Stages::scheduleKernels() {
   if (auto failure = options.effort > 1 ? improveSchedule(report) : std::nullopt)
     return failure;
   if (auto failure = applySchedule(&report))
+    return failure;
+  if (auto failure = noteKernels())
     return failure;
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);

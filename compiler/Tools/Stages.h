@@ -68,6 +68,12 @@ private:
   /// Takes what moving bundles gains.
   std::optional<Failure> improveSchedule(grid::CompileReport &report);
   std::optional<Failure> startAt(const schedule::Starts &starts, grid::CompileReport *report);
+  /// Marks what --device-map sends elsewhere.
+  std::optional<Failure> markDevices();
+  /// Whether each device that --device-map names has a step.
+  std::optional<Failure> checkDevices();
+  /// Notes what kernels the steps of the GPU have, for estimates of their time.
+  std::optional<Failure> noteKernels();
   /// Whether the image passes verifyImage.
   std::optional<Failure> verify();
   std::optional<Failure> parse(const std::string &level);

@@ -148,10 +148,14 @@ nlohmann::json toJson(const SimulationResult &r, const Image &image, const Machi
   json["measured_cycles"] = r.measuredCycles;
   json["seconds_at_clock"] = machine.clockHz > 0 ? double(r.measuredCycles) / machine.clockHz : 0;
   json["steps"] = nlohmann::json::array();
-  for (const StepResult &s : r.steps)
-    json["steps"].push_back({{"kind", s.kind == Step::Kind::Grid ? "grid" : "host"},
+  for (size_t n = 0; n < r.steps.size(); ++n) {
+    const StepResult &s = r.steps[n];
+    const bool isGrid = s.kind == Step::Kind::Grid;
+    json["steps"].push_back({{"kind", isGrid ? "grid" : "host"},
+                             {"device", isGrid ? "grid" : nameOf(image.steps[n].device)},
                              {"predicted_cycles", s.predictedCycles},
                              {"measured_cycles", s.measuredCycles}});
+  }
   for (const Utilisation &u : utilisations(r, machine))
     json["utilisation"][u.unit] = u.share;
   json["instructions"] = r.total.instructions;

@@ -402,6 +402,7 @@ Status GridCompiler::hostStep(const forms::HostCall &call) {
       return s;
   Step step;
   step.function = call.function;
+  step.device = call.device;
   for (unsigned t : call.inputs)
     step.inputs.push_back(bindingOf[t]);
   for (unsigned t : call.outputs)

@@ -95,7 +95,8 @@ void beginNeutral(linalg::LinalgOp op) {
 void beginNeutral(func::FuncOp function) {
   SmallVector<linalg::LinalgOp> reductions;
   function.walk([&](linalg::LinalgOp op) {
-    if (op->getNumResults() == 1 && formOf(op->getResult(0)) && op.getNumReductionLoops() > 0)
+    if (!op->hasAttr(kDevice) && op->getNumResults() == 1 && formOf(op->getResult(0)) &&
+        op.getNumReductionLoops() > 0)
       reductions.push_back(op);
   });
   for (linalg::LinalgOp op : reductions)

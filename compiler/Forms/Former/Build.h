@@ -9,6 +9,7 @@
 #include "arch/spec/Machine.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <limits>
 #include <map>
@@ -18,6 +19,9 @@
 #include <vector>
 
 namespace millrace::forms {
+
+/// On an operation: it runs on this device, "cpu" or "gpu", and not on the grid.
+inline constexpr llvm::StringLiteral kDevice = "millrace.device";
 
 enum class Precision : uint8_t { Fp16, Bf16, Int8, Fp8 };
 

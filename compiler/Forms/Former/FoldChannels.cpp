@@ -198,7 +198,8 @@ void foldInto(linalg::LinalgOp op) {
 void foldChannels(func::FuncOp function) {
   SmallVector<linalg::LinalgOp> contractions;
   function.walk([&](linalg::LinalgOp op) {
-    if (op->getNumResults() == 1 && op.getNumDpsInputs() == 2 && isContraction(op) &&
+    if (!op->hasAttr(kDevice) && op->getNumResults() == 1 && op.getNumDpsInputs() == 2 &&
+        isContraction(op) &&
         cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isF32())
       contractions.push_back(op);
   });

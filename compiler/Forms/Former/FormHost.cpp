@@ -15,6 +15,8 @@ namespace millrace::forms {
 using namespace mlir;
 
 bool Former::isFormable(Operation *op) {
+  if (op->hasAttr(kDevice))
+    return false;
   if (slicePoints.contains(op) || copies.contains(op) || isLookup(op))
     return true;
   auto form = dyn_cast<linalg::LinalgOp>(op);
@@ -135,13 +137,25 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   Operation *root = base.getDefiningOp();
   if (!root)
     return failure();
+  // Of what is a view of something, it is that of the something.
+  Operation *behindViews = baseOf(base).getDefiningOp();
+  const auto device = (behindViews ? behindViews : root)->getAttrOfType<StringAttr>(kDevice);
   hosted.insert(base);
   HostCall call;
   call.name = nameOf(base);
   call.function = "host_" + std::to_string(++hostFunctions);
   DenseSet<Operation *> repeated; ///< computed by the grid, too
+  if (device)
+    call.device = device.getValue() == nameOf(StepDevice::Gpu) ? StepDevice::Gpu : StepDevice::Cpu;
+  // What another device computes comes from there, through the grid's memory if it lies there.
+  const auto isElsewhere = [&](Operation *source) {
+    const auto own = source->getAttrOfType<StringAttr>(kDevice);
+    return own && own != device;
+  };
   auto isInside = [&](Operation *source) {
     Value value = source->getResult(0);
+    if (isElsewhere(source))
+      return false;
     return isView(source) || hosted.contains(value) || repeated.contains(source) ||
            (staysOnHost(source, isFormable(source)) && !stored.count(value));
   };
@@ -172,7 +186,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
                  << nameOf(argument) << "' cannot be stored for the host step '" << call.name
                  << "'";
         value = *found;
-        isSettled &= !hosted.contains(argument);
+        isSettled &= !hosted.contains(argument) || (source && isElsewhere(source));
       }
       call.inputs.push_back(value.tensor);
       noteHostType(graph.tensors[value.tensor], argument.getType());

@@ -90,7 +90,7 @@ static Value castInteger(Operation *op) {
 
 bool Former::isLookup(Operation *op) {
   std::optional<LookupForm> form = lookupOf(op);
-  if (!form || hostTables.contains(form->table))
+  if (!form || op->hasAttr(kDevice) || hostTables.contains(form->table))
     return false;
   Value source = baseOf(form->indices);
   while (Value given = castInteger(source.getDefiningOp()))

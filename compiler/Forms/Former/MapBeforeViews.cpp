@@ -72,7 +72,7 @@ void mapBeforeViews(linalg::GenericOp map) {
 void mapBeforeViews(func::FuncOp function) {
   SmallVector<linalg::GenericOp> maps;
   function.walk([&](linalg::GenericOp op) {
-    if (mapsOneTensor(op))
+    if (!op->hasAttr(kDevice) && mapsOneTensor(op))
       maps.push_back(op);
   });
   for (linalg::GenericOp op : maps)

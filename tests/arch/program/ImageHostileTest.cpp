@@ -68,7 +68,7 @@ TEST_F(HostileImage, each_damaged_header_field_has_its_own_error) {
   using layout::Header;
   EXPECT_THAT(errorOf(with(0, 'X')), HasSubstr("bad magic number"));
   EXPECT_THAT(errorOf(with(offsetof(Header, version), 7u)),
-              HasSubstr("has version 7; this program reads version 5; compile the model again"));
+              HasSubstr("has version 7; this program reads version 6; compile the model again"));
   EXPECT_THAT(errorOf(with(offsetof(Header, fileBytes), uint64_t(1) << 60)),
               HasSubstr("should have 1152921504606846976 bytes"));
   EXPECT_THAT(errorOf(with(offsetof(Header, sections), 0xffffffffu)),
@@ -114,7 +114,7 @@ TEST_F(HostileImage, a_huge_count_allocates_nothing_and_names_its_section) {
               HasSubstr("section lane maps: entry 0: length is 576460752303423488"));
   EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Program), huge)),
               HasSubstr("section program: machine name is 576460752303423488"));
-  EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Steps) + 9, huge)),
+  EXPECT_THAT(errorOf(with(bodyOf(layout::SectionKind::Steps) + 10, huge)),
               HasSubstr("section steps: entry 0: number of ranges is 576460752303423488"));
 }
 
@@ -155,6 +155,18 @@ TEST_F(HostileImage, every_index_is_checked_and_named_with_its_limit) {
               HasSubstr("placement 1: the end of its table rows is"));
   EXPECT_THAT(damaged([](Image &i) { i.steps[1].kind = Step::Kind(2); }),
               HasSubstr("steps: step 1: its kind is 2; the limit is 1"));
+  EXPECT_THAT(damaged([](Image &i) {
+                for (Step &s : i.steps)
+                  if (s.kind == Step::Kind::Host)
+                    s.device = StepDevice(3);
+              }),
+              HasSubstr("its device is 3; the limit is 2"));
+  EXPECT_THAT(damaged([](Image &i) {
+                for (Step &s : i.steps)
+                  if (s.kind == Step::Kind::Grid)
+                    s.device = StepDevice::Gpu;
+              }),
+              HasSubstr("its device is 2; the limit is 0"));
   EXPECT_THAT(damaged([](Image &i) { i.blocks[0].tensor = 6; }),
               HasSubstr("blocks: block 0: its tensor is 6; the limit is 5"));
   EXPECT_THAT(damaged([](Image &i) {

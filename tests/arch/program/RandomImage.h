@@ -277,6 +277,7 @@ private:
   void hostStep() {
     Step s;
     s.kind = Step::Kind::Host;
+    s.device = StepDevice(below(kStepDevices));
     s.function = "step";
     s.inputs = {2}, s.outputs = {0, 1};
     image.steps.push_back(s);

@@ -60,7 +60,7 @@ TEST(Print, AHostCallNamesItsFunctionAndItsTensors) {
   KernelGraph graph;
   addTensor(graph, "x", {4}, ElementType::Fp32, 0, TensorRole::Input);
   addTensor(graph, "y", {4}, ElementType::Fp32, 0, TensorRole::Output);
-  graph.hostCalls.push_back({"TopK_1", "host0", {0}, {1}});
+  graph.hostCalls.push_back({"TopK_1", "host0", StepDevice::Host, {0}, {1}});
   graph.order.push_back({true, 0});
   EXPECT_EQ(print(graph), "graph  macs 0\n"
                           "input %0:x fp32[4*] host x float\n"

@@ -97,7 +97,7 @@ damaged("image with a wrong number of sections")(lambda image: seal(put(image, "
 damaged("section beyond the file")(lambda image: seal(put(image, "<Q", section(image, 3)[1] + 16, 1 << 40)))
 damaged("more records than the section holds")(lambda image: seal(put(image, "<Q", section(image, 1)[1] + 24, 999)))
 damaged("step that runs instructions which do not exist")(
-    lambda image: seal(put(image, "<I", section(image, 3)[0] + 1 + 8 + 8 + 4, 99)))
+    lambda image: seal(put(image, "<I", section(image, 3)[0] + 1 + 1 + 8 + 8 + 4, 99)))
 damaged("step of an unknown kind")(lambda image: seal(put(image, "<B", section(image, 3)[0], 7)))
 damaged("block of a tensor that does not exist")(lambda image: seal(put(image, "<I", section(image, 4)[0] + 16, 99)))
 damaged("tensor of a PE that does not exist")(lambda image: seal(put(image, "<H", section(image, 5)[0] + 4, 77)))

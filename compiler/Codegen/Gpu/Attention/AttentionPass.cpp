@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Attention/Attention.h"
+#include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
@@ -89,6 +90,9 @@ private:
 
 } // namespace
 
-void registerAttentionPass() { PassRegistration<BuildAttention>(); }
+void registerAttentionPass() {
+  PassRegistration<BuildAttention>();
+  registerFormAttentionPass();
+}
 
 } // namespace millrace::gpu

@@ -115,6 +115,16 @@ private:
 std::unique_ptr<Pass> createFuseElementwisePass() { return std::make_unique<FuseElementwise>(); }
 std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKernels>(); }
 
+void addTensorToTile(OpPassManager &passes) {
+  passes.addPass(std::make_unique<MakeSafe>());
+  passes.addPass(createNarrowProductsPass());
+  passes.addPass(createFuseElementwisePass());
+  reference::addBufferization(passes);
+  passes.addPass(createFormProductsPass());
+  passes.addPass(createFormRowsPass());
+  passes.addPass(createFormKernelsPass());
+}
+
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
   registerPass(createNarrowProductsPass);
@@ -124,15 +134,7 @@ void registerKernelPasses() {
   PassPipelineRegistration<>(
       "tensor-to-tile",
       "kernels of the tile level for everything that the functions of the tensor level compute",
-      [](OpPassManager &passes) {
-        passes.addPass(std::make_unique<MakeSafe>());
-        passes.addPass(createNarrowProductsPass());
-        passes.addPass(createFuseElementwisePass());
-        reference::addBufferization(passes);
-        passes.addPass(createFormProductsPass());
-        passes.addPass(createFormRowsPass());
-        passes.addPass(createFormKernelsPass());
-      });
+      addTensorToTile);
 }
 
 } // namespace millrace::gpu

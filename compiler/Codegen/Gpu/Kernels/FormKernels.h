@@ -6,6 +6,7 @@
 #include <memory>
 
 namespace mlir {
+class OpPassManager;
 class Pass;
 } // namespace mlir
 
@@ -32,6 +33,9 @@ std::unique_ptr<mlir::Pass> createFormRowsPass();
 /// `linalg-to-tile`: each linalg operation on buffers becomes the launch of a tile.kernel; equal
 /// ones share it. One that has none gets the attribute `tile.left`, which says why.
 std::unique_ptr<mlir::Pass> createFormKernelsPass();
+
+/// All of these in their order, with what lies between: from tensors to launches.
+void addTensorToTile(mlir::OpPassManager &passes);
 
 /// Registers them by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
 /// them.

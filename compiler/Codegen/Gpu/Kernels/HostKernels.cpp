@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 
+#include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
+#include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchCalls.h"
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
@@ -98,14 +100,17 @@ HostKernels &HostKernels::operator=(HostKernels &&) noexcept = default;
 HostKernels::~HostKernels() = default;
 const KernelSummary &HostKernels::summary() const { return state->summary; }
 
-Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry, Device device) {
+Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
+                                          const KernelOptions &kernels) {
   DialectRegistry registry;
   hopper::registerLoweringDialects(registry);
   registry.insert<tile::TileDialect>();
   module.getContext()->appendDialectRegistry(registry);
   auto state = std::make_unique<State>();
   ReferenceOptions options;
-  options.onTensors = [](OpPassManager &passes) {
+  options.onTensors = [&](OpPassManager &passes) {
+    if (!kernels.attention.empty())
+      passes.addPass(createFormAttentionPass(kernels.attention, &state->summary.notes));
     passes.addPass(createNarrowProductsPass());
     passes.addPass(createFuseElementwisePass());
   };
@@ -114,14 +119,16 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry, Devi
     passes.addPass(createFormRowsPass());
     passes.addPass(createFormKernelsPass());
     passes.addPass(std::make_unique<Summarize>(state->summary));
-    if (device == Device::Cpu)
+    if (kernels.device == Device::Cpu)
       return passes.addPass(tile::createLowerToLoopsPass());
     passes.addPass(tile::createLowerToHopperPass());
     passes.addPass(createCSEPass());
     passes.addPass(createCallLauncherPass(state->launcher));
   };
   options.functions = {{kLaunchFunction, reinterpret_cast<void *>(&millraceLaunch)}};
-  Expected<Reference> function = Reference::create(module, entry, options);
+  // Kernels of other functions are none of this one's.
+  OwningOpRef<ModuleOp> own = withFunction(module, entry);
+  Expected<Reference> function = Reference::create(*own, entry, options);
   if (!function)
     return function.takeError();
   state->function = std::move(*function);

@@ -19,6 +19,15 @@ enum class Device : uint8_t {
 struct KernelSummary {
   std::vector<std::string> launches; ///< kernels, in the order in which they run
   std::vector<std::string> left;     ///< what is computed without a kernel, and why
+  std::vector<std::string> notes;    ///< attention that is several kernels, and why
+};
+
+/// What kernels a function becomes.
+struct KernelOptions {
+  Device device = Device::Cpu;
+  /// Attention as one kernel that multiplies operands of this type, "f16" or "bf16": what is fp32
+  /// is rounded to it. Empty: as other kernels, in the types of the function.
+  std::string attention;
 };
 
 /// Runs as often as wanted; not from two threads at once.
@@ -26,7 +35,11 @@ class HostKernels {
 public:
   /// Compiles the public function `entry`; the module's context outlives the result. Errors: what
   /// Reference refuses; arithmetic that no GPU has (Device::Emulated).
-  static Expected<HostKernels> create(mlir::ModuleOp module, llvm::StringRef entry, Device device);
+  static Expected<HostKernels> create(mlir::ModuleOp module, llvm::StringRef entry,
+                                      const KernelOptions &options);
+  static Expected<HostKernels> create(mlir::ModuleOp module, llvm::StringRef entry, Device device) {
+    return create(module, entry, KernelOptions{device, {}});
+  }
 
   /// As Reference::run. Errors also: the first violation that the emulator reports. The adversary
   /// is the emulator's.

@@ -210,7 +210,9 @@ void Exporter::call(const forms::HostCall &c, unsigned number) {
     outputs.push_back(tensors[t]);
   CallOp::create(builder, loc, builder.getStringAttr(c.name),
                  FlatSymbolRefAttr::get(builder.getContext(), c.function), inputs, outputs,
-                 numberIfNeeded(number, nextCall));
+                 numberIfNeeded(number, nextCall),
+                 c.device == StepDevice::Host ? StringAttr()
+                                              : builder.getStringAttr(nameOf(c.device)));
 }
 
 FailureOr<OwningOpRef<ModuleOp>> Exporter::run() {

@@ -163,6 +163,8 @@ forms::HostCall Importer::call(CallOp op) {
   forms::HostCall c;
   c.name = op.getName().str();
   c.function = op.getFunction().str();
+  if (const auto device = op.getDevice())
+    c.device = *device == nameOf(StepDevice::Gpu) ? StepDevice::Gpu : StepDevice::Cpu;
   for (Value t : op.getInputs())
     c.inputs.push_back(tensors.at(t));
   for (Value t : op.getOutputs())

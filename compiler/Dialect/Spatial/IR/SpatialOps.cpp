@@ -404,6 +404,9 @@ LogicalResult CallOp::verify() {
   if (!function)
     return emitOpError() << "names @" << getFunction() << ", which is no function of the module @"
                          << kHostModule;
+  if (getDevice() && *getDevice() != "cpu" && *getDevice() != "gpu")
+    return emitOpError() << "runs on '" << *getDevice()
+                         << "'; use \"cpu\" or \"gpu\", or leave it out";
   if (function.getNumArguments() != getInputs().size() ||
       function.getNumResults() != getOutputs().size())
     return emitOpError() << "gives " << getInputs().size() << " tensors for " << getOutputs().size()

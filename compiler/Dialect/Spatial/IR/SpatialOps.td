@@ -140,14 +140,15 @@ def Spatial_TensorOp : Spatial_Op<"tensor", [HasParent<"GraphOp">, DeclareOpInte
 def Spatial_CallOp : Spatial_Op<"call", [HasParent<"GraphOp">, AttrSizedOperandSegments]> {
   let summary = "a function on the host between kernels, for what no form covers";
   let description = [{
-    `number` is the call's place among the graph's host calls, where that is not the order of the text.
+    `number` is the call's place among the graph's host calls, where that is not the order of the text. `device` is where it
+    runs, "cpu" or "gpu", if that was chosen.
 
     ```mlir
     spatial.call "Gather_3" @host_1(%indices, %table) to (%rows)
     ```
   }];
   let arguments = (ins StrAttr:$name, FlatSymbolRefAttr:$function, Variadic<Spatial_Tensor>:$inputs,
-      Variadic<Spatial_Tensor>:$outputs, OptionalAttr<I64Attr>:$number);
+      Variadic<Spatial_Tensor>:$outputs, OptionalAttr<I64Attr>:$number, OptionalAttr<StrAttr>:$device);
   let assemblyFormat = "$name $function `(` $inputs `)` `to` `(` $outputs `)` attr-dict";
   let hasVerifier = 1;
 }

@@ -94,7 +94,7 @@ forms::KernelGraph chainOf(unsigned count, const std::set<unsigned> &hosts = {})
     from = to;
     if (hosts.count(n)) {
       const unsigned back = addTensor(graph, "h" + std::to_string(n), shape, ElementType::Fp16, 1);
-      graph.hostCalls.push_back({"host", "host", {to}, {back}});
+      graph.hostCalls.push_back({"host", "host", StepDevice::Host, {to}, {back}});
       graph.order.push_back({true, unsigned(graph.hostCalls.size() - 1)});
       from = back;
     }

@@ -177,6 +177,20 @@ module @host {
 
 // -----
 
+spatial.graph "devices of calls" {
+  %x = spatial.tensor input "x" lanes 0 : tensor<4xf32>
+  %y = spatial.tensor output "y" lanes 0 : tensor<4xf32>
+  // expected-error @+1 {{runs on 'tpu'; use "cpu" or "gpu", or leave it out}}
+  spatial.call "c" @copy(%x) to(%y) {device = "tpu"}
+}
+module @host {
+  func.func @copy(%x: tensor<4xf32>) -> tensor<4xf32> {
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
 spatial.graph "foreign operations" {
   // expected-error @+1 {{is no part of a kernel graph}}
   %x = arith.constant 1 : i32

@@ -50,8 +50,8 @@ spatial.graph "everything" {
     %2 = spatial.reduce max.i32(%1)
     spatial.write %2 to %greatest[%column]
   }
-  // CHECK: spatial.call "Identity_3" @identity(%greatest) to(%copy)
-  spatial.call "Identity_3" @identity(%greatest) to(%copy)
+  // CHECK: spatial.call "Identity_3" @identity(%greatest) to(%copy) {device = "gpu"}
+  spatial.call "Identity_3" @identity(%greatest) to(%copy) {device = "gpu"}
 }
 // CHECK: module @host
 module @host {

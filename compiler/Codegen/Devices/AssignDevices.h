@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which parts of a model leave the grid, and for where.
+#pragma once
+
+#include "arch/spec/Expected.h"
+#include "arch/spec/StepDevice.h"
+#include "compiler/Codegen/Devices/FindWork.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace::devices {
+
+/// A kind of work and its device; none: the grid.
+struct Assignment {
+  Work work;
+  std::optional<StepDevice> device;
+};
+using DeviceMap = std::vector<Assignment>;
+
+/// Of `attention=gpu,ffn=grid`. Errors: no such form, a kind or a device that there is not, a kind
+/// named twice; each lists what there is.
+Expected<DeviceMap> parseDeviceMap(const std::string &text);
+
+/// Marks the operations of @main that run elsewhere (forms::kDevice). Errors: a kind of which the
+/// model has nothing, with what it has. `remarks` gets what looks like attention and stays.
+Status assignDevices(mlir::ModuleOp module, const DeviceMap &map,
+                     std::vector<std::string> &remarks);
+
+} // namespace millrace::devices
