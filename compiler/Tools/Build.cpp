@@ -98,11 +98,10 @@ void ModelOptions::addTo(CLI::App &command) {
               {"auto"}, schedule::orderSolvers()));
   only(Level::Spatial,
        command
-           .add_option(
-               "--effort", effort,
-               "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, 64; "
-               "3, 320; fewer of large programs. From 2 on bundles move once all are placed. "
-               "The same ones on every machine")
+           .add_option("--effort", effort,
+                       "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, "
+                       "64; 3, 320; "
+                       "fewer of large programs. From 2 on bundles move once all are placed")
            ->check(CLI::Range(0u, grid::kMostEffort))
            ->type_name("0..3")
            ->capture_default_str()
@@ -127,10 +126,10 @@ void ModelOptions::addTo(CLI::App &command) {
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
           ->group(heading::Compiler));
   command
-      .add_option("--schedule", schedule,
-                  "start the bundles of the schedule problem when this file says, instead of when "
-                  "the compiler does; other options as when the problem was written, --effort "
-                  "among them (docs/spec/schedule-problem.md)")
+      .add_option(
+          "--schedule", schedule,
+          "start the bundles of the schedule problem when this file says; other options, --effort "
+          "too, as when the problem was written (docs/spec/schedule-problem.md)")
       ->type_name("FILE")
       ->group(heading::Compiler);
   only(Level::Spatial,

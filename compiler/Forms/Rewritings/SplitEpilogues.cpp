@@ -82,7 +82,8 @@ MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machin
         machine && tensor.role != TensorRole::Constant) {
       const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine->lanes();
       rows[operand.tensor] = elementCount(tensor) / lanes * ((lanes + vector - 1) / vector) *
-                             int64_t(byteWidth(tensor.type)) * usual.reads * kHemispheres;
+                             std::min(usual.reads * byteWidth(tensor.type), usual.bytes) *
+                             kHemispheres;
     }
   return std::any_of(rows.begin(), rows.end(), [&](const auto &r) { return r.second > room / 4; })
              ? few
