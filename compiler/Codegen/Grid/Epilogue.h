@@ -16,9 +16,10 @@ struct AccumulatorStream {
 };
 
 /// Adds ALUs, operand reads and result writes to the piece. Two accumulators, the halves of a split
-/// K, arrive at once and are added. Without any the mesh begins at cycle `start`. `side`: the hemisphere that constants and, where there is a choice, operands
-/// come from; `which`: which of several copies on it. Results leave `passes` passes later than they
-/// could: what to change when a read and a write of the piece would leave one queue in one cycle.
+/// K, arrive at once and are added. Without any the mesh begins at cycle `start`. `side`: the
+/// hemisphere that constants and, where there is a choice, operands come from; `which`: which of
+/// several copies on it. Results leave `passes` passes later than they could: what to change when a
+/// read and a write of the piece would leave one queue in one cycle.
 Status addEpilogue(Context &c, Piece &piece, const Domain &domain,
                    const std::vector<AccumulatorStream> &accumulator, Cycle start, Hemisphere side,
                    unsigned which, unsigned passes);

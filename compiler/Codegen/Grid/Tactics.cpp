@@ -30,6 +30,9 @@ struct Budget {
 constexpr Budget kBudgets[kMostEffort + 1] = {
     {0, 0}, {12, 500'000}, {64, 5'000'000}, {320, 25'000'000}};
 
+/// Each holds a program of its own, with its constants.
+constexpr size_t kMostThreads = 8;
+
 class Search {
 public:
   Search(const Tactic &first, uint64_t cycles, uint64_t left,
@@ -68,7 +71,8 @@ void Search::run(std::vector<Tactic> tactics) {
       cycles[i] = schedule(tactics[i]);
   };
   std::vector<std::thread> others;
-  const size_t threads = std::min<size_t>(std::thread::hardware_concurrency(), tactics.size());
+  const size_t threads =
+      std::min<size_t>({std::thread::hardware_concurrency(), kMostThreads, tactics.size()});
   for (size_t i = 1; i < threads; ++i)
     others.emplace_back(work);
   work();

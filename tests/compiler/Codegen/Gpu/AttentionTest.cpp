@@ -11,6 +11,7 @@
 #include "compiler/Dialect/Tile/IR/Tile.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "compiler/Reference/Reference.h"
+#include "tests/compiler/Codegen/Gpu/Parsed.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -153,12 +154,7 @@ std::vector<double> inDouble(const AttentionProblem &p, const Inputs &in) {
 
 struct Context {
   Context() {
-    registerReferenceDialects(context);
-    mlir::DialectRegistry registry;
-    hopper::registerLoweringDialects(registry);
-    registry.insert<tile::TileDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    loadKernelDialects(context);
     module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   }
   bool run(std::unique_ptr<mlir::Pass> pass) {

@@ -16,15 +16,20 @@
 
 namespace millrace::gpu {
 
+/// All dialects that a kernel passes through.
+inline void loadKernelDialects(mlir::MLIRContext &context) {
+  registerReferenceDialects(context);
+  mlir::DialectRegistry registry;
+  hopper::registerLoweringDialects(registry);
+  registry.insert<tile::TileDialect>();
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+}
+
 /// `module` is null if the text does not parse or verify.
 struct Parsed {
   explicit Parsed(const std::string &text) {
-    registerReferenceDialects(context);
-    mlir::DialectRegistry registry;
-    hopper::registerLoweringDialects(registry);
-    registry.insert<tile::TileDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
+    loadKernelDialects(context);
     module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
   }
   mlir::MLIRContext context;

@@ -2,6 +2,7 @@
 //
 // What generated kernels take of a chip: a table beside this file that a change of a kernel, a
 // lowering or a schedule changes, so that it is seen.
+#include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "tests/compiler/Codegen/Gpu/RowFunctions.h"
 
 #include "compiler/Codegen/Gpu/Attention/Attention.h"
@@ -99,12 +100,7 @@ size_t count(const std::string &text, const std::string &what) {
 /// Lines of the table for a kernel: an error begins with "!".
 std::string describe(const Kernel &kernel, const char *chip, const std::string &ptxas) {
   mlir::MLIRContext context;
-  registerReferenceDialects(context);
-  mlir::DialectRegistry registry;
-  hopper::registerLoweringDialects(registry);
-  registry.insert<tile::TileDialect>();
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
+  loadKernelDialects(context);
   auto module = mlir::parseSourceString<mlir::ModuleOp>(
       kernel.build ? kernel.text : kMaps + kernel.text, &context);
   if (!module)

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One attempt to make a program of a kernel graph: what is planned, then scheduled kernel by
+// kernel.
+#pragma once
+
+#include "compiler/Codegen/Grid/Compile.h"
+#include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Storage.h"
+#include "compiler/Placement/Fabric.h"
+
+#include <vector>
+
+namespace millrace::grid {
+
+/// How room is found for what a program needs.
+struct Way {
+  ColumnPlaces columnPlaces = ColumnPlaces::Sets;
+  bool detours = false, alternates = false;
+  /// How often there was too little room: values get what they need at their peak, then column
+  /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
+  /// third time on what needs long runs of rows comes before weights.
+  unsigned pressure = 0;
+};
+
+class GridCompiler {
+public:
+  GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
+               CompileReport &report, const Way &way, const Tactic &tactic)
+      : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
+        tactic(tactic), program(machine),
+        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands),
+        routes(machine), storage(c, works, partition), mxm(machine) {}
+
+  /// The program; before it, plan().
+  Expected<Image> run();
+  /// What is done in which order; schedules nothing.
+  Status plan();
+  /// Cycles of the program; before it, plan().
+  Expected<uint64_t> count();
+  /// Places of graph.order, in the order of scheduling.
+  const std::vector<size_t> &kernelOrder() const { return order; }
+  /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
+  bool crowded() const { return program.crowded; }
+  /// Did something find no rows? With each weight in one hemisphere it may.
+  bool full() const { return c.full; }
+  /// Do weights and values at their peak leave less than an eighth of a hemisphere?
+  bool isTight() const {
+    const uint64_t width = machine.mxm.columnsPerInstall,
+                   all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
+    return !partition.weightRows.empty() &&
+           *std::max_element(partition.weightRows.begin(), partition.weightRows.end()) +
+                   storage.mostValueRows() / width >
+               all - all / 8;
+  }
+  /// Was it refused before anything was stored, as the partition has too many rows somewhere?
+  bool isTooLarge() const { return tooLarge; }
+  /// Where weights lie; more pressure changes nothing once that stays.
+  const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
+    return partition.hemispheres;
+  }
+
+private:
+  const KernelGraph &graph;
+  const Machine &machine;
+  const CompileOptions &options;
+  CompileReport &report;
+  const unsigned pressure; ///< of the way
+  const Tactic tactic;
+  schedule::Program program;
+  Context c;
+  placement::Routes routes;
+  Partition partition;
+  bool tooLarge = false;
+  std::vector<Work> works; ///< per kernel
+  Storage storage;
+  std::vector<size_t> order;       ///< places of graph.order, in the order of scheduling
+  std::vector<size_t> lastUse;     ///< per tensor: last place in the order that touches it
+  std::vector<uint32_t> bindingOf; ///< per tensor: its binding, if it has one
+  MxmState mxm;
+
+  Status planKernels();
+  Status checkFormats(const Kernel &kernel) const;
+  Status planOrder();
+  Status planPartition();
+  uint64_t mostWeightRows() const;
+  Status moveResults(size_t k, uint32_t provenance);
+  Status schedule(size_t k);
+  Status hostStep(const forms::HostCall &call);
+  void releaseAfter(size_t at);
+  void endGridStep();
+  Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
+  Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
+  Status scheduleAll();
+  Expected<Image> finish();
+};
+
+} // namespace millrace::grid
