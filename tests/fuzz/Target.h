@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the four fuzz targets share. A target is one LLVMFuzzerTestOneInput, for libFuzzer and for
+// What the fuzz targets share. A target is one LLVMFuzzerTestOneInput, for libFuzzer and for
 // Replay.cpp.
 #pragma once
 
@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 namespace millrace::fuzz {
 
-/// Whether the last input was accepted as a model, machine, image or program. Replay.cpp holds
-/// files named legal-* to it.
+/// Whether the last input was accepted as a model, machine, image, program or kernel. Replay.cpp
+/// holds files named legal-* to it.
 inline bool accepted = false;
 
 /// Ends the process where a promise is broken: `text` says which, `details` what was found.

@@ -127,7 +127,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
       symbols.lookupNearestSymbolFrom(*this, getKernelAttr()));
   if (!kernel)
     return emitOpError() << "names '" << getKernel() << "', which is no kernel of the module";
-  if (isa<KernelOp>(kernel) && kernel.getArgumentTypes() != TypeRange(getOperands()))
+  if (isa<KernelOp>(kernel) && TypeRange(kernel.getArgumentTypes()) != TypeRange(getOperands()))
     return emitOpError() << "passes what kernel '" << getKernel()
                          << "' does not take; its arguments are " << kernel.getArgumentTypes();
   return success();

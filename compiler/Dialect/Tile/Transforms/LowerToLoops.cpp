@@ -68,14 +68,22 @@ protected:
     Value first = arith::getIdentityValue(op.getKind(), op.getResult().getType(), builder, place);
     return lanes(place, first,
                  [&](Value sum) {
-                   Value next =
-                       memref::LoadOp::create(builder, place, kept.at(op.getTile()), laneNumber);
+                   Value next = ofEarlierPhase(op.getTile());
                    return arith::getReductionOp(op.getKind(), builder, place, sum, next);
                  })
         .getResult(0);
   }
 
 private:
+  /// The lane's element of a tile, in a loop that does not make it.
+  Value ofEarlierPhase(Value tile) {
+    Operation *made = tile.getDefiningOp();
+    if (!isMadeAnew(made))
+      return memref::LoadOp::create(builder, tile.getLoc(), kept.at(tile), laneNumber);
+    write(made);
+    return lookup(tile);
+  }
+
   /// A loop over all lanes that carries a value.
   scf::ForOp lanes(Location place, ValueRange first, llvm::function_ref<Value(Value)> body) {
     const auto number = [&](int64_t n) -> Value {
@@ -130,11 +138,7 @@ private:
           Operation *made = operand.getDefiningOp();
           if (!isTile(operand.getType()) || !made || isInside(made) || !done.insert(operand).second)
             continue;
-          if (isMadeAnew(made))
-            write(made);
-          else
-            map(operand,
-                memref::LoadOp::create(builder, operand.getLoc(), kept.at(operand), laneNumber));
+          map(operand, ofEarlierPhase(operand));
         }
       });
   }
