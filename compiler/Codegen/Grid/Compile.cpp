@@ -60,6 +60,26 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
   report = std::move(its);
 }
 
+/// The same program on fewer PEs, where that takes fewer cycles: what passes over links may take
+/// longer than it saves. Their number is halved while it helps; `options` then holds it.
+void useFewerPes(const KernelGraph &graph, const Machine &machine, CompileOptions &options,
+                 const Way &way, Image &image, CompileReport &report, const CompileReport &before) {
+  for (unsigned pes = machine.pes() / 2; pes > 0; pes /= 2) {
+    CompileOptions fewer = options;
+    fewer.progress = nullptr;
+    fewer.mostPes = pes;
+    CompileReport its = before;
+    GridCompiler compiler(graph, machine, fewer, its, way, options.tactic);
+    Status planned = compiler.plan();
+    Expected<Image> better = planned ? compiler.run() : planned.takeError();
+    if (!better || its.predictedCycles >= report.predictedCycles)
+      return;
+    image = std::move(*better);
+    report = std::move(its);
+    options.mostPes = pes;
+  }
+}
+
 } // namespace
 
 Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
@@ -84,8 +104,12 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       Status planned = compiler.plan();
       Expected<Image> image = planned ? compiler.run() : planned.takeError();
       if (image) {
-        if (options.effort > 0)
-          improve(graph, machine, options, way, *image, report, before);
+        if (options.effort > 0) {
+          CompileOptions chosen = options;
+          if (options.partition == "auto" && !options.mostPes)
+            useFewerPes(graph, machine, chosen, way, *image, report, before);
+          improve(graph, machine, chosen, way, *image, report, before);
+        }
         return image;
       }
       if (options.refused)

@@ -90,7 +90,8 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
           continue;
         if ((best && m.pes() == 1 &&
              best->solver != solver.name) || // all solvers deal one PE alike
-            (shards && (spares || !solver.shards || m.pes() == 1)) ||
+            (shards &&
+             (spares || !solver.shards || problem.pes() < problem.order.size() || m.pes() == 1)) ||
             (best && excessOf(*best, room) <= 0))
           continue;
         Partition p;

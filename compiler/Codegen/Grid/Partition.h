@@ -7,6 +7,7 @@
 
 #include "compiler/Codegen/Grid/Work.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,9 @@ struct PartitionProblem {
   /// Rows of weights (of as many slices as an install reads) that each hemisphere should store at
   /// most, to leave room for values: by (PE, hemisphere); empty: an eighth of each is left.
   std::vector<uint64_t> mostWeightRows = {};
+  unsigned mostPes = 0; ///< that compute, the first of the order; 0: all
+
+  size_t pes() const { return mostPes ? std::min<size_t>(mostPes, order.size()) : order.size(); }
 };
 
 struct Partition {

@@ -37,14 +37,16 @@ std::vector<bool> everywhereOf(const Context &c) {
   return everywhere;
 }
 
-/// One kernel over all PEs: strips of every tile where weights are everywhere, else runs of units.
-std::vector<std::vector<Share>> deal(const Work &w, const std::vector<unsigned> &order,
+/// One kernel over the PEs that compute: strips of every tile where weights are everywhere, else
+/// runs of units.
+std::vector<std::vector<Share>> deal(const PartitionProblem &problem, const Work &w,
                                      bool everywhere) {
-  const bool strips = w.roles.running.empty() && everywhere && w.strips >= int64_t(order.size());
-  std::vector<std::vector<Share>> cut = cutWork(w, order.size(), strips ? Cut::Strips : Cut::Units);
-  std::vector<std::vector<Share>> shares(order.size());
-  for (size_t p = 0; p < order.size(); ++p)
-    shares[order[p]] = std::move(cut[p]);
+  const size_t pes = problem.pes();
+  const bool strips = w.roles.running.empty() && everywhere && w.strips >= int64_t(pes);
+  std::vector<std::vector<Share>> cut = cutWork(w, pes, strips ? Cut::Strips : Cut::Units);
+  std::vector<std::vector<Share>> shares(problem.order.size());
+  for (size_t p = 0; p < pes; ++p)
+    shares[problem.order[p]] = std::move(cut[p]);
   return shares;
 }
 
@@ -52,7 +54,7 @@ Dealing spread(const PartitionProblem &problem) {
   const std::vector<bool> everywhere = everywhereOf(problem.c);
   Dealing shares;
   for (size_t k = 0; k < problem.works.size(); ++k)
-    shares.push_back(deal(problem.works[k], problem.order, everywhere[k]));
+    shares.push_back(deal(problem, problem.works[k], everywhere[k]));
   return shares;
 }
 
@@ -94,7 +96,7 @@ Dealing pipeline(const PartitionProblem &problem) {
     while (low + 1 < high) {
       const int64_t middle = (low + high) / 2;
       const std::vector<size_t> stages = stagesOf(vectors, bytes, middle, mostBytes);
-      (stages.empty() || stages.back() < problem.order.size() ? high : low) = middle;
+      (stages.empty() || stages.back() < problem.pes() ? high : low) = middle;
     }
     return stagesOf(vectors, bytes, high, mostBytes);
   };
@@ -102,14 +104,13 @@ Dealing pipeline(const PartitionProblem &problem) {
   // more of it.
   std::vector<size_t> stages;
   for (const uint64_t halves : {1, 2, 3})
-    if (stages = shortest(memory / 2 * halves);
-        stages.empty() || stages.back() < problem.order.size())
+    if (stages = shortest(memory / 2 * halves); stages.empty() || stages.back() < problem.pes())
       break;
   Dealing shares;
   for (size_t k = 0; k < problem.works.size(); ++k) {
     const Work &w = problem.works[k];
     shares.emplace_back(problem.order.size());
-    const size_t place = std::min(stages[k], problem.order.size() - 1);
+    const size_t place = std::min(stages[k], problem.pes() - 1);
     shares.back()[problem.order[place]] = sharesOf(w, 0, w.units(), std::max<int64_t>(w.strips, 1));
   }
   return shares;
