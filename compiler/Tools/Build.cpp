@@ -84,7 +84,8 @@ void ModelOptions::addTo(CLI::App &command) {
         ->group(heading::Compiler);
   };
   only(Level::Spatial, choice("--partition", partition,
-                              "who deals kernels to PEs: auto, the first whose weights fit",
+                              "who deals kernels to PEs: auto, the first whose weights fit, over fewer PEs "
+                              "where --effort finds that faster",
                               {"auto"}, grid::partitionSolvers()));
   only(Level::Tensor, choice("--layouts", layouts, "who lays tensors out in rows and lanes", {},
                              layouts::layoutSolvers()));

@@ -38,6 +38,25 @@ def test_each_partition_and_order_of_a_chain_gives_the_values_of_onnx_runtime(
         assert relative_l2(got.outputs[name], expected) <= 2e-3
 
 
+def test_a_second_pe_behind_a_link_makes_a_small_program_no_slower(millrace, tmp_path):
+    """Spread over both, what passes over the link takes longer than it saves."""
+    model = transformer(Shape(layers=1, hidden=64, heads=4, inner=256, sequence=16, embeddings=False))
+    inputs = probe.seeded_inputs(model)
+    saved = save_model(model, tmp_path)
+    two = ["--set=fabric.columns=2", "--set=fabric.topology=mesh", "--set=c2c.ports=16"]
+    one = run_millrace(millrace, saved, "tsp-v1", "fp16", {}, tmp_path / "1", ["--cycles-only"])
+    got = run_millrace(millrace, saved, "tsp-v1", "fp16", inputs, tmp_path / "2", two)
+    spread = run_millrace(millrace, saved, "tsp-v1", "fp16", {}, tmp_path / "spread",
+                          ["--cycles-only", "--partition", "spread", *two])
+    assert spread.report["measured_cycles"] > 1.01 * one.report["measured_cycles"]
+    assert got.report["measured_cycles"] <= 1.01 * one.report["measured_cycles"]
+    assert got.report["measured_cycles"] == got.report["predicted_cycles"]
+    assert got.report["partition"] == "spread over 1 of 2 PEs"
+    assert np.count_nonzero(got.report["macs_executed_by_pe"]) == 1
+    for name, expected in probe.run(model, inputs).items():
+        assert relative_l2(got.outputs[name], expected) <= 2e-3
+
+
 @pytest.mark.parametrize("layers, inner", [
     (24, 640),   # with K split over the hemispheres each weight lies once
     (16, 2560),  # weights of all layers have no room on every PE that could take a part of them
