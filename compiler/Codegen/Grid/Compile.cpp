@@ -61,7 +61,8 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
 }
 
 /// The same program on fewer PEs, where that takes fewer cycles: what passes over links may take
-/// longer than it saves. Their number is halved while it helps; `options` then holds it.
+/// longer than it saves. Half of them are tried, a quarter, and so on to one; `options` then holds
+/// the best number.
 void useFewerPes(const KernelGraph &graph, const Machine &machine, CompileOptions &options,
                  const Way &way, Image &image, CompileReport &report, const CompileReport &before) {
   for (unsigned pes = machine.pes() / 2; pes > 0; pes /= 2) {
@@ -73,7 +74,7 @@ void useFewerPes(const KernelGraph &graph, const Machine &machine, CompileOption
     Status planned = compiler.plan();
     Expected<Image> better = planned ? compiler.run() : planned.takeError();
     if (!better || its.predictedCycles >= report.predictedCycles)
-      return;
+      continue;
     image = std::move(*better);
     report = std::move(its);
     options.mostPes = pes;
