@@ -27,8 +27,8 @@ def run(millrace: Path, *arguments, **options) -> subprocess.CompletedProcess:
 
 @pytest.fixture()
 def mesh_run(millrace, tmp_path):
-    """mnist on 16 PEs: the table, the JSON and the folder of outputs."""
-    done = run(millrace, "run", MNIST, "--machine", "mesh-4x4", "--json", tmp_path / "r.json",
+    """mnist spread over 16 PEs, which links join: the table, the JSON and the folder of outputs."""
+    done = run(millrace, "run", MNIST, "--machine", "mesh-4x4", "--partition", "spread", "--json", tmp_path / "r.json",
                "--output-dir", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((tmp_path / "r.json").read_text()), tmp_path / "out"
