@@ -203,7 +203,8 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
   return Success{};
 }
 
-/// As the case draws it: any order that dependences allow, pieces of any length.
+/// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one
+/// or two.
 grid::FitOptions optionsOf(const Case &c) {
   grid::FitOptions options;
   if (!c.schedule)
@@ -214,7 +215,8 @@ grid::FitOptions optionsOf(const Case &c) {
   options.compile.tactic = {.order = draw() % 4 ? "critical" : "graph",
                             .seed = draw() % 4 ? c.schedule : 0,
                             .mapRows = rows[draw() % std::size(rows)],
-                            .bands = bands[draw() % std::size(bands)]};
+                            .bands = bands[draw() % std::size(bands)],
+                            .pes = unsigned(draw() % 3)};
   return options;
 }
 

@@ -21,20 +21,23 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
   quiet.progress = nullptr;
   std::mutex mutex;
   // Orders that are equal give one schedule.
-  std::map<std::tuple<std::vector<size_t>, int64_t, unsigned>, uint64_t> known;
+  using Key = std::tuple<std::vector<size_t>, int64_t, unsigned, unsigned>;
+  std::map<Key, uint64_t> known;
+  const auto keyOf = [](const GridCompiler &compiler, const Tactic &tactic) -> Key {
+    return {compiler.kernelOrder(), tactic.mapRows, tactic.bands, tactic.pes};
+  };
   {
     CompileReport its = before;
     GridCompiler first(graph, machine, quiet, its, way, options.tactic);
     if (first.plan())
-      known[{first.kernelOrder(), options.tactic.mapRows, options.tactic.bands}] =
-          report.predictedCycles;
+      known[keyOf(first, options.tactic)] = report.predictedCycles;
   }
   const auto schedule = [&](const Tactic &tactic) -> uint64_t {
     CompileReport its = before;
     GridCompiler compiler(graph, machine, quiet, its, way, tactic);
     if (!compiler.plan())
       return 0;
-    const std::tuple key(compiler.kernelOrder(), tactic.mapRows, tactic.bands);
+    const Key key = keyOf(compiler, tactic);
     {
       const std::lock_guard lock(mutex);
       if (const auto at = known.find(key); at != known.end())
@@ -44,8 +47,10 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
     const std::lock_guard lock(mutex);
     return known[key] = cycles ? *cycles : 0;
   };
-  Found found = searchTactics(options.tactic, report.predictedCycles, report.bursts, options.effort,
-                              !options.keepsOrder, schedule, options.searching);
+  Found found = searchTactics(
+      options.tactic, report.predictedCycles, report.bursts, options.effort,
+      {.orders = !options.keepsOrder, .pes = options.partition == "auto" ? machine.pes() : 1},
+      schedule, options.searching);
   report.tried = found.tried;
   if (found.best == options.tactic)
     return;
@@ -58,27 +63,6 @@ void improve(const KernelGraph &graph, const Machine &machine, const CompileOpti
   its.tried = std::move(report.tried);
   image = std::move(*better);
   report = std::move(its);
-}
-
-/// The same program on fewer PEs, where that takes fewer cycles: what passes over links may take
-/// longer than it saves. Half of them are tried, a quarter, and so on to one; `options` then holds
-/// the best number.
-void useFewerPes(const KernelGraph &graph, const Machine &machine, CompileOptions &options,
-                 const Way &way, Image &image, CompileReport &report, const CompileReport &before) {
-  for (unsigned pes = machine.pes() / 2; pes > 0; pes /= 2) {
-    CompileOptions fewer = options;
-    fewer.progress = nullptr;
-    fewer.mostPes = pes;
-    CompileReport its = before;
-    GridCompiler compiler(graph, machine, fewer, its, way, options.tactic);
-    Status planned = compiler.plan();
-    Expected<Image> better = planned ? compiler.run() : planned.takeError();
-    if (!better || its.predictedCycles >= report.predictedCycles)
-      continue;
-    image = std::move(*better);
-    report = std::move(its);
-    options.mostPes = pes;
-  }
 }
 
 } // namespace
@@ -105,12 +89,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       Status planned = compiler.plan();
       Expected<Image> image = planned ? compiler.run() : planned.takeError();
       if (image) {
-        if (options.effort > 0) {
-          CompileOptions chosen = options;
-          if (options.partition == "auto" && !options.mostPes)
-            useFewerPes(graph, machine, chosen, way, *image, report, before);
-          improve(graph, machine, chosen, way, *image, report, before);
-        }
+        if (options.effort > 0)
+          improve(graph, machine, options, way, *image, report, before);
         return image;
       }
       if (options.refused)

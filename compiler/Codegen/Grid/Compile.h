@@ -18,8 +18,6 @@ namespace millrace::grid {
 struct CompileOptions {
   /// Who deals kernels to PEs: a name of partitionSolvers(), or `auto`.
   std::string partition = "auto";
-  /// PEs that compute at most; 0: all. From effort 1 on `auto` tries fewer.
-  unsigned mostPes = 0;
   /// How it is scheduled, and how long to look for a way of fewer cycles: 0, not at all, to
   /// kMostEffort (searchTactics); in the same order if that is kept.
   Tactic tactic;
@@ -50,7 +48,7 @@ struct KernelReport {
 struct CompileReport {
   std::string order;        ///< the solver that ordered the kernels
   Tactic tactic;            ///< how it is scheduled
-  std::string partition;    ///< the solver that dealt the kernels; over how many PEs, if not all
+  std::string partition;    ///< the solver that dealt the kernels
   std::vector<Tried> tried; ///< of a search, in its order; empty at effort 0
   std::vector<KernelReport> kernels;
   int64_t macsOnGrid = 0;

@@ -124,8 +124,7 @@ Status GridCompiler::planPartition() {
   storage.planCopies(order, options.sparing && pressure > 2);
   PartitionProblem problem{
       c, works, line.order,
-      std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows()),
-      options.mostPes};
+      std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows()), tactic.pes};
   for (unsigned turn = 0;; ++turn) {
     Expected<Partition> solved = solve(problem, options.partition);
     if (!solved)
@@ -141,9 +140,6 @@ Status GridCompiler::planPartition() {
         storage.roomBesideValues(1 + pressure); // and some for what will change
   }
   report.partition = partition.solver;
-  if (problem.pes() < machine.pes())
-    report.partition +=
-        " over " + std::to_string(problem.pes()) + " of " + std::to_string(machine.pes()) + " PEs";
   if (Status s = verify(problem, partition); !s)
     return s;
   Status room = storage.checkRoom();

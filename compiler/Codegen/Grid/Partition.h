@@ -39,6 +39,7 @@ struct PartitionProblem {
   std::vector<uint64_t> mostWeightRows = {};
   unsigned mostPes = 0; ///< that compute, the first of the order; 0: all
 
+  /// PEs that compute.
   size_t pes() const { return mostPes ? std::min<size_t>(mostPes, order.size()) : order.size(); }
 };
 

@@ -18,6 +18,8 @@ std::string Tactic::text() const {
     text += ", maps of " + std::to_string(mapRows) + " rows";
   if (bands != usual.bands)
     text += ", sweeps of 1/" + std::to_string(bands) + " of the accumulators";
+  if (pes)
+    text += ", over " + std::to_string(pes) + (pes > 1 ? " PEs" : " PE");
   return text;
 }
 
@@ -92,20 +94,30 @@ void Search::run(std::vector<Tactic> tactics) {
 } // namespace
 
 Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
-                    bool freeOrder, const std::function<uint64_t(const Tactic &)> &schedule,
+                    const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
                     const std::function<void(size_t, size_t)> &progress) {
   const Budget &budget = kBudgets[std::min(effort, kMostEffort)];
-  Search search(first, cycles,
-                std::min(budget.schedules, budget.bursts / std::max<uint64_t>(bursts, 1)), schedule,
-                progress);
+  std::vector<unsigned> fewer; // PEs
+  for (unsigned pes = free.pes / 2; pes > 0; pes /= 2)
+    fewer.push_back(pes);
+  Search search(
+      first, cycles,
+      std::min(budget.schedules + fewer.size(), budget.bursts / std::max<uint64_t>(bursts, 1)),
+      schedule, progress);
   std::vector<Tactic> round;
   for (const int64_t rows : {first.mapRows, int64_t(128), int64_t(32)})
     for (const schedule::OrderSolver &solver : schedule::orderSolvers())
-      if (freeOrder || solver.name == first.order) {
+      if (free.orders || solver.name == first.order) {
         round.push_back(first);
         round.back().order = solver.name;
         round.back().mapRows = rows;
       }
+  search.run(std::move(round));
+  round.clear();
+  for (const unsigned pes : fewer) {
+    round.push_back(search.found.best);
+    round.back().pes = pes;
+  }
   search.run(std::move(round));
   round.clear();
   for (const unsigned bands : {4u, 8u}) {
@@ -118,7 +130,7 @@ Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsig
   }
   search.run(std::move(round));
   constexpr size_t kAtOnce = 8; // drawn with what was best before
-  for (uint64_t seed = 1; freeOrder && !search.isOver(); seed += kAtOnce) {
+  for (uint64_t seed = 1; free.orders && !search.isOver(); seed += kAtOnce) {
     round.assign(kAtOnce, search.found.best);
     for (size_t i = 0; i < kAtOnce; ++i) {
       round[i].order = "critical";

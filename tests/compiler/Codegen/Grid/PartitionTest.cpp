@@ -66,6 +66,25 @@ TEST_P(EverySolver, DealsAllWorkOnce) {
     }
 }
 
+TEST_P(EverySolver, DealsToNoMorePesThanMay) {
+  for (const unsigned most : {1u, 2u, 5u}) {
+    Dealt dealt(forms::buildPerceptron(30, 64, 10, ElementType::Fp16), 7);
+    grid::PartitionProblem problem = dealt.problem();
+    problem.mostPes = most;
+    Expected<grid::Partition> p = grid::solve(problem, GetParam());
+    ASSERT_TRUE(p) << p.error();
+    Status s = grid::verify(problem, *p);
+    EXPECT_TRUE(s) << s.error();
+    std::vector<bool> computes(7, false);
+    for (const auto &shares : p->shares)
+      for (unsigned pe = 0; pe < 7; ++pe)
+        if (!shares[pe].empty())
+          computes[pe] = true;
+    for (unsigned pe = 0; pe < 7; ++pe)
+      EXPECT_EQ(computes[pe], pe < most) << pe << " of " << most;
+  }
+}
+
 TEST_P(EverySolver, IsRefusedWhenAShareIsMissingOrTwice) {
   Dealt dealt(forms::buildPerceptron(30, 64, 4, ElementType::Fp16), 3);
   const Expected<grid::Partition> p = grid::solve(dealt.problem(), GetParam());

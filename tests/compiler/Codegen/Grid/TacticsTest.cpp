@@ -21,7 +21,7 @@ uint64_t made(const Tactic &tactic) {
 }
 
 TEST(Tactics, EffortNoneTriesNone) {
-  const Found found = searchTactics({}, 5000, 100, 0, true, [](const Tactic &) -> uint64_t {
+  const Found found = searchTactics({}, 5000, 100, 0, {}, [](const Tactic &) -> uint64_t {
     ADD_FAILURE();
     return 1;
   });
@@ -29,7 +29,7 @@ TEST(Tactics, EffortNoneTriesNone) {
 }
 
 TEST(Tactics, FindsTheBestAndSaysWhatWasTried) {
-  const Found found = searchTactics({}, 5000, 100, 1, true, made);
+  const Found found = searchTactics({}, 5000, 100, 1, {}, made);
   EXPECT_EQ(found.best.text(), "critical, maps of 128 rows, sweeps of 1/8 of the accumulators");
   ASSERT_EQ(found.tried.size(), 13u);
   EXPECT_EQ(found.tried.front().tactic, Tactic());
@@ -43,29 +43,45 @@ TEST(Tactics, FindsTheBestAndSaysWhatWasTried) {
 }
 
 TEST(Tactics, MoreEffortTriesTheSameAndMore) {
-  const Found some = searchTactics({}, 5000, 100, 1, true, made),
-              more = searchTactics({}, 5000, 100, 2, true, made);
+  const Found some = searchTactics({}, 5000, 100, 1, {}, made),
+              more = searchTactics({}, 5000, 100, 2, {}, made);
   EXPECT_EQ(more.tried.size(), 65u);
   for (size_t i = 0; i < some.tried.size(); ++i)
     EXPECT_EQ(some.tried[i].tactic, more.tried[i].tactic);
 }
 
+TEST(Tactics, FewerPesAreTriedBesideAllElse) {
+  const auto slowLinks = [](const Tactic &tactic) {
+    return made(tactic) + (tactic.pes == 3 ? 0 : 500);
+  };
+  const Found all = searchTactics({}, 5000, 100, 1, {}, slowLinks),
+              fewer = searchTactics({}, 5000, 100, 1, {.pes = 14}, slowLinks);
+  EXPECT_EQ(fewer.tried.size(), all.tried.size() + 3);
+  std::vector<unsigned> pes;
+  for (const Tried &tried : fewer.tried)
+    if (tried.tactic.pes && (pes.empty() || tried.tactic.pes != pes.back()))
+      pes.push_back(tried.tactic.pes);
+  EXPECT_EQ(pes, (std::vector<unsigned>{7, 3, 1, 3})) << "and the best one from then on";
+  EXPECT_EQ(fewer.best.text(),
+            "critical, maps of 128 rows, sweeps of 1/8 of the accumulators, over 3 PEs");
+}
+
 TEST(Tactics, LargeProgramsAreTriedLessOften) {
-  EXPECT_EQ(searchTactics({}, 5000, 250'000, 1, true, made).tried.size(), 3u);
-  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 1, true, made).tried.size(), 1u);
-  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 2, true, made).tried.size(), 6u);
+  EXPECT_EQ(searchTactics({}, 5000, 250'000, 1, {}, made).tried.size(), 3u);
+  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 1, {}, made).tried.size(), 1u);
+  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 2, {}, made).tried.size(), 6u);
 }
 
 TEST(Tactics, WhatHasNoRoomIsNotTaken) {
   const Found found =
-      searchTactics({}, 5000, 100, 2, true, [](const Tactic &) -> uint64_t { return 0; });
+      searchTactics({}, 5000, 100, 2, {}, [](const Tactic &) -> uint64_t { return 0; });
   EXPECT_EQ(found.best, Tactic());
 }
 
 TEST(Tactics, KeepsAnOrderThatWasAskedFor) {
   Tactic asked;
   asked.order = "critical";
-  for (const Tried &tried : searchTactics(asked, 5000, 100, 2, false, made).tried) {
+  for (const Tried &tried : searchTactics(asked, 5000, 100, 2, {.orders = false}, made).tried) {
     EXPECT_EQ(tried.tactic.order, "critical");
     EXPECT_EQ(tried.tactic.seed, 0u);
   }
