@@ -27,7 +27,8 @@ def test_more_effort_never_takes_more_cycles(call, models, tmp_path, name, machi
         call("run", models / f"{name}.onnx", "-m", machine, "--effort", effort, "--check", "--json", "r.json")
         report = json.loads((tmp_path / "r.json").read_text())
         assert report["measured_cycles"] == report["predicted_cycles"]
-        assert report["schedules_tried"] == 1 if effort == 0 else 1 < report["schedules_tried"] <= 65
+        halvings = 4 if machine == "mesh-4x4" else 0  # of 16 PEs
+        assert report["schedules_tried"] == 1 if effort == 0 else 1 < report["schedules_tried"] <= 65 + halvings
         assert effort > 0 or report["schedule"] == "graph"
         cycles.append(report["measured_cycles"])
     assert cycles == sorted(cycles, reverse=True)
