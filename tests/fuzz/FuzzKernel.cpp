@@ -80,6 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   });
   // The parser looks for the 0 behind the text.
   const std::string source(millrace::fuzz::textOf(data, size));
+  accepted = false;
   if (numbersMillions(source))
     return 0;
   const auto module = mlir::parseSourceString<mlir::ModuleOp>(source, &context);
