@@ -83,11 +83,9 @@ void ModelOptions::addTo(CLI::App &command) {
         ->capture_default_str()
         ->group(heading::Compiler);
   };
-  only(Level::Spatial,
-       choice("--partition", partition,
-              "who deals kernels to PEs: auto, the first whose weights fit, over fewer PEs "
-              "where --effort finds that to take fewer cycles",
-              {"auto"}, grid::partitionSolvers()));
+  only(Level::Spatial, choice("--partition", partition,
+                              "who deals kernels to PEs: auto, the first whose weights fit",
+                              {"auto"}, grid::partitionSolvers()));
   only(Level::Tensor, choice("--layouts", layouts, "who lays tensors out in rows and lanes", {},
                              layouts::layoutSolvers()));
   only(Level::Tensor, command.add_option("--layout-seed", layoutSeed, "seed of --layouts random")
@@ -102,9 +100,9 @@ void ModelOptions::addTo(CLI::App &command) {
        command
            .add_option(
                "--effort", effort,
-               "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, "
-               "64; 3, 320; fewer of large programs, and of small ones as many more as PEs can be "
-               "halved. From 2 on bundles move once all are placed")
+               "how many schedules are tried for fewer cycles: 0, one; 1, 12 at most; 2, 64; 3, "
+               "320; fewer of large programs; more of small ones, over fewer PEs. From 2 on "
+               "bundles move once placed")
            ->check(CLI::Range(0u, grid::kMostEffort))
            ->type_name("0..3")
            ->capture_default_str()
