@@ -130,14 +130,19 @@ Status GridCompiler::planPartition() {
     if (!solved)
       return solved.takeError();
     partition = std::move(*solved);
-    if (machine.pes() == 1 || turn == kMostTurns)
+    const bool isOne = machine.pes() == 1;
+    if (turn == (isOne ? 1 : kMostTurns))
       break;
-    const std::vector<uint64_t> room = storage.roomBesideValues(pressure);
+    const std::vector<uint64_t> room = storage.roomBesideValues(isOne ? 0 : pressure);
     if (std::equal(room.begin(), room.end(), partition.weightRows.begin(),
                    [](uint64_t has, uint64_t takes) { return takes <= has; }))
       break;
-    problem.mostWeightRows =
-        storage.roomBesideValues(1 + pressure); // and some for what will change
+    if (isOne) // what values take at least is counted when work is dealt
+      for (size_t h = 0; h < room.size(); ++h)
+        problem.mostWeightRows[h] = std::min(problem.mostWeightRows[h], room[h]);
+    else
+      problem.mostWeightRows =
+          storage.roomBesideValues(1 + pressure); // and some for what will change
   }
   report.partition = partition.solver;
   if (Status s = verify(problem, partition); !s)
@@ -164,7 +169,7 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
       std::vector<Worker> workers{team[w]};
       if (splitK) {
         workers.push_back(team[w + 1]);
-        if (halfOf(k, team[w].hemisphere) != 0)
+        if (halfOf(partition, k, team[w].hemisphere) != 0)
           std::swap(workers.front(), workers.back());
       }
       jobs.push_back({std::move(workers), sharesOf(c, work, partition, k, pe, w, most)});

@@ -103,13 +103,13 @@ Expected<std::array<uint64_t, kHemispheres>> Storage::weightRowsOn(unsigned pe) 
       const auto h = size_t(team[member].hemisphere);
       for (const Share &share :
            sharesOf(c, works[k], partition, k, pe, member, longestShare(c, works[k])))
-        if (Status s = forEachWeightTile(c, kernel, k, works[k], share, team[member],
-                                         partition.splitK[k]
-                                             ? std::optional(halfOf(k, team[member].hemisphere))
-                                             : std::nullopt,
-                                         [&](const std::string &key, unsigned rows) {
-                                           sum[h] += stored[h].insert(key).second ? rows : 0;
-                                         });
+        if (Status s = forEachWeightTile(
+                c, kernel, k, works[k], share, team[member],
+                partition.splitK[k] ? std::optional(halfOf(partition, k, team[member].hemisphere))
+                                    : std::nullopt,
+                [&](const std::string &key, unsigned rows) {
+                  sum[h] += stored[h].insert(key).second ? rows : 0;
+                });
             !s)
           return s.takeError();
     }

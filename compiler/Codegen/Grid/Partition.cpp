@@ -99,6 +99,7 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
         p.shares = solver.solve(problem);
         p.hemispheres.assign(problem.works.size(), std::vector<std::vector<Hemisphere>>(m.pes()));
         p.splitK.assign(problem.works.size(), false);
+        p.turned.assign(problem.works.size(), false);
         weights->splitIdle(p);
         if (shards)
           shard(*weights, p, problem.order, room);

@@ -54,6 +54,8 @@ struct Partition {
   /// Per kernel: does every share take two workers, one in either hemisphere, each of which adds up
   /// half of the passes? Then its hemispheres say nothing.
   std::vector<bool> splitK;
+  /// Per kernel whose K is split: the hemispheres change halves, so that weights lie evenly.
+  std::vector<bool> turned;
   /// Rows (of as many slices as an install reads) that weights take, per (PE, hemisphere); counted
   /// no further once they are twice as large as all memory.
   std::vector<uint64_t> weightRows;

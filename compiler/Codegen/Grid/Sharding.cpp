@@ -60,6 +60,7 @@ public:
       : weights(weights), c(weights.c), works(weights.works), start(start), order(order),
         most(most) {
     one.splitK.assign(works.size(), false);
+    one.turned.assign(works.size(), false);
     one.shares.resize(works.size());
     one.hemispheres.resize(works.size());
   }

@@ -15,9 +15,10 @@ size_t teamOf(const Context &c, const Kernel &kernel);
 int64_t unitsOf(const Work &work, const Share &share);
 int64_t unitsOf(const Work &work);
 
-/// Which half of a split K a worker of this hemisphere takes: by turns, as the first may be longer.
-inline unsigned halfOf(size_t kernel, Hemisphere hemisphere) {
-  return (unsigned(hemisphere) + unsigned(kernel)) % 2;
+/// Which half of a split K a worker of this hemisphere takes: by turns, as the first may be longer,
+/// unless the partition turns them.
+inline unsigned halfOf(const Partition &partition, size_t kernel, Hemisphere hemisphere) {
+  return (unsigned(hemisphere) + unsigned(kernel) + partition.turned[kernel]) % 2;
 }
 
 /// The share of one member of a PE's team, in pieces of at most `most` strips; a running reduction

@@ -208,8 +208,9 @@ Status Storage::storeWeights() {
       continue;
     const int64_t most = longestShare(c, works[k]);
     const auto halfOf = [&](size_t kernel, const Worker &worker) {
-      return partition.splitK[kernel] ? std::optional(grid::halfOf(kernel, worker.hemisphere))
-                                      : std::nullopt;
+      return partition.splitK[kernel]
+                 ? std::optional(grid::halfOf(partition, kernel, worker.hemisphere))
+                 : std::nullopt;
     };
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
       const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));

@@ -180,7 +180,7 @@ template <class F>
 void WeightRows::forEachTile(const Partition &p, size_t kernel, const Share &share, Hemisphere h,
                              F f) const {
   const TileList &list = tilesOf(kernel, share);
-  const bool second = p.splitK[kernel] && halfOf(kernel, h) == 1,
+  const bool second = p.splitK[kernel] && halfOf(p, kernel, h) == 1,
              first = p.splitK[kernel] && !second;
   for (size_t t = second ? list.middle : 0; t < (first ? list.middle : list.tiles.size()); ++t)
     f(list.tiles[t]);
@@ -372,13 +372,16 @@ void WeightRows::even(Partition &p, unsigned pe, Stored &stored) const {
       std::vector<Hemisphere> &dealt = p.hemispheres[k][pe];
       auto turn = [&] {
         use(stored, p, k, pe, -1);
+        if (p.splitK[k])
+          p.turned[k] = !p.turned[k];
         for (Hemisphere &h : dealt)
           h = h == Hemisphere::West ? Hemisphere::East : Hemisphere::West;
         use(stored, p, k, pe, 1);
         return std::max(stored.rows[0], stored.rows[1]);
       };
       const uint64_t before = std::max(stored.rows[0], stored.rows[1]);
-      if (dealt.empty())
+      // All PEs split K alike, and others' rows are counted.
+      if (p.splitK[k] ? c.machine.pes() > 1 : dealt.empty())
         continue;
       if (turn() < before)
         better = true;

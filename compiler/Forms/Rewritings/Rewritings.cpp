@@ -10,6 +10,7 @@
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
+#include "compiler/Forms/Rewritings/PackHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
 #include "compiler/Forms/Rewritings/ShareSums.h"
@@ -42,6 +43,16 @@ static const Rewriting table[] = {
     {"join-lanes", "makes one loop of two along the lanes, in copies of what is installed",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        joinLanes(graph, machine);
+       return Lines();
+     }},
+    {"merge-heads", "lets the heads of an attention lie side by side in a row",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       mergeHeads(graph, machine);
+       return Lines();
+     }},
+    {"pack-heads", "computes scores of several heads of an attention in one vector",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       packHeads(graph, machine);
        return Lines();
      }},
     {"hoist-rows", "computes once what is the same for all rows of a map",
@@ -89,11 +100,6 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
                                      options.layoutsChosen, options.costs);
-     }},
-    {"merge-heads", "lets the heads of an attention lie side by side in a row",
-     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
-       mergeHeads(graph, machine);
-       return Lines();
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
