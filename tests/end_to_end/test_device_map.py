@@ -99,7 +99,7 @@ def test_attention_on_the_gpu_and_the_rest_on_the_grid_has_onnx_runtimes_values(
     assert all(step["device"] == device and not step["left"] and not step["notes"] for step in own)
     # One kernel computes what is between the products; others round its operands, or bring them into their order.
     assert all(sum(kernel.startswith("attention_") for kernel in step["kernels"]) == 1 for step in own)
-    assert not [kernel for step in own for kernel in step["kernels"] if kernel.startswith(("rows_", "reduce_", "product_"))]
+    assert not [kernel for step in own for kernel in step["kernels"] if kernel.startswith(("rows_", "reduce_"))]
     check_timeline(report)
 
 
@@ -153,6 +153,24 @@ def test_every_kind_may_leave_the_grid(millrace, tmp_path, kinds):
         check_timeline(got.report)
     else:
         assert got.report["timeline"]["all_estimated_seconds"] is None, "nobody predicts a CPU"
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulate"])
+@pytest.mark.parametrize("name", MODELS)
+def test_products_on_the_gpu_use_tensor_cores_with_all_that_is_elementwise_behind_them(millrace, tmp_path, name, device):
+    """A feed-forward part is as many kernels as it has products: bias, activation, gate and residual are parts of these."""
+    kinds = "product=gpu" if name == "llama_step" else "ffn=gpu,product=gpu"
+    got, apart = run(millrace, MODELS[name](), tmp_path, "--device-map", kinds, "--gpu", device)
+    assert apart <= BOUND
+    own = [step for step in got.report["host_kernels"] if step["assigned"] == "gpu"]
+    assert own and all(step["device"] == device and not step["left"] and not step["notes"] for step in own)
+    kernels = [kernel for step in own for kernel in step["kernels"]]
+    assert any(kernel.startswith("product_") for kernel in kernels)
+    assert not [kernel for kernel in kernels if not kernel.startswith(("product_", "copy_"))]
+    launches = [one for entry in got.report["timeline"]["entries"] for one in entry.get("launches", [])]
+    assert all(one["matrix_flops"] > 0 for one in launches if one["kernel"].startswith("product_"))
+    if name != "llama_step":  # which has further outputs, of the grid
+        check_timeline(got.report)
 
 
 def test_without_a_map_nothing_changes(millrace, tmp_path):
