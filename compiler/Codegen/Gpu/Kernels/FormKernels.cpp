@@ -4,6 +4,7 @@
 #include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/BuildKernel.h"
 #include "compiler/Codegen/Gpu/Products/FuseProducts.h"
+#include "compiler/Codegen/Gpu/Selection/FormTopK.h"
 #include "compiler/Reference/Lower.h"
 
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -119,6 +120,7 @@ std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKern
 
 void addTensorForms(OpPassManager &passes, const std::string &multiplied,
                     std::vector<std::string> *left) {
+  passes.addPass(createFormTopKPass(left));
   if (!multiplied.empty())
     passes.addPass(createFormAttentionPass(multiplied, left));
   passes.addPass(createNarrowProductsPass());
@@ -148,6 +150,7 @@ void registerKernelPasses() {
       "kernels of the tile level for everything that the functions of the tensor level compute",
       [](OpPassManager &passes) { addTensorToTile(passes); });
   registerFuseProductsPass();
+  registerPass([] { return createFormTopKPass(); });
 }
 
 } // namespace millrace::gpu
