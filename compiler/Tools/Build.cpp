@@ -119,7 +119,8 @@ void ModelOptions::addTo(CLI::App &command) {
       command
           .add_option("--device-map", deviceMap,
                       "what leaves the grid, kind=device,...; kinds are attention, ffn, embedding, "
-                      "norm and product (docs/running.md), devices gpu, cpu and grid")
+                      "sampling, norm and product (docs/running.md), devices gpu, cpu and grid; or "
+                      "default: attention, embedding and sampling on the GPU if there are any")
           ->type_name("KIND=DEVICE")
           ->group(heading::Compiler));
   only(

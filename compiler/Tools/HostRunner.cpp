@@ -32,7 +32,7 @@ struct HostFunction {
 
 struct HostFunctions::Compiler {
   KernelDevices devices;
-  std::string attention; ///< the type that its kernels multiply
+  std::string multiplied; ///< the type that tensor cores multiply
   mlir::MLIRContext context;
   std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -66,7 +66,7 @@ Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const Step &st
     const bool isOfGpu = step.device == StepDevice::Gpu;
     auto kernels = gpu::HostKernels::create(
         *compiler.module, name,
-        gpu::KernelOptions{*device, isOfGpu ? compiler.attention : std::string()});
+        gpu::KernelOptions{*device, isOfGpu ? compiler.multiplied : std::string()});
     if (kernels)
       function.kernels = std::move(*kernels);
     else
@@ -141,7 +141,7 @@ void HostFunctions::compileAhead(const Image &image) {
 std::unique_ptr<HostFunctions::Compiler> HostFunctions::makeCompiler(const Image &image) const {
   auto made = std::make_unique<Compiler>();
   made->devices = devices;
-  made->attention = multipliedType(precisionOf(image));
+  made->multiplied = multipliedType(precisionOf(image));
   return made;
 }
 

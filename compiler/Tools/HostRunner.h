@@ -27,7 +27,7 @@ struct KernelDevices {
   std::optional<gpu::Device> host, gpu;
 };
 
-/// The type that kernels of attention multiply in a program of this precision: "f16" or "bf16".
+/// The type that tensor cores multiply in a program of this precision: "f16" or "bf16".
 std::string multipliedType(const std::string &precision);
 
 /// The host functions of an image, each compiled when it is first called.

@@ -351,6 +351,32 @@ void addHostKernels(Table &table, const Execution &e) {
   }
 }
 
+/// With a device map: what runs where, and why.
+void addPlacement(Table &table, const Image &image) {
+  constexpr size_t kMostRows = 24;
+  const json placement = jsonNote(image, "placement");
+  if (!placement.is_array())
+    return;
+  for (size_t k = 0; k < std::min(placement.size(), kMostRows); ++k) {
+    const json &row = placement[k];
+    const auto text = [&](const char *key) {
+      return row.is_object() && row.contains(key) && row[key].is_string()
+                 ? row[key].get<std::string>()
+                 : "";
+    };
+    std::string work;
+    if (row.is_object() && row.contains("work") && row["work"].is_array())
+      for (const json &name : row["work"])
+        work += (work.empty() ? " (" : ", ") + (name.is_string() ? name.get<std::string>() : "?");
+    table.row(k ? "" : "placement",
+              fmt::format("step {}: {}{}{}; {}", k, text("device"),
+                          text("function").empty() ? "" : ", " + text("function"),
+                          work.empty() ? "" : work + ")", text("why")));
+  }
+  if (placement.size() > kMostRows)
+    table.row("", fmt::format("and {} more", placement.size() - kMostRows));
+}
+
 /// Numbers beyond the range of the format that they were stored in, a line per input and kernel.
 void addLosses(Table &table, const std::vector<Loss> &losses) {
   constexpr size_t kMostLines = 3;
@@ -396,6 +422,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addMemoryAndLinks(table, image, machine, e);
   addEnergy(table, machine, e);
   addHost(table, image, machine);
+  addPlacement(table, image);
   addHostKernels(table, e);
   if (const std::optional<Timeline> timeline = timelineOf(image, machine);
       timeline && !e.result.violation) {
@@ -486,6 +513,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out["this_computer"] = thisComputer(image, e);
   out["host_kernels"] = hostKernelsJson(options, e);
   const std::optional<Timeline> timeline = timelineOf(image, machine);
+  out["placement"] = jsonNote(image, "placement");
   out["timeline"] = timeline ? jsonOf(*timeline, machine) : json();
   const Bounds bounds = boundsOf(image, machine, e);
   out["mac_peak_cycles"] = bounds.macPeak ? json(*bounds.macPeak) : json();

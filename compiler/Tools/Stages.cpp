@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Devices/AssignDevices.h"
 #include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 #include "compiler/Dialect/Spatial/IR/Spatial.h"
+#include "compiler/Forms/Former/Build.h"
 #include "compiler/Forms/Rewritings/Rewritings.h"
 #include "compiler/Import/Onnx/Import.h"
 #include "compiler/Schedule/Problem/Text.h"
@@ -22,6 +23,7 @@
 
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -185,7 +187,8 @@ std::optional<Failure> Stages::checkDevices() {
   if (!map)
     return Failure{Usage, map.error()};
   for (const devices::Assignment &assignment : *map)
-    if (assignment.device && llvm::none_of(graph.hostCalls, [&](const forms::HostCall &call) {
+    if (assignment.device && !assignment.isDefault &&
+        llvm::none_of(graph.hostCalls, [&](const forms::HostCall &call) {
           return call.device == *assignment.device;
         }))
       return failed(Wrong, "--device-map sends work to the " +
@@ -194,16 +197,54 @@ std::optional<Failure> Stages::checkDevices() {
   return std::nullopt;
 }
 
+/// Of each step its device, what it has of the kinds of work that the map names, and why it is
+/// there.
+static json placementOf(const Image &image, mlir::ModuleOp host, const devices::DeviceMap &map) {
+  json rows = json::array();
+  for (const auto &[number, step] : llvm::enumerate(image.steps)) {
+    if (step.kind == Step::Kind::Grid) {
+      rows.push_back({{"step", number},
+                      {"device", "grid"},
+                      {"function", json()},
+                      {"work", json::array()},
+                      {"why", "the map sends it nowhere else"}});
+      continue;
+    }
+    std::set<std::string> work;
+    if (auto function = host.lookupSymbol<mlir::func::FuncOp>(step.function))
+      function.walk([&](mlir::Operation *op) {
+        if (auto name = op->getAttrOfType<mlir::StringAttr>(forms::kWork))
+          work.insert(name.str());
+      });
+    const bool isDefault = llvm::any_of(map, [&](const devices::Assignment &own) {
+      return own.isDefault && work.count(devices::workNames()[size_t(own.work)].name);
+    });
+    rows.push_back({{"step", number},
+                    {"device", nameOf(step.device)},
+                    {"function", step.function},
+                    {"work", work},
+                    {"why", step.device == StepDevice::Host ? "the grid has no lowering for it"
+                            : isDefault                     ? "the default policy"
+                                                            : "the map names it"}});
+  }
+  return rows;
+}
+
 std::optional<Failure> Stages::noteKernels() {
   json functions = json::object();
   mlir::OwningOpRef<mlir::ModuleOp> host;
+  if (!options.deviceMap.empty() ||
+      llvm::any_of(image.steps, [](const Step &step) { return step.device == StepDevice::Gpu; })) {
+    host = mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, context.get());
+    if (!host)
+      return failed(Wrong, "the compiler made host functions that do not parse; please report it");
+  }
+  if (!options.deviceMap.empty())
+    if (const Expected<devices::DeviceMap> map = devices::parseDeviceMap(options.deviceMap))
+      note(image, "placement", placementOf(image, *host, *map));
   for (const Step &step : image.steps) {
     if (step.device != StepDevice::Gpu)
       continue;
-    if (!host)
-      host = mlir::parseSourceString<mlir::ModuleOp>(image.hostModule, context.get());
-    if (!host)
-      return failed(Wrong, "the compiler made host functions that do not parse; please report it");
     Expected<gpu::KernelPlan> plan =
         gpu::planKernels(*host, step.function, multipliedType(facts.precision));
     if (!plan) {

@@ -99,7 +99,7 @@ def test_attention_on_the_gpu_and_the_rest_on_the_grid_has_onnx_runtimes_values(
     assert all(step["device"] == device and not step["left"] and not step["notes"] for step in own)
     # One kernel computes what is between the products; others round its operands, or bring them into their order.
     assert all(sum(kernel.startswith("attention_") for kernel in step["kernels"]) == 1 for step in own)
-    assert not [kernel for step in own for kernel in step["kernels"] if kernel.startswith(("rows_", "reduce_", "product_"))]
+    assert not [kernel for step in own for kernel in step["kernels"] if kernel.startswith(("rows_", "reduce_"))]
     check_timeline(report)
 
 
@@ -155,6 +155,47 @@ def test_every_kind_may_leave_the_grid(millrace, tmp_path, kinds):
         assert got.report["timeline"]["all_estimated_seconds"] is None, "nobody predicts a CPU"
 
 
+@pytest.mark.parametrize("device", ["cpu", "emulate"])
+@pytest.mark.parametrize("name", MODELS)
+def test_products_on_the_gpu_use_tensor_cores_with_all_that_is_elementwise_behind_them(millrace, tmp_path, name, device):
+    """A feed-forward part is as many kernels as it has products: bias, activation, gate and residual are parts of these."""
+    kinds = "product=gpu" if name == "llama_step" else "ffn=gpu,product=gpu"
+    got, apart = run(millrace, MODELS[name](), tmp_path, "--device-map", kinds, "--gpu", device)
+    assert apart <= BOUND
+    own = [step for step in got.report["host_kernels"] if step["assigned"] == "gpu"]
+    assert own and all(step["device"] == device and not step["left"] and not step["notes"] for step in own)
+    kernels = [kernel for step in own for kernel in step["kernels"]]
+    assert any(kernel.startswith("product_") for kernel in kernels)
+    assert not [kernel for kernel in kernels if not kernel.startswith(("product_", "copy_"))]
+    launches = [one for entry in got.report["timeline"]["entries"] for one in entry.get("launches", [])]
+    assert all(one["matrix_flops"] > 0 for one in launches if one["kernel"].startswith("product_"))
+    if name != "llama_step":  # which has further outputs, of the grid
+        check_timeline(got.report)
+
+
+@pytest.mark.parametrize("kinds", ["default", "default,ffn=gpu", "embedding=grid,default"])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "sinks"])
+def test_the_default_policy_sends_what_it_says_and_the_report_says_why(millrace, tmp_path, name, kinds):
+    if name == "sinks" and "embedding" in kinds:
+        return  # it has none, and what is named must be there
+    got, apart = run(millrace, MODELS[name](), tmp_path, "--device-map", kinds)
+    assert apart <= BOUND and not errors(got.report, SCHEMA)
+    placement = got.report["placement"]
+    assert [row["device"] for row in placement] == [step["device"] for step in got.report["steps"]]
+    sent = {work: row["why"] for row in placement for work in row["work"]}
+    wanted = {"attention"} | ({"embedding"} if name != "sinks" and "grid" not in kinds else set())
+    assert set(sent) == wanted | ({"ffn"} if "ffn" in kinds else set())
+    assert all(sent[work] == "the default policy" for work in wanted) and "ffn" not in wanted
+    assert all(row["why"] == "the map sends it nowhere else" for row in placement if row["device"] == "grid")
+
+
+def test_the_default_policy_sends_nothing_of_a_model_without_such_work(millrace, tmp_path):
+    g = Net("product", 1)
+    g.output(g.linear(g.input("x", [4, 32]), 32, 16), [4, 16])
+    got, _ = run(millrace, g.model(), tmp_path, "--device-map", "default")
+    assert [row["device"] for row in got.report["placement"]] == ["grid"] and got.report["timeline"] is None
+
+
 def test_without_a_map_nothing_changes(millrace, tmp_path):
     plain, _ = run(millrace, MODELS["llama"](), tmp_path)
     stays, _ = run(millrace, MODELS["llama"](), tmp_path, "--device-map", "attention=grid,ffn=grid")
@@ -181,9 +222,9 @@ def test_an_image_keeps_devices_and_the_timeline(millrace, tmp_path):
 
 
 @pytest.mark.parametrize("kinds, code, said", [
-    ("attention", 2, "--device-map 'attention' is not kind=device; kinds are attention, ffn, embedding, norm, product, devices "
+    ("attention", 2, "--device-map 'attention' is not kind=device or default; kinds are attention, ffn, embedding, sampling, norm, product, devices "
                      "grid, gpu and cpu"),
-    ("heads=gpu", 2, "--device-map has no kind 'heads'; kinds are attention, ffn, embedding, norm, product"),
+    ("heads=gpu", 2, "--device-map has no kind 'heads'; kinds are attention, ffn, embedding, sampling, norm, product"),
     ("ffn=tpu", 2, "--device-map has no device 'tpu'; devices are grid, gpu and cpu"),
     ("ffn=gpu,ffn=grid", 2, "--device-map names ffn twice; keep one"),
     ("attention=gpu", 3, "--device-map attention: the model has none; it has product (1)"),

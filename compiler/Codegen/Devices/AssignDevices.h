@@ -19,11 +19,18 @@ namespace millrace::devices {
 struct Assignment {
   Work work;
   std::optional<StepDevice> device;
+  bool isDefault = false; ///< by the policy: of what a model does not have, it sends nothing
 };
 using DeviceMap = std::vector<Assignment>;
 
-/// Of `attention=gpu,ffn=grid`. Errors: no such form, a kind or a device that there is not, a kind
-/// named twice; each lists what there is.
+/// What stands for the default policy in a map: attention, embedding and sampling, which read much
+/// memory at places that are data or make large intermediate values of few weights, go to the GPU;
+/// all else stays on the grid.
+inline constexpr const char *kDefaultPolicy = "default";
+
+/// Of `attention=gpu,ffn=grid`, or `default`, whose entries others replace: `default,ffn=gpu`.
+/// Errors: no such form, a kind or a device that there is not, a kind named twice; each lists what
+/// there is.
 Expected<DeviceMap> parseDeviceMap(const std::string &text);
 
 /// Marks the operations of @main that run elsewhere (forms::kDevice). Errors: a kind of which the

@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Devices/FindWork.h"
 
 #include "compiler/Codegen/Gpu/Attention/FindAttention.h"
+#include "compiler/Codegen/Gpu/Selection/FindTopK.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,6 +17,7 @@ std::span<const WorkName> workNames() {
       {"attention", "softmax of scores times values, with both products"},
       {"ffn", "a product with weights of nonlinear functions of products with weights, with these"},
       {"embedding", "rows of a constant table at indices that are data"},
+      {"sampling", "the first elements of rows, and where they stand: top-k, argmax"},
       {"norm", "rows divided by the root of the mean of their squares, perhaps about their mean"},
       {"product", "products with weights that are none of the others"}};
   return names;
@@ -82,6 +84,8 @@ public:
       if (isEmbedding(op))
         claim(Work::Embedding, op.getOperation());
     });
+    for (const gpu::FoundTopK &found : gpu::findTopK(function))
+      claim(Work::Sampling, found.operations);
     each([&](linalg::LinalgOp op) { norm(op); });
     each([&](linalg::LinalgOp op) {
       if (isOfWeights(op))

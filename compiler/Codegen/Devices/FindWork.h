@@ -12,8 +12,8 @@
 namespace millrace::devices {
 
 /// In the order in which an operation that fits several is claimed.
-enum class Work : uint8_t { Attention, FeedForward, Embedding, Norm, Product };
-constexpr unsigned kWorks = 5;
+enum class Work : uint8_t { Attention, FeedForward, Embedding, Sampling, Norm, Product };
+constexpr unsigned kWorks = 6;
 
 struct WorkName {
   const char *name, *text;

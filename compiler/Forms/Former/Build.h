@@ -23,6 +23,9 @@ namespace millrace::forms {
 /// On an operation: it runs on this device, "cpu" or "gpu", and not on the grid.
 inline constexpr llvm::StringLiteral kDevice = "millrace.device";
 
+/// On an operation with a device: the kind of work that it is a part of, for reports.
+inline constexpr llvm::StringLiteral kWork = "millrace.work";
+
 enum class Precision : uint8_t { Fp16, Bf16, Int8, Fp8 };
 
 struct PrecisionOptions {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 
+#include "compiler/Codegen/Gpu/Attention/TensorBuffers.h"
 #include "compiler/Codegen/Gpu/Attention/TermCode.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
@@ -102,15 +103,12 @@ private:
       bases.push_back(other.base);
     SmallVector<Value> operands;
     for (auto [base, memory] : llvm::zip(bases, kernel.getArgumentTypes()))
-      operands.push_back(buffer(builder, op.getLoc(), base, cast<MemRefType>(memory)));
+      operands.push_back(bufferOf(builder, op.getLoc(), base, cast<MemRefType>(memory)));
     const auto memory = cast<MemRefType>(kernel.getArgumentTypes().back());
     Value result = memref::AllocOp::create(builder, op.getLoc(), memory);
     operands.push_back(result);
     tile::LaunchOp::create(builder, op.getLoc(), kernel.getSymName(), operands);
-    result = bufferization::ToTensorOp::create(
-        builder, op.getLoc(), RankedTensorType::get(memory.getShape(), memory.getElementType()),
-        result, /*restrict=*/true, /*writable=*/true);
-    result = reshaped(builder, op.getLoc(), result,
+    result = tensorOf(builder, op.getLoc(), result,
                       cast<RankedTensorType>(op->getResult(0).getType()).getShape());
     op->getResult(0).replaceAllUsesWith(result);
     for (Operation *each : found.operations) // what nothing else reads goes
@@ -138,69 +136,6 @@ private:
     for (unsigned n = unsigned(kernels.size());; ++n)
       if (name = "attention_" + std::to_string(n); !getOperation().lookupSymbol(name))
         return name;
-  }
-
-  /// Groups of neighbouring dimensions of the one shape that are a dimension of the other.
-  static SmallVector<ReassociationIndices> groups(ArrayRef<int64_t> fine,
-                                                  ArrayRef<int64_t> coarse) {
-    SmallVector<ReassociationIndices> all(coarse.size());
-    size_t next = 0;
-    for (auto [size, group] : llvm::zip(coarse, all)) {
-      int64_t product = 1;
-      do {
-        product *= fine[next];
-        group.push_back(int64_t(next++));
-      } while (product != size);
-    }
-    return all;
-  }
-
-  static Value reshaped(OpBuilder &b, Location place, Value tensor, ArrayRef<int64_t> shape) {
-    const auto type = cast<RankedTensorType>(tensor.getType());
-    if (type.getShape() == shape)
-      return tensor;
-    const auto wanted = RankedTensorType::get(shape, type.getElementType());
-    if (int64_t(shape.size()) > type.getRank())
-      return tensor::ExpandShapeOp::create(b, place, wanted, tensor,
-                                           groups(shape, type.getShape()));
-    return tensor::CollapseShapeOp::create(b, place, wanted, tensor,
-                                           groups(type.getShape(), shape));
-  }
-
-  /// The tensor as a kernel reads it.
-  static Value buffer(OpBuilder &b, Location place, Value tensor, MemRefType memory) {
-    tensor = converted(b, place, tensor, memory.getElementType());
-    tensor = reshaped(b, place, tensor, memory.getShape());
-    return bufferization::ToBufferOp::create(b, place, memory, tensor, /*read_only=*/true);
-  }
-
-  static Value converted(OpBuilder &b, Location place, Value tensor, Type element) {
-    const auto type = cast<RankedTensorType>(tensor.getType());
-    if (type.getElementType() == element)
-      return tensor;
-    Value init = tensor::EmptyOp::create(b, place, type.getShape(), element);
-    const AffineMap identity = b.getMultiDimIdentityMap(unsigned(type.getRank()));
-    return linalg::GenericOp::create(
-               b, place, TypeRange(init.getType()), ValueRange{tensor}, ValueRange{init},
-               ArrayRef<AffineMap>{identity, identity},
-               SmallVector<utils::IteratorType>(size_t(type.getRank()),
-                                                utils::IteratorType::parallel),
-               [&](OpBuilder &inner, Location at, ValueRange values) {
-                 Value value = values[0];
-                 if (value.getType().isInteger(1)) {
-                   value = arith::ExtUIOp::create(inner, at, element, value);
-                 } else {
-                   const unsigned wanted = element.getIntOrFloatBitWidth();
-                   if (value.getType().getIntOrFloatBitWidth() ==
-                       wanted) // of the other 16-bit type
-                     value = arith::ExtFOp::create(inner, at, inner.getF32Type(), value);
-                   value = value.getType().getIntOrFloatBitWidth() > wanted
-                               ? Value(arith::TruncFOp::create(inner, at, element, value))
-                               : Value(arith::ExtFOp::create(inner, at, element, value));
-                 }
-                 linalg::YieldOp::create(inner, at, value);
-               })
-        .getResult(0);
   }
 
   Option<std::string> type{*this, "type", llvm::cl::desc("of what is multiplied: bf16 or f16"),

@@ -1,100 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Attention/TermCode.h"
 
+#include "compiler/Codegen/Gpu/Attention/TermWriter.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
 namespace millrace::gpu {
 
 using namespace mlir;
 
-/// Writes terms: what is one number for all stays a scalar, what rows have in common one per lane.
-class TermForm::Writer {
+class TermForm::Writer : public TermWriter {
 public:
   Writer(const TermForm &terms, ScoreCode &code, Value product)
-      : terms(terms), code(code), product(product) {}
-
-  Value write(const Term &term) {
-    Value &value = written[&term];
-    if (!value) {
-      Value made = make(term);
-      return written[&term] = made; // the map may have grown
-    }
-    return value;
-  }
+      : TermWriter(product), terms(terms), code(code) {}
 
 private:
-  Value make(const Term &term) {
-    OpBuilder &b = code.builder();
-    const Location place = b.getUnknownLoc();
-    switch (term.kind) {
-    case Term::Kind::Product:
-      return product;
-    case Term::Kind::Constant:
-      return arith::ConstantOp::create(b, place, term.constant);
-    case Term::Kind::Leaf: {
-      Value value = code.load(terms.leafOf(term));
-      if (!getElementTypeOrSelf(term.base.getType()).isInteger(1))
-        return value;
-      const Type type = value.getType();
-      Value zero = arith::ConstantOp::create(b, place, b.getZeroAttr(type));
-      return arith::CmpIOp::create(b, place, arith::CmpIPredicate::ne, value, zero);
-    }
-    case Term::Kind::Index: {
-      Value value = code.index(terms.numbersOf(term.point[0].loops));
-      if (!getElementTypeOrSelf(value.getType()).isIndex())
-        value =
-            arith::IndexCastOp::create(b, place, shaped(b.getIndexType(), rankOf(value)), value);
-      if (!term.point[0].offset)
-        return value;
-      Value offset = arith::ConstantIndexOp::create(b, place, term.point[0].offset);
-      return arith::AddIOp::create(b, place, value, promoted(offset, rankOf(value)));
-    }
-    case Term::Kind::Apply:
-      return apply(term);
-    case Term::Kind::Reduce:
-      break;
-    }
-    llvm_unreachable("reductions are no part of scores");
+  OpBuilder &builder() final { return code.builder(); }
+  VectorType tileType(Type element, unsigned rank) final {
+    return rank == 1 ? code.laneType(element) : code.blockType(element);
   }
-
-  Value apply(const Term &term) {
-    SmallVector<Value> operands;
-    unsigned rank = 0;
-    for (const Term *operand : term.operands) {
-      operands.push_back(write(*operand));
-      rank = std::max(rank, rankOf(operands.back()));
-    }
-    for (Value &operand : operands)
-      operand = promoted(operand, rank);
-    Operation *copy = code.builder().clone(*term.op);
-    copy->setOperands(operands);
-    copy->setDiscardableAttrs(ArrayRef<NamedAttribute>());
-    copy->getResult(0).setType(shaped(term.op->getResult(0).getType(), rank));
-    return copy->getResult(0);
-  }
-
-  static unsigned rankOf(Value value) {
-    auto type = dyn_cast<VectorType>(value.getType());
-    return type ? unsigned(type.getRank()) : 0;
-  }
-  Type shaped(Type element, unsigned rank) {
-    return rank == 0 ? element : rank == 1 ? code.laneType(element) : code.blockType(element);
-  }
-  Value promoted(Value value, unsigned rank) {
-    const unsigned own = rankOf(value);
-    if (own == rank)
-      return value;
-    if (own == 1)
-      return code.spread(value,
-                         code.blockType(getElementTypeOrSelf(value.getType())).getDimSize(1));
-    return tile::BroadcastOp::create(code.builder(), code.builder().getUnknownLoc(),
-                                     shaped(value.getType(), rank), value);
-  }
+  Value load(const Term &leaf) final { return code.load(terms.leafOf(leaf)); }
+  Value index(ArrayRef<unsigned> loops) final { return code.index(terms.numbersOf(loops)); }
 
   const TermForm &terms;
   ScoreCode &code;
-  Value product;
-  DenseMap<const Term *, Value> written;
 };
 
 SmallVector<unsigned> TermForm::numbersOf(ArrayRef<unsigned> loops) const {

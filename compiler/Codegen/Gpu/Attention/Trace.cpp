@@ -152,6 +152,11 @@ static bool isCopy(linalg::LinalgOp op) {
          op.getBlock()->getTerminator()->getOperand(0) == op.getBlock()->getArgument(0);
 }
 
+bool isView(Operation *op) {
+  auto form = dyn_cast<linalg::LinalgOp>(op);
+  return isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op) || (form && isCopy(form));
+}
+
 /// The loops of an operation that computes an element of its result.
 static std::optional<SmallVector<Place>> loopsAt(linalg::LinalgOp op, const Point &point) {
   SmallVector<Place> loops(op.getNumLoops());

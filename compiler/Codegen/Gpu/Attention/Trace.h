@@ -69,6 +69,8 @@ public:
   /// leaf.
   Trace(mlir::linalg::LinalgOp product, mlir::Operation *end);
 
+  /// Looks into the operation, too, though it does not depend on the product.
+  void follow(mlir::Operation *op) { dependent.insert(op); }
   /// The element of `value` at `point`; null, with `why`, if it is made in a way that is not known.
   Term *at(mlir::Value value, const Point &point);
   /// Where an element of a value lies in what it is a view of. `widens`: also in what it was
@@ -110,6 +112,9 @@ private:
   /// A loop that a concatenation cuts, and where; of the last refusal.
   std::optional<std::pair<unsigned, int64_t>> border;
 };
+
+/// Whether an operation moves elements of its first operand and does nothing with them.
+bool isView(mlir::Operation *op);
 
 /// The number that fills a tensor, constants of one number included; null for others.
 mlir::TypedAttr filling(mlir::Value tensor);

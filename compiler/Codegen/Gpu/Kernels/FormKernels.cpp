@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 
+#include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/BuildKernel.h"
+#include "compiler/Codegen/Gpu/Products/FuseProducts.h"
+#include "compiler/Codegen/Gpu/Selection/FormTopK.h"
 #include "compiler/Reference/Lower.h"
 
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -115,10 +118,21 @@ private:
 std::unique_ptr<Pass> createFuseElementwisePass() { return std::make_unique<FuseElementwise>(); }
 std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKernels>(); }
 
-void addTensorToTile(OpPassManager &passes) {
-  passes.addPass(std::make_unique<MakeSafe>());
+void addTensorForms(OpPassManager &passes, const std::string &multiplied,
+                    std::vector<std::string> *left) {
+  passes.addPass(createFormTopKPass(left));
+  if (!multiplied.empty())
+    passes.addPass(createFormAttentionPass(multiplied, left));
   passes.addPass(createNarrowProductsPass());
   passes.addPass(createFuseElementwisePass());
+  if (!multiplied.empty())
+    passes.addPass(createFuseProductsPass(multiplied, left));
+}
+
+void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
+                     std::vector<std::string> *left) {
+  passes.addPass(std::make_unique<MakeSafe>());
+  addTensorForms(passes, multiplied, left);
   reference::addBufferization(passes);
   passes.addPass(createFormProductsPass());
   passes.addPass(createFormRowsPass());
@@ -134,7 +148,9 @@ void registerKernelPasses() {
   PassPipelineRegistration<>(
       "tensor-to-tile",
       "kernels of the tile level for everything that the functions of the tensor level compute",
-      addTensorToTile);
+      [](OpPassManager &passes) { addTensorToTile(passes); });
+  registerFuseProductsPass();
+  registerPass([] { return createFormTopKPass(); });
 }
 
 } // namespace millrace::gpu

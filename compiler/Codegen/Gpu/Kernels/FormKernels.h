@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace mlir {
 class OpPassManager;
@@ -34,8 +36,15 @@ std::unique_ptr<mlir::Pass> createFormRowsPass();
 /// ones share it. One that has none gets the attribute `tile.left`, which says why.
 std::unique_ptr<mlir::Pass> createFormKernelsPass();
 
+/// What works on tensors, in its order. `multiplied`: the type that tensor cores multiply, to which
+/// operands of attention and of matrix products are rounded; empty: nothing is rounded. `left` gets
+/// what is no such kernel, and why.
+void addTensorForms(mlir::OpPassManager &passes, const std::string &multiplied,
+                    std::vector<std::string> *left);
+
 /// All of these in their order, with what lies between: from tensors to launches.
-void addTensorToTile(mlir::OpPassManager &passes);
+void addTensorToTile(mlir::OpPassManager &passes, const std::string &multiplied = {},
+                     std::vector<std::string> *left = nullptr);
 
 /// Registers them by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
 /// them.

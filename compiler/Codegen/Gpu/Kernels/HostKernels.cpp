@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 
-#include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchCalls.h"
@@ -109,10 +108,7 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
   auto state = std::make_unique<State>();
   ReferenceOptions options;
   options.onTensors = [&](OpPassManager &passes) {
-    if (!kernels.attention.empty())
-      passes.addPass(createFormAttentionPass(kernels.attention, &state->summary.notes));
-    passes.addPass(createNarrowProductsPass());
-    passes.addPass(createFuseElementwisePass());
+    addTensorForms(passes, kernels.multiplied, &state->summary.notes);
   };
   options.onBuffers = [&](OpPassManager &passes) {
     passes.addPass(createFormProductsPass());

@@ -19,15 +19,16 @@ enum class Device : uint8_t {
 struct KernelSummary {
   std::vector<std::string> launches; ///< kernels, in the order in which they run
   std::vector<std::string> left;     ///< what is computed without a kernel, and why
-  std::vector<std::string> notes;    ///< attention that is several kernels, and why
+  std::vector<std::string> notes;    ///< what is no kernel for tensor cores, and why
 };
 
 /// What kernels a function becomes.
 struct KernelOptions {
   Device device = Device::Cpu;
-  /// Attention as one kernel that multiplies operands of this type, "f16" or "bf16": what is fp32
-  /// is rounded to it. Empty: as other kernels, in the types of the function.
-  std::string attention;
+  /// Attention as one kernel, and matrix products with what is elementwise around them, by tensor
+  /// cores that multiply this type, "f16" or "bf16": what is fp32 is rounded to it. Empty: as other
+  /// kernels, in the types of the function.
+  std::string multiplied;
 };
 
 /// Runs as often as wanted; not from two threads at once.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 
-#include "compiler/Codegen/Gpu/Attention/FormAttention.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
@@ -51,6 +50,9 @@ void count(Block &block, double times, LaunchWork &work) {
       work.otherFlops += times * elementsOf(op.getResult(0).getType());
     }
     double inside = times;
+    if (auto table = dyn_cast<tile::ComputeTableOp>(op)) // by each of the warps, 16 lanes a warp
+      inside *= elementsOf(table.getResult().getType()) *
+                double(table->getParentOfType<tile::KernelOp>().getLanes()) / 16;
     if (auto loop = dyn_cast<scf::ForOp>(op)) {
       const std::optional<int64_t> trips = tripsOf(loop);
       work.isWhole &= trips.has_value();
@@ -87,7 +89,7 @@ OwningOpRef<ModuleOp> withFunction(ModuleOp module, StringRef entry) {
   return copy;
 }
 
-Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::string &attention) {
+Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::string &multiplied) {
   MLIRContext *context = module.getContext();
   registerReferenceDialects(*context);
   DialectRegistry registry;
@@ -103,9 +105,7 @@ Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::st
   });
   KernelPlan plan;
   PassManager passes(context);
-  if (!attention.empty())
-    passes.addPass(createFormAttentionPass(attention, &plan.notes));
-  addTensorToTile(passes);
+  addTensorToTile(passes, multiplied, &plan.notes);
   if (failed(passes.run(*copy)))
     return Error{"cannot make kernels of '" + entry.str() + "': " + text};
   copy->walk([&](Operation *op) {

@@ -27,15 +27,15 @@ struct LaunchWork {
 struct KernelPlan {
   std::vector<LaunchWork> launches; ///< in their order
   std::vector<std::string> left;    ///< what is computed without a kernel, and why
-  std::vector<std::string> notes;   ///< attention that is several kernels, and why
+  std::vector<std::string> notes;   ///< what is no kernel for tensor cores, and why
 };
 
 /// The module without functions that are neither `entry` nor called.
 mlir::OwningOpRef<mlir::ModuleOp> withFunction(mlir::ModuleOp module, llvm::StringRef entry);
 
-/// Of the public function `entry`, as HostKernels would compile it with `attention` (there). The
+/// Of the public function `entry`, as HostKernels would compile it with `multiplied` (there). The
 /// module is not changed. Errors: a function that does not bufferize.
 Expected<KernelPlan> planKernels(mlir::ModuleOp module, llvm::StringRef entry,
-                                 const std::string &attention);
+                                 const std::string &multiplied);
 
 } // namespace millrace::gpu

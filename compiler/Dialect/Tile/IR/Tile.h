@@ -37,6 +37,9 @@ inline bool isRows(mlir::Type type) {
 /// Whether a kernel has such tiles: it has no reductions over lanes then.
 bool hasRows(KernelOp kernel);
 
+/// Whether an operation names what only `dot` takes; null is none.
+bool isTable(mlir::Operation *op);
+
 /// Whether the lowerings take the operation in a kernel: those of the dialect, elementwise ones of
 /// `arith` and `math`, constants, `scf.for`, `scf.if` and `scf.yield`.
 bool isAllowedInKernel(mlir::Operation *op);

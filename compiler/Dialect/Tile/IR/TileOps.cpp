@@ -29,6 +29,8 @@ bool isAllowedInKernel(Operation *op) {
   return llvm::is_contained({"scf.for", "scf.if", "scf.yield"}, op->getName().getStringRef());
 }
 
+bool isTable(Operation *op) { return isa_and_nonnull<LoadTableOp, ComputeTableOp>(op); }
+
 bool hasRows(KernelOp kernel) {
   return kernel
       .walk([](Operation *op) {
@@ -94,7 +96,7 @@ LogicalResult KernelOp::verifyRegions() {
       return op->emitOpError("has different elements; a constant tile has one for all lanes"),
              WalkResult::interrupt();
     for (Value operand : op->getOperands())
-      if (operand.getDefiningOp<LoadTableOp>() &&
+      if (isTable(operand.getDefiningOp()) &&
           (!isa<DotOp>(op) || operand != cast<DotOp>(op).getTable() ||
            operand == cast<DotOp>(op).getRows()))
         return op->emitOpError("takes a table; only tile.dot does, as its second operand"),
@@ -102,7 +104,7 @@ LogicalResult KernelOp::verifyRegions() {
     for (Type type : op->getResultTypes())
       if (auto tile = dyn_cast<VectorType>(type);
           isa<TensorType, MemRefType>(type) ||
-          (tile && !isa<LoadTableOp>(op) &&
+          (tile && !isTable(op) &&
            (tile.getRank() > 2 || tile.isScalable() || tile.getDimSize(0) != getLanes())))
         return op->emitOpError() << "has a result of type " << type << "; tiles of kernel '"
                                  << getSymName() << "' are vectors of " << getLanes()
@@ -244,6 +246,18 @@ LogicalResult StoreRowsOp::verify() {
   return success();
 }
 
+/// Of what a table is read from.
+static LogicalResult verifyNotWritten(Operation *op, Value memory) {
+  for (Operation *user : memory.getUsers())
+    if (isa<StoreOp, StoreRowsOp>(user)) {
+      InFlightDiagnostic error = op->emitOpError("lies in a tensor that the kernel writes; read it "
+                                                 "as rows, or write to another");
+      error.attachNote(user->getLoc()) << "here";
+      return error;
+    }
+  return success();
+}
+
 LogicalResult LoadTableOp::verify() {
   if (failed(verifyAccess(*this, getSource(), getIndices(), getResult().getType())))
     return failure();
@@ -252,13 +266,32 @@ LogicalResult LoadTableOp::verify() {
     return emitOpError() << "lies along dimensions " << static_cast<int32_t>(getRows()) << " and "
                          << static_cast<int32_t>(getColumns()) << " of " << getSource().getType()
                          << "; name two of it";
-  for (Operation *user : getSource().getUsers())
-    if (isa<StoreOp, StoreRowsOp>(user)) {
-      InFlightDiagnostic error = emitOpError("lies in a tensor that the kernel writes; read it as "
-                                             "rows, or write to another");
-      error.attachNote(user->getLoc()) << "here";
-      return error;
-    }
+  return verifyNotWritten(*this, getSource());
+}
+
+LogicalResult ComputeTableOp::verifyRegions() {
+  Block &block = getBody().front();
+  if (static_cast<int64_t>(getRowEnd()) < 1 || static_cast<int64_t>(getColumnEnd()) < 1)
+    return emitOpError() << "ends at (" << static_cast<int64_t>(getRowEnd()) << ", "
+                         << static_cast<int64_t>(getColumnEnd())
+                         << "); it has at least one row and one column";
+  if (block.getNumArguments() != 2 ||
+      !llvm::all_of(block.getArgumentTypes(), [](Type type) { return type.isIndex(); }))
+    return emitOpError("has a region that takes no two indices; it takes the row and the column");
+  auto yield = dyn_cast<YieldOp>(block.back());
+  if (!yield || yield.getValue().getType() != getResult().getType().getElementType())
+    return emitOpError() << "has a region that does not yield "
+                         << getResult().getType().getElementType();
+  for (Operation &op : block.without_terminator()) {
+    auto load = dyn_cast<LoadOp>(op);
+    const StringRef dialect = op.getName().getDialectNamespace();
+    if ((!load && dialect != "arith" && dialect != "math") || op.getNumRegions() ||
+        llvm::any_of(op.getResultTypes(), isTile))
+      return op.emitOpError("computes an element of a table; use loads of scalars and elementwise "
+                            "arith and math on scalars");
+    if (load && failed(verifyNotWritten(load, load.getSource())))
+      return failure();
+  }
   return success();
 }
 
@@ -278,8 +311,9 @@ LogicalResult DotOp::verify() {
     return emitOpError() << "adds up " << rows.getDimSize(1) << " products for "
                          << table.getDimSize(0) << " results; use multiples of " << kDotStep
                          << " and of " << kRowStep;
-  if (!getTable().getDefiningOp<LoadTableOp>())
-    return emitOpError("has a second operand that is not the result of tile.load_table");
+  if (!isTable(getTable().getDefiningOp()))
+    return emitOpError("has a second operand that is not the result of tile.load_table or "
+                       "tile.compute_table");
   return success();
 }
 

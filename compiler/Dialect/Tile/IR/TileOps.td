@@ -213,6 +213,41 @@ def Tile_LoadTableOp : Tile_Op<"load_table"> {
   let hasVerifier = 1;
 }
 
+def Tile_ComputeTableOp : Tile_Op<"compute_table", [RecursiveMemoryEffects,
+    SingleBlock]> {
+  let summary = "a matrix that all lanes multiply their rows by, computed where it is multiplied";
+  let description = [{
+    Element (n, k) of the table is what the region gives for `row` + n and `column` + k; from `row_end` and `column_end` on
+    it is 0, and nothing is read for it. The region is elementwise on scalars, with loads of scalars: conversions of what
+    lies in memory, numbers that are packed, scales of blocks. As of `load_table`, only `dot` takes the result, and no tensor
+    that it reads is written in the launch. It is computed anew by each warp that multiplies by it.
+
+    ```mlir
+    %w = tile.compute_table [%n0, %k0] upto [100, 70] : vector<64x32xf16> {
+    ^bb0(%n: index, %k: index):
+      %q = tile.load %codes[%n, %k] : (memref<100x70xi8>, index, index) -> i8
+      %x = arith.sitofp %q : i8 to f16
+      %s = tile.load %scales[%n] : (memref<100xf16>, index) -> f16
+      %y = arith.mulf %x, %s : f16
+      tile.yield %y : f16
+    }
+    ```
+  }];
+  let arguments = (ins Index:$row, Index:$column, I64Attr:$row_end, I64Attr:$column_end);
+  let regions = (region SizedRegion<1>:$body);
+  let results = (outs Tile_Rows:$result);
+  let assemblyFormat = [{
+    `[` $row `,` $column `]` `upto` `[` $row_end `,` $column_end `]` attr-dict `:` type($result) $body
+  }];
+  let hasRegionVerifier = 1;
+}
+
+def Tile_YieldOp : Tile_Op<"yield", [Pure, HasParent<"ComputeTableOp">, ReturnLike, Terminator]> {
+  let summary = "gives an element of a computed table";
+  let arguments = (ins AnyType:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
 def Tile_DotOp : Tile_Op<"dot", [Pure, AllTypesMatch<["accumulator", "result"]>]> {
   let summary = "adds the products of each lane's row with all rows of a table";
   let description = [{

@@ -244,7 +244,15 @@ Value FragmentCode::reduceRows(ReduceRowsOp op) {
 
 class FragmentCode::TableWords {
 public:
-  TableWords(FragmentCode &code, LoadTableOp table)
+  virtual ~TableWords() = default;
+  /// Rows 8 `n` to 8 `n` + 7, columns 8 `k` to 8 `k` + 7.
+  virtual Value word(size_t n, size_t k) = 0;
+};
+
+/// Of a matrix that lies in memory.
+class FragmentCode::LoadedWords : public TableWords {
+public:
+  LoadedWords(FragmentCode &code, LoadTableOp table)
       : code(code), place(table.getLoc()), memory(code.memoryOf(table.getSource())),
         hasPairs(code.arePairs(memory, table.getIndices(), table.getColumns())) {
     const auto type = cast<VectorType>(table.getResult().getType());
@@ -261,17 +269,12 @@ public:
                                       k + next, table.getColumns(), type.getDimSize(1)));
   }
 
-  /// Rows 8 `n` to 8 `n` + 7, columns 8 `k` to 8 `k` + 7.
-  Value word(size_t n, size_t k) {
+  Value word(size_t n, size_t k) final {
     OpBuilder &b = code.builder;
     if (hasPairs)
       return read(rows[n], columns[2 * k], b.getI32Type());
-    Value low = read(rows[n], columns[2 * k], b.getI16Type());
-    Value high = read(rows[n], columns[2 * k + 1], b.getI16Type());
-    low = arith::ExtUIOp::create(b, place, b.getI32Type(), low);
-    high = arith::ExtUIOp::create(b, place, b.getI32Type(), high);
-    high = arith::ShLIOp::create(b, place, high, code.number(place, 16));
-    return arith::OrIOp::create(b, place, low, high);
+    return code.pairOf(place, read(rows[n], columns[2 * k], b.getI16Type()),
+                       read(rows[n], columns[2 * k + 1], b.getI16Type()));
   }
 
 private:
@@ -292,10 +295,74 @@ private:
   SmallVector<Step> rows, columns; ///< by eight rows; by eight columns, two of them
 };
 
+/// Of a matrix that is computed: outside of it element (0, 0) is, and not taken.
+class FragmentCode::ComputedWords : public TableWords {
+public:
+  ComputedWords(FragmentCode &code, ComputeTableOp table)
+      : code(code), place(table.getLoc()), table(table) {
+    const VectorType type = table.getResult().getType();
+    Value row = code.toIndex(code.threadOf(place, 2, 7));
+    for (int64_t n = 0; n < type.getDimSize(0); n += 8)
+      rows.push_back(
+          stepTo(table.getRow(), row, n, int64_t(table.getRowEnd()), type.getDimSize(0)));
+    Value column = code.toIndex(code.firstColumn(place));
+    for (int64_t k = 0; k < type.getDimSize(1); k += 8)
+      for (int64_t next = 0; next < 2; ++next)
+        columns.push_back(stepTo(table.getColumn(), column, k + next, int64_t(table.getColumnEnd()),
+                                 type.getDimSize(1)));
+  }
+
+  Value word(size_t n, size_t k) final {
+    return code.pairOf(place, compute(rows[n], columns[2 * k]),
+                       compute(rows[n], columns[2 * k + 1]));
+  }
+
+private:
+  /// An index of the table, and whether it is inside; as offset the index itself.
+  Step stepTo(Value first, Value own, int64_t distance, int64_t end, int64_t total) {
+    OpBuilder &b = code.builder;
+    Value at = arith::AddIOp::create(b, place, code.lookup(first), own);
+    at = arith::AddIOp::create(b, place, at, code.index(place, distance));
+    IntegerAttr known;
+    if (matchPattern(first, m_Constant(&known)) && known.getInt() + total <= end)
+      return {at, Value()};
+    Value isInside =
+        arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, at, code.index(place, end));
+    return {arith::SelectOp::create(b, place, isInside, at, code.index(place, 0)), isInside};
+  }
+  Value compute(const Step &row, const Step &column) {
+    OpBuilder &b = code.builder;
+    Value bits = arith::BitcastOp::create(b, place, b.getI16Type(),
+                                          code.writeElement(table, row.offset, column.offset));
+    Value isInside = code.both(place, row.isInside, column.isInside);
+    return code.whereInside(place, isInside, /*isGuarded=*/false, b.getI16Type(),
+                            [&] { return bits; });
+  }
+
+  FragmentCode &code;
+  const Location place;
+  ComputeTableOp table;
+  SmallVector<Step> rows, columns; ///< by eight rows; by eight columns, two of them
+};
+
+/// Two of 16 bits as a word.
+Value FragmentCode::pairOf(Location place, Value low, Value high) {
+  low = arith::ExtUIOp::create(builder, place, builder.getI32Type(), low);
+  high = arith::ExtUIOp::create(builder, place, builder.getI32Type(), high);
+  high = arith::ShLIOp::create(builder, place, high, number(place, 16));
+  return arith::OrIOp::create(builder, place, low, high);
+}
+
+std::unique_ptr<FragmentCode::TableWords> FragmentCode::wordsOf(Operation *table) {
+  if (auto load = dyn_cast<LoadTableOp>(table))
+    return std::make_unique<LoadedWords>(*this, load);
+  return std::make_unique<ComputedWords>(*this, cast<ComputeTableOp>(table));
+}
+
 Value FragmentCode::dot(DotOp op) {
   const Location place = op.getLoc();
   const VectorType table = op.getTable().getType();
-  TableWords words(*this, op.getTable().getDefiningOp<LoadTableOp>());
+  const std::unique_ptr<TableWords> words = wordsOf(op.getTable().getDefiningOp());
   Value rows = lookup(op.getRows()), before = lookup(op.getAccumulator());
   // Pairs of the thread's elements are the words of the first operand as they lie.
   Value pairs = vector::BitCastOp::create(
@@ -312,8 +379,8 @@ Value FragmentCode::dot(DotOp op) {
       a[i] = element(place, pairs, unsigned(4 * k + i));
     for (int64_t n = 0; n < table.getDimSize(0) / 8; ++n) {
       Value *sum = &sums[size_t(4 * n)];
-      Value b0 = words.word(size_t(n), size_t(2 * k)),
-            b1 = words.word(size_t(n), size_t(2 * k + 1));
+      Value b0 = words->word(size_t(n), size_t(2 * k)),
+            b1 = words->word(size_t(n), size_t(2 * k + 1));
       auto product = hopper::MmaOp::create(builder, place, TypeRange{f32, f32, f32, f32}, a[0],
                                            a[1], a[2], a[3], b0, b1, sum[0], sum[1], sum[2], sum[3],
                                            TypeAttr::get(table.getElementType()));

@@ -67,8 +67,13 @@ private:
   mlir::Value loadRows(LoadRowsOp op);
   void storeRows(StoreRowsOp op);
   mlir::Value dot(DotOp op);
-  /// The two words of `hopper.mma`'s second operand, for eight rows of a table and sixteen columns.
+  /// Words of `hopper.mma`'s second operand: the thread's two elements of eight rows of a table and
+  /// eight columns.
   class TableWords;
+  class LoadedWords;
+  class ComputedWords;
+  std::unique_ptr<TableWords> wordsOf(mlir::Operation *table);
+  mlir::Value pairOf(mlir::Location place, mlir::Value low, mlir::Value high);
 };
 
 } // namespace millrace::tile

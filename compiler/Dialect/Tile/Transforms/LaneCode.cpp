@@ -117,6 +117,15 @@ void LaneCode::writeRegions(Operation *op) {
     map(from, to);
 }
 
+Value LaneCode::writeElement(ComputeTableOp table, Value row, Value column) {
+  Block &body = table.getBody().front();
+  map(body.getArgument(0), row);
+  map(body.getArgument(1), column);
+  for (Operation &op : body.without_terminator())
+    write(&op);
+  return lookup(cast<YieldOp>(body.getTerminator()).getValue());
+}
+
 void LaneCode::write(Operation *op) {
   DenseElementsAttr constant;
   if (auto load = dyn_cast<LoadOp>(op))
@@ -127,7 +136,7 @@ void LaneCode::write(Operation *op) {
     return map(iota, writeIota(iota));
   if (auto id = dyn_cast<ProgramIdOp>(op))
     return map(id, program());
-  if (isa<LoadTableOp>(op)) // read where it is multiplied
+  if (isTable(op)) // read where it is multiplied
     return;
   if (isa<LoadRowsOp, StoreRowsOp, DotOp, ReduceRowsOp, SpreadOp, ColumnsOp>(op)) {
     if (Value result = writeRows(op))

@@ -49,6 +49,8 @@ protected:
   virtual bool storeTogether(StoreOp) { return false; }
   virtual mlir::Value reduce(ReduceOp op) = 0;
 
+  /// What the region of a table gives for an element, at the builder's place.
+  mlir::Value writeElement(ComputeTableOp table, mlir::Value row, mlir::Value column);
   /// Element `lane` of what a tile has become; a scalar is its own.
   mlir::Value element(mlir::Location place, mlir::Value written, unsigned lane);
   /// The reverse.

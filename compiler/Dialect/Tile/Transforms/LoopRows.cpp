@@ -93,9 +93,36 @@ void LoopRows::storeRows(StoreRowsOp op) {
   });
 }
 
+/// An element of a table, or 0 behind its ends.
+Value LoopRows::tableElement(Operation *table, Value n, Value k) {
+  const Location place = table->getLoc();
+  if (auto load = dyn_cast<LoadTableOp>(table))
+    return loadInside(place, load.getSource(), load.getIndices(),
+                      {{load.getRows(), n}, {load.getColumns(), k}}, Value());
+  auto computed = cast<ComputeTableOp>(table);
+  const auto step = [&](Value first, Value more, uint64_t end) {
+    Value at = arith::AddIOp::create(builder, place, lookup(first), more);
+    return std::pair<Value, Value>(at,
+                                   arith::CmpIOp::create(builder, place, arith::CmpIPredicate::ult,
+                                                         at, index(place, int64_t(end))));
+  };
+  const auto [row, hasRow] = step(computed.getRow(), n, computed.getRowEnd());
+  const auto [column, hasColumn] = step(computed.getColumn(), k, computed.getColumnEnd());
+  const Type type = computed.getResult().getType().getElementType();
+  auto choice = scf::IfOp::create(builder, place, TypeRange(type),
+                                  arith::AndIOp::create(builder, place, hasRow, hasColumn),
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(choice.thenBlock());
+  scf::YieldOp::create(builder, place, writeElement(computed, row, column));
+  builder.setInsertionPointToStart(choice.elseBlock());
+  Value zero = arith::ConstantOp::create(builder, place, builder.getZeroAttr(type));
+  scf::YieldOp::create(builder, place, zero);
+  return choice.getResult(0);
+}
+
 Value LoopRows::dot(DotOp op) {
   const Location place = op.getLoc();
-  auto table = op.getTable().getDefiningOp<LoadTableOp>();
   const auto row = cast<VectorType>(typeOf(op.getRows().getType()));
   const auto sums = cast<VectorType>(typeOf(op.getAccumulator().getType()));
   Value factors = rowMemory(place, row), results = rowMemory(place, sums);
@@ -109,8 +136,7 @@ Value LoopRows::dot(DotOp op) {
   forEach(place, sums.getDimSize(0), [&](Value n) {
     forEach(place, row.getDimSize(0), [&](Value k) {
       Value x = memref::LoadOp::create(builder, place, factors, k);
-      Value y = loadInside(place, table.getSource(), table.getIndices(),
-                           {{table.getRows(), n}, {table.getColumns(), k}}, Value());
+      Value y = tableElement(op.getTable().getDefiningOp(), n, k);
       Value product = arith::MulFOp::create(builder, place, wide(x), wide(y));
       Value before = memref::LoadOp::create(builder, place, results, n);
       memref::StoreOp::create(builder, place,

@@ -30,6 +30,7 @@ private:
                          mlir::ArrayRef<std::pair<unsigned, mlir::Value>> steps, mlir::Value isOn);
   mlir::Value loadRows(LoadRowsOp op);
   void storeRows(StoreRowsOp op);
+  mlir::Value tableElement(mlir::Operation *table, mlir::Value n, mlir::Value k);
   mlir::Value dot(DotOp op);
   mlir::Value reduceRows(ReduceRowsOp op);
 };

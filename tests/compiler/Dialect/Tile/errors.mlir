@@ -256,7 +256,7 @@ tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1
   %0 = arith.constant 0 : index
   %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
   %c = arith.constant dense<0.0> : vector<32x32xf32>
-  // expected-error @+1 {{has a second operand that is not the result of tile.load_table}}
+  // expected-error @+1 {{has a second operand that is not the result of tile.load_table or tile.compute_table}}
   %d = tile.dot %r, %r, %c : vector<32x16xf16>, vector<32x16xf16>, vector<32x32xf32>
   tile.return
 }
@@ -319,6 +319,76 @@ tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1
   %0 = arith.constant 0 : index
   // expected-error @+1 {{lies in a tensor that the kernel writes; read it as rows, or write to another}}
   %t = tile.load_table %x[%0, %0] along [0, 1] : (memref<64x64xf16>, index, index) -> vector<8x16xf16>
+  %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
+  // expected-note @+1 {{here}}
+  tile.store_rows %r, %x[%i, %0] along 1 : vector<32x16xf16>, memref<64x64xf16>, vector<32xindex>, index
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{ends at (0, 64); it has at least one row and one column}}
+  %t = tile.compute_table [%0, %0] upto [0, 64] : vector<8x16xf16> {
+  ^bb0(%n: index, %k: index):
+    %v = tile.load %x[%n, %k] : (memref<64x64xf16>, index, index) -> f16
+    tile.yield %v : f16
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{has a region that takes no two indices; it takes the row and the column}}
+  %t = tile.compute_table [%0, %0] upto [64, 64] : vector<8x16xf16> {
+  ^bb0(%n: index):
+    %v = tile.load %x[%n, %n] : (memref<64x64xf16>, index, index) -> f16
+    tile.yield %v : f16
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf32>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  // expected-error @+1 {{has a region that does not yield 'f16'}}
+  %t = tile.compute_table [%0, %0] upto [64, 64] : vector<8x16xf16> {
+  ^bb0(%n: index, %k: index):
+    %v = tile.load %x[%n, %k] : (memref<64x64xf32>, index, index) -> f32
+    tile.yield %v : f32
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  %t = tile.compute_table [%0, %0] upto [64, 64] : vector<8x16xf16> {
+  ^bb0(%n: index, %k: index):
+    // expected-error @+1 {{computes an element of a table; use loads of scalars and elementwise arith and math on scalars}}
+    %i = tile.iota : vector<32xindex>
+    %v = tile.load %x[%n, %k] : (memref<64x64xf16>, index, index) -> f16
+    tile.yield %v : f16
+  }
+  tile.return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<64x64xf16>) attributes {lanes = 32 : i32, programs = 1 : i32} {
+  %0 = arith.constant 0 : index
+  %i = tile.iota : vector<32xindex>
+  %t = tile.compute_table [%0, %0] upto [64, 64] : vector<8x16xf16> {
+  ^bb0(%n: index, %k: index):
+    // expected-error @+1 {{lies in a tensor that the kernel writes; read it as rows, or write to another}}
+    %v = tile.load %x[%n, %k] : (memref<64x64xf16>, index, index) -> f16
+    tile.yield %v : f16
+  }
   %r = tile.load_rows %x[%i, %0] along 1 : (memref<64x64xf16>, vector<32xindex>, index) -> vector<32x16xf16>
   // expected-note @+1 {{here}}
   tile.store_rows %r, %x[%i, %0] along 1 : vector<32x16xf16>, memref<64x64xf16>, vector<32xindex>, index

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A found product as one kernel of the tile level.
+#pragma once
+
+#include "compiler/Codegen/Gpu/Products/FindProduct.h"
+#include "compiler/Dialect/Tile/IR/Tile.h"
+
+namespace millrace::gpu {
+
+/// Most rows and columns of the result that a program has, and products that it adds up at a time.
+struct ProductSchedule {
+  int64_t rows = 64, columns = 64, depth = 32;
+};
+
+/// Its arguments are the tensors that it reads, in the order of `read`, then the result.
+struct ProductKernel {
+  tile::KernelOp kernel;
+  llvm::SmallVector<mlir::Value> read; ///< tensors
+};
+
+/// Builds it at the builder's place. A program has a tile of rows and columns for one point of the
+/// outer loops; sums stay in registers, what follows them works there, and each element of the
+/// result is written once. Operands are converted as they are read: those of rows by the warp that
+/// has them, those of columns by every warp. `schedule`: rows a multiple of 32, columns of 8, depth
+/// of 16.
+ProductKernel buildProduct(const FoundProduct &found, const ProductSchedule &schedule,
+                           mlir::OpBuilder &builder, llvm::StringRef name);
+
+} // namespace millrace::gpu
