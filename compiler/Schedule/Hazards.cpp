@@ -3,8 +3,9 @@
 
 namespace millrace::schedule {
 
-PeState::PeState(const Machine &machine) : machine(machine) {
-  rows.resize(size_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice());
+PeState::PeState(const Machine &machine)
+    : machine(machine), chunksPerSlice((machine.rowsPerSlice() + kChunkRows - 1) / kChunkRows),
+      rows(size_t(kHemispheres) * machine.memory.slices * chunksPerSlice) {
   clearUnits();
 }
 
@@ -19,8 +20,10 @@ void PeState::clearUnits() {
 }
 
 void PeState::beginStep() {
-  for (RowState &row : rows)
-    row.writeSlot = row.lastRead = kNever;
+  for (const std::unique_ptr<Chunk> &chunk : rows)
+    if (chunk)
+      for (RowState &row : *chunk)
+        row.writeSlot = row.lastRead = kNever;
   clearUnits();
 }
 

@@ -8,6 +8,8 @@
 #include "arch/isa/Instruction.h"
 #include "compiler/Schedule/Timing.h"
 
+#include <array>
+#include <memory>
 #include <vector>
 
 namespace millrace::schedule {
@@ -49,7 +51,7 @@ struct RegionState {
 
 /// One weight buffer of a plane, per column group.
 struct BufferState {
-  std::vector<Cycle> installed; ///< cycle of the element that filled the group
+  std::vector<Cycle> installed;    ///< cycle of the element that filled the group
   std::vector<Cycle> lastActivate; ///< last activation element that used the group
 };
 
@@ -61,7 +63,11 @@ public:
   /// gone.
   void beginStep();
   RowState &row(Hemisphere h, unsigned slice, unsigned address) {
-    return rows[(size_t(h) * machine.memory.slices + slice) * machine.rowsPerSlice() + address];
+    auto &chunk =
+        rows[(size_t(h) * machine.memory.slices + slice) * chunksPerSlice + address / kChunkRows];
+    if (!chunk)
+      chunk = std::make_unique<Chunk>();
+    return (*chunk)[address % kChunkRows];
   }
   BufferState &buffer(Hemisphere h, unsigned plane, unsigned b) {
     return buffers[(size_t(h) * machine.mxm.planes + plane) * machine.mxm.buffers + b];
@@ -75,8 +81,14 @@ public:
 private:
   void clearUnits();
 
+  static constexpr unsigned kChunkRows = 256;
+  using Chunk = std::array<RowState, kChunkRows>;
+
   const Machine &machine;
-  std::vector<RowState> rows;
+  const size_t chunksPerSlice;
+  /// Per (hemisphere, slice, kChunkRows rows), of those that a burst touches: few programs use all
+  /// of the memory of all PEs.
+  std::vector<std::unique_ptr<Chunk>> rows;
   std::vector<BufferState> buffers;
   std::vector<Cycle> accumulators;
 };

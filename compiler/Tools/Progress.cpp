@@ -3,11 +3,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <unistd.h>
 
 namespace millrace::driver {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+/// Of all threads since the program began.
+double processorSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+} // namespace
 
 Progress::Progress(Verbosity verbosity) : verbosity(verbosity), terminal(isatty(STDERR_FILENO)) {}
 
@@ -18,8 +26,9 @@ Progress::~Progress() {
 
 void Progress::endStage() {
   if (verbosity == Verbosity::Verbose && !name.empty())
-    std::fprintf(stderr, "millrace: %s took %.3f s\n", name.c_str(),
-                 std::chrono::duration<double>(Clock::now() - began).count());
+    std::fprintf(stderr, "millrace: %s took %.3f s, %.3f s of processor time\n", name.c_str(),
+                 std::chrono::duration<double>(Clock::now() - began).count(),
+                 processorSeconds() - processorBegan);
 }
 
 void Progress::endLine() {
@@ -35,6 +44,7 @@ void Progress::stage(const std::string &stageName, uint64_t stageTotal) {
   name = stageName;
   total = stageTotal;
   began = Clock::now();
+  processorBegan = processorSeconds();
   if (next == Clock::time_point())
     next = Clock::now() + (terminal ? 200ms : 5s);
   update(0);

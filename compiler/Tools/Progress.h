@@ -54,8 +54,9 @@ private:
   const bool terminal;
   std::string name;
   uint64_t total = 0;
-  Clock::time_point next;  ///< when to show again
-  Clock::time_point began; ///< the stage under way
+  Clock::time_point next;    ///< when to show again
+  Clock::time_point began;   ///< the stage under way
+  double processorBegan = 0; ///< seconds of processor time up to there
   bool lineOpen = false;
 };
 

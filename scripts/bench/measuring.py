@@ -53,6 +53,13 @@ class Samples:
                 "peak_rss_bytes": max(sample["peak_rss_bytes"] for sample in self.seen)}
 
 
+def write_json(path, document):
+    """The file is whole at any time, whoever ends this process: call it with each result."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps(document, indent=1) + "\n")
+    beside.replace(path)
+
+
 def first_line(*command):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     return done.stdout.strip().splitlines()[0] if done.stdout.strip() else None

@@ -399,7 +399,7 @@ Outcome tryCaseApart(const Case &c, const TrialOptions &options, unsigned second
   return o;
 }
 
-Expected<CompiledCase> compileCase(const Case &c) {
+Expected<CompiledCase> compileCase(const Case &c, unsigned effort) {
   Expected<Machine> machine = loadMachine(kBaseMachine, c.machine);
   if (!machine)
     return machine.takeError();
@@ -409,10 +409,13 @@ Expected<CompiledCase> compileCase(const Case &c) {
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  Expected<Image> image = grid::compileToFit(*graph, *machine, optionsOf(c), report);
+  grid::FitOptions options = optionsOf(c);
+  options.compile.effort = effort;
+  Expected<Image> image = grid::compileToFit(*graph, *machine, options, report);
   if (!image)
     return image.takeError();
-  return CompiledCase{std::move(*machine), std::move(*graph), std::move(*image)};
+  return CompiledCase{std::move(*machine), std::move(*graph), std::move(*image),
+                      report.bounds.cycles};
 }
 
 Expected<std::vector<uint8_t>> imageOf(const Case &c) {

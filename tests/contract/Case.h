@@ -65,9 +65,11 @@ struct CompiledCase {
   Machine machine;
   forms::KernelGraph graph; ///< rewritten
   Image image;
+  int64_t bound = 0; ///< schedule::Bounds::cycles
 };
-/// Errors: of the machine, of the graph, of the compiler.
-Expected<CompiledCase> compileCase(const Case &c);
+/// Errors: of the machine, of the graph, of the compiler. `effort` is that of the search over
+/// schedules (grid::CompileOptions).
+Expected<CompiledCase> compileCase(const Case &c, unsigned effort = 0);
 
 /// The bytes of the image.
 Expected<std::vector<uint8_t>> imageOf(const Case &c);

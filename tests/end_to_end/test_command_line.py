@@ -108,7 +108,7 @@ def test_quiet_says_nothing_and_verbose_times_each_stage(millrace):
     quiet = run(millrace, *base, "-q")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     verbose = run(millrace, *base, "--verbose")
-    stages = re.findall(r"^millrace: (.+) took \d+\.\d+ s$", verbose.stderr, re.MULTILINE)
+    stages = re.findall(r"^millrace: (.+) took \d+\.\d+ s, \d+\.\d+ s of processor time$", verbose.stderr, re.MULTILINE)
     assert stages == ["importing", "forming kernels", "scheduling", "verifying", "simulating"]
     assert "cycles measured" in verbose.stdout
     assert run(millrace, *base).stderr == ""
