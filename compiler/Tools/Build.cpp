@@ -114,15 +114,15 @@ void ModelOptions::addTo(CLI::App &command) {
                        "for more. The MXM multiplies no fp32: what multiplies it goes to the host")
            ->type_name("VALUE")
            ->group(heading::Compiler));
-  only(
-      Level::Tensor,
-      command
-          .add_option("--device-map", deviceMap,
-                      "what leaves the grid, kind=device,...; kinds are attention, ffn, embedding, "
-                      "sampling, norm and product (docs/running.md), devices gpu, cpu and grid; or "
-                      "default: attention, embedding and sampling on the GPU if there are any")
-          ->type_name("KIND=DEVICE")
-          ->group(heading::Compiler));
+  only(Level::Tensor,
+       command
+           .add_option(
+               "--device-map", deviceMap,
+               "what leaves the grid, kind=device,... or default (docs/running.md); kinds are "
+               "attention, ffn, embedding, sampling, norm and product, devices gpu, cpu "
+               "and grid")
+           ->type_name("KIND=DEVICE")
+           ->group(heading::Compiler));
   only(
       Level::Tensor,
       command.add_flag("--exact-qdq", exactQdq, "int8: keep every rounding of the quantised graph")
