@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
+#include <optional>
+
 namespace millrace::gpu {
 
 using namespace mlir;
@@ -13,15 +15,20 @@ using namespace mlir;
 namespace {
 
 /// Groups of neighbouring dimensions of the one shape that are a dimension of the other.
-SmallVector<ReassociationIndices> groups(ArrayRef<int64_t> fine, ArrayRef<int64_t> coarse) {
+std::optional<SmallVector<ReassociationIndices>> groups(ArrayRef<int64_t> fine,
+                                                        ArrayRef<int64_t> coarse) {
   SmallVector<ReassociationIndices> all(coarse.size());
   size_t next = 0;
   for (auto [size, group] : llvm::zip(coarse, all)) {
     int64_t product = 1;
     do {
+      if (next == fine.size())
+        return std::nullopt;
       product *= fine[next];
       group.push_back(int64_t(next++));
-    } while (product != size);
+    } while (product < size);
+    if (product != size)
+      return std::nullopt;
   }
   while (next < fine.size() && !all.empty()) // of size one
     all.back().push_back(int64_t(next++));
@@ -34,8 +41,14 @@ Value reshaped(OpBuilder &b, Location place, Value tensor, ArrayRef<int64_t> sha
     return tensor;
   const auto wanted = RankedTensorType::get(shape, type.getElementType());
   if (int64_t(shape.size()) > type.getRank())
-    return tensor::ExpandShapeOp::create(b, place, wanted, tensor, groups(shape, type.getShape()));
-  return tensor::CollapseShapeOp::create(b, place, wanted, tensor, groups(type.getShape(), shape));
+    if (const auto grouped = groups(shape, type.getShape()))
+      return tensor::ExpandShapeOp::create(b, place, wanted, tensor, *grouped);
+  if (int64_t(shape.size()) < type.getRank())
+    if (const auto grouped = groups(type.getShape(), shape))
+      return tensor::CollapseShapeOp::create(b, place, wanted, tensor, *grouped);
+  // Neither shape is the other one cut: by way of one dimension.
+  const int64_t flat[] = {type.getNumElements()};
+  return reshaped(b, place, reshaped(b, place, tensor, flat), shape);
 }
 
 Value converted(OpBuilder &b, Location place, Value tensor, Type element) {

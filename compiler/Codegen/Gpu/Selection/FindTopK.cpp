@@ -269,6 +269,8 @@ private:
   std::optional<SmallVector<Role>> rolesOf(linalg::LinalgOp map, Value input, Value best,
                                            const Round *before) {
     const unsigned rank = map.getNumLoops();
+    if (rank == 0)
+      return std::nullopt;
     const AffineMap identity = AffineMap::getMultiDimIdentityMap(rank, map.getContext());
     const AffineMap row = identity.dropResult(rank - 1);
     const AffineMap column = identity.getSubMap({rank - 1});
@@ -406,12 +408,14 @@ private:
     if (!isMap(pairs) || pairs.getNumDpsInputs() != 3)
       return false;
     const unsigned rank = pairs.getNumLoops();
+    if (rank < 2)
+      return false;
     const AffineMap identity = AffineMap::getMultiDimIdentityMap(rank, op.getContext());
     const AffineMap own = identity.dropResult(rank - 1), other = identity.dropResult(rank - 2);
     std::optional<unsigned> mine, theirs, earlier;
     for (auto [i, operand] : llvm::enumerate(pairs.getDpsInputOperands())) {
       const AffineMap map = pairs.getMatchingIndexingMap(operand);
-      if (map == own && rank > 1)
+      if (map == own)
         mine = unsigned(i);
       else if (map == other)
         theirs = unsigned(i);
@@ -459,6 +463,8 @@ private:
     if (!most || !most->isMaximum)
       return false;
     const unsigned rank = choice.getNumLoops();
+    if (rank < 2)
+      return false;
     const AffineMap identity = AffineMap::getMultiDimIdentityMap(rank, op->getContext());
     const int64_t k = choice.getStaticLoopRanges()[rank - 2];
     std::optional<unsigned> own, number, what;
