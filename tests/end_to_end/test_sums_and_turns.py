@@ -127,8 +127,8 @@ def attention(tokens, heads, depth, mask=None):
 @pytest.mark.parametrize("tokens,heads,depth,turned", [(128, 12, 64, 1536), (96, 16, 80, 2304), (197, 12, 64, 4728)])
 def test_a_softmax_lies_along_its_maxima(millrace, tmp_path, tokens, heads, depth, turned):
     """Scores are made once, with queries along the lanes, as their maxima lie; what becomes of them is turned, a vector for each
-    query and 160 tokens or so (a head whose queries lie across two passes has two), for the product with V: no second product for the scores, no row for each maximum, no sum over
-    lanes. And a normalisation of long rows adds their whole vectors first, of the mean once, of the squares in two terms."""
+    query and 160 tokens or so (two for a head whose queries lie across two passes), for the product with V: no second product for
+    the scores, no row for each maximum, no sum over lanes. And a normalisation of long rows adds their whole vectors first, of the mean once, of the squares in two terms."""
     report = check(millrace, tmp_path, *attention(tokens, heads, depth))
     kernels, width = report["kernels"], heads * depth
     assert [kernel["macs"] for kernel in kernels].count(heads * tokens * tokens * depth) == 2

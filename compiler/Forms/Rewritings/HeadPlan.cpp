@@ -327,6 +327,16 @@ private:
   const HeadPlan &plan;
   Repeats &repeated;
 
+  /// Calls f(access, whether it is a factor of a term) for every access.
+  template <class F> static void changeAccesses(Kernel &kernel, F f) {
+    for (Term &term : kernel.terms)
+      f(term.a, true), f(term.w, true);
+    for (Access &operand : kernel.operands)
+      f(operand, false);
+    for (Result &result : kernel.results)
+      f(result.access, false);
+  }
+
   /// Each head is a step of the loop, by lanes beside those of the last.
   void setSideBySide(unsigned number, const HeadPlan::Loops &loops) {
     Kernel kernel = graph.kernels[number];
@@ -344,12 +354,7 @@ private:
       else
         access.tensor = repeatConstant(access.tensor, laneDim);
     };
-    for (Term &term : kernel.terms)
-      set(term.a, true), set(term.w, true);
-    for (Access &operand : kernel.operands)
-      set(operand, false);
-    for (Result &result : kernel.results)
-      set(result.access, false);
+    changeAccesses(kernel, set);
     graph.kernels[number] = std::move(kernel);
   }
 
@@ -363,12 +368,7 @@ private:
         access = isUsed(access, loops.head) ? laidOut(kernel, access, loops, isFactor)
                                             : repeat(kernel, access, loops.lane);
     };
-    for (Term &term : kernel.terms)
-      set(term.a, true), set(term.w, true);
-    for (Access &operand : kernel.operands)
-      set(operand, false);
-    for (Result &result : kernel.results)
-      set(result.access, false);
+    changeAccesses(kernel, set);
     kernel.loops[loops.lane].extent *= plan.heads;
     kernel.loops.erase(kernel.loops.begin() + loops.head);
     const auto renumber = [&](std::vector<AffineIndex> &index) {

@@ -30,8 +30,9 @@ std::optional<Scores> scoresOf(const KernelGraph &graph, unsigned number) {
   const Access &a = kernel.terms[0].a, &w = kernel.terms[0].w, &result = kernel.results[0].access;
   const Tensor &from = graph.tensors[a.tensor], &installed = graph.tensors[w.tensor],
                &to = graph.tensors[result.tensor];
-  if (from.role == TensorRole::Constant || installed.role == TensorRole::Constant || w.lookup ||
-      a.lookup || w.pad != 0)
+  if (from.role == TensorRole::Constant || installed.role == TensorRole::Constant ||
+      from.unbounded || // a zero of another head's would make a NaN of an infinity
+      w.lookup || a.lookup || w.pad != 0)
     return std::nullopt;
   const AffineIndex &lanes = a.index[from.laneDim];
   if (lanes != w.index[installed.laneDim] || lanes.terms.size() != 2)

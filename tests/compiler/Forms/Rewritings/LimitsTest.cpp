@@ -2,6 +2,8 @@
 //
 // Where a rewriting must leave a kernel alone: padding that counts, values out of range, values
 // that something else takes, windows that leave their tensor.
+#include "tests/compiler/Forms/Rewritings/Outputs.h"
+
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/RepeatedSums.h"
@@ -25,18 +27,6 @@ namespace {
 
 constexpr ElementType kFp16 = ElementType::Fp16;
 constexpr uint32_t kOne = 0x3c00; ///< in fp16
-
-std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph,
-                                             const std::map<unsigned, TensorBytes> &inputs) {
-  std::map<std::string, TensorBytes> outputs;
-  EXPECT_EQ(graph.verify(), "");
-  const Expected<std::vector<TensorBytes>> all = evaluate(graph, inputs);
-  EXPECT_TRUE(all) << (all ? "" : all.error());
-  for (unsigned t = 0; all && t < graph.tensors.size(); ++t)
-    if (graph.tensors[t].role == TensorRole::Output)
-      outputs[graph.tensors[t].name] = (*all)[t];
-  return outputs;
-}
 
 /// y[c] = op over rows and columns of x[c, rows, columns], of which `above` rows before the first
 /// and `below` behind the last are read as `pad`.

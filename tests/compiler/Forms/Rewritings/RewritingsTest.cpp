@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Do rewritings of kernel graphs keep values?
+#include "tests/compiler/Forms/Rewritings/Outputs.h"
+
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Evaluate.h"
@@ -26,19 +28,6 @@ using namespace millrace;
 using namespace millrace::forms;
 
 namespace {
-
-/// Bytes of every output, by host or own name.
-std::map<std::string, TensorBytes> outputsOf(const KernelGraph &graph,
-                                             const std::map<unsigned, TensorBytes> &inputs) {
-  std::map<std::string, TensorBytes> outputs;
-  EXPECT_EQ(graph.verify(), "");
-  Expected<std::vector<TensorBytes>> all = evaluate(graph, inputs);
-  EXPECT_TRUE(all) << (all ? "" : all.error());
-  for (unsigned t = 0; all && t < graph.tensors.size(); ++t)
-    if (graph.tensors[t].role == TensorRole::Output)
-      outputs[graph.tensors[t].name] = (*all)[t];
-  return outputs;
-}
 
 /// x[1, C, H, W] averaged or maximised over all of H x W by running loops; `pad` rows of the window
 /// lie outside.
