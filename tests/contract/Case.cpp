@@ -204,7 +204,7 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
 }
 
 /// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one
-/// or two.
+/// or two, weights in rows of their own or beside each other.
 grid::FitOptions optionsOf(const Case &c) {
   grid::FitOptions options;
   if (!c.schedule)
@@ -217,6 +217,7 @@ grid::FitOptions optionsOf(const Case &c) {
                             .mapRows = rows[draw() % std::size(rows)],
                             .bands = bands[draw() % std::size(bands)],
                             .pes = unsigned(draw() % 3)};
+  options.compile.sharesRows = draw() % 2 == 0;
   return options;
 }
 

@@ -25,6 +25,9 @@ struct CompileOptions {
   bool keepsOrder = false;
   /// One copy of what maps alone read, in one hemisphere, where more have no room.
   bool sparing = false;
+  /// Weight tiles of few lanes lie beside each other in memory. That takes shifters, and a few
+  /// cycles more.
+  bool sharesRows = false;
   /// Keeps each run of idle cycles in the report's ledger, for a trace.
   bool gaps = false;
   /// Called after each kernel with how many are done, of how many.

@@ -35,10 +35,10 @@ private:
   Cycle from = 0;                        ///< start of the pass before
   std::vector<schedule::Origin> partial; ///< per accumulator row of the share: who left its sum
 
-  Expected<unsigned> install(const Tile &tile, Cycle from);
+  Expected<unsigned> install(Tile &tile, Cycle from);
   /// The Installs, one per plane, as numbers in the PE's program.
   using Installs = std::vector<uint32_t>;
-  Expected<Installs> installConstant(const Tile &tile, unsigned buffer, Cycle from);
+  Expected<Installs> installConstant(Tile &tile, unsigned buffer, Cycle from);
   Expected<Installs> installRows(const Tile &tile, unsigned buffer, Cycle from);
   Expected<Installs> placeInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
                                    unsigned buffer, Cycle from);
@@ -50,6 +50,8 @@ private:
     std::optional<AccumulatorStream> out; ///< of the last pass
   };
   Expected<Swept> sweep(Piece &piece, const Pass &pass, unsigned buffer);
+  Piece::StreamVar moveUp(Piece &piece, Piece::StreamVar stream, unsigned bytes, const Flow &flow,
+                          int lanes) const;
   void noteSums(const Piece &piece, const Swept &swept);
   schedule::Origin &sumOf(const Instruction &accumulate, unsigned i0, unsigned i1) {
     return partial[schedule::elementAddress(accumulate, i0, i1) - row];
@@ -79,7 +81,7 @@ Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::
   return installs;
 }
 
-Expected<Contraction::Installs> Contraction::installConstant(const Tile &tile, unsigned buffer,
+Expected<Contraction::Installs> Contraction::installConstant(Tile &tile, unsigned buffer,
                                                              Cycle from) {
   const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   Expected<WeightTile> stored = store(tile);
@@ -89,9 +91,12 @@ Expected<Contraction::Installs> Contraction::installConstant(const Tile &tile, u
   Piece::StreamVar stream =
       piece.stream(worker.pe, worker.hemisphere, Direction::Outward, m.mxm.columnsPerInstall);
   for (unsigned s = 0; s < stored->slices.size(); ++s) {
-    Instruction i = instruction(Opcode::Read, dense(stored->groups * planes, 1));
+    Instruction i = instruction(Opcode::Read, stored->pitch == stored->groups
+                                                  ? dense(stored->groups * planes, 1)
+                                                  : dense(stored->groups, planes));
     i.address = stored->addresses[s];
     i.s0 = 1;
+    i.s1 = int32_t(stored->pitch);
     i.tensor = stored->regions[s];
     i.provenance = domain.provenance;
     const unsigned slice = stored->slices[s];
@@ -156,7 +161,10 @@ Expected<Contraction::Installs> Contraction::installRows(const Tile &tile, unsig
 }
 
 /// Which buffer holds the tile, after installing it if none does.
-Expected<unsigned> Contraction::install(const Tile &tile, Cycle from) {
+Expected<unsigned> Contraction::install(Tile &tile, Cycle from) {
+  if (tile.inRow > 1) // where it lies says how far activations move
+    if (Expected<WeightTile> stored = store(tile); !stored)
+      return stored.takeError();
   const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   unsigned &last = mxm.plane(worker.pe, worker.hemisphere, worker.plane).lastBuffer;
   if (const std::optional<unsigned> held = mxm.bufferOf(worker, planes, tile.key))
@@ -184,6 +192,28 @@ void Contraction::annotateWeights(Piece &piece, Piece::BurstId activate, unsigne
       groups.push_back({held.install, g, 0});
     piece.weights(activate, p, std::move(groups));
   }
+}
+
+/// The vectors of a stream, which shifters sample at the last position, by so many lanes further
+/// up: there as of the flow's own cycles.
+Piece::StreamVar Contraction::moveUp(Piece &piece, Piece::StreamVar stream, unsigned bytes,
+                                     const Flow &flow, int lanes) const {
+  const Cycle takes = c.program.timing.switchToStream(UnitKind::Shifter);
+  const Piece::StreamVar moved =
+      piece.stream(worker.pe, worker.hemisphere, Direction::Outward, bytes);
+  for (unsigned b = 0; b < bytes; ++b) {
+    Instruction i = instruction(Opcode::Shift, flow);
+    i.immediate = uint32_t(lanes);
+    i.provenance = domain.provenance;
+    // Workers of a hemisphere take turns with shifters of their own, as far as there are some.
+    const unsigned shifter =
+        (worker.plane / m.mxm.format(typeOf(tiles.front()))->planes * bytes + b) % m.sxm.shifters;
+    const Piece::BurstId burst =
+        piece.add(worker.pe, {UnitKind::Shifter, worker.hemisphere, shifter}, i, -takes);
+    piece.tap(burst, ProducerOf::A, stream, b, 1, m.lastPosition());
+    piece.feed(burst, 0, moved, b, 1, m.lastPosition(), takes);
+  }
+  return moved;
 }
 
 /// Activations through a tile into accumulator rows; the last sweep emits.
@@ -216,22 +246,25 @@ Expected<Contraction::Swept> Contraction::sweep(Piece &piece, const Pass &pass, 
   tap.loops = tile.loops;
   if (work.roles.heads)
     tap.loops[*work.roles.group] = pass.group;
+  const Cycle arrive = tile.shift ? -c.program.timing.switchToStream(UnitKind::Shifter) : 0;
   if (whole) {
     if (Status s =
-            readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), 0);
+            readWindow(c, piece, *copy, tile.aTile, a, tap, flow, stream, m.lastPosition(), arrive);
         !s)
       return s.takeError();
   } else {
     RowPattern rows = rowsOf(c.layouts[a.tensor], a, tap);
     rows.row += pass.box.from0 * rows.step0 + pass.box.from1 * rows.step1;
-    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, m.lastPosition(), 0,
+    readRows(c, piece, *copy, tile.aTile, rows, flow, stream, m.lastPosition(), arrive,
              domain.provenance);
   }
+  if (tile.shift)
+    stream = moveUp(piece, stream, byteWidth(type), flow, tile.shift);
   Instruction activate = instruction(Opcode::Activate, flow);
   activate.buffer = uint8_t(buffer);
   activate.format = type;
-  activate.k0 = uint16_t(pass.k0);
-  activate.k1 = uint16_t(pass.k1);
+  activate.k0 = uint16_t(int(pass.k0) + tile.shift);
+  activate.k1 = uint16_t(int(pass.k1) + tile.shift);
   activate.g0 = uint16_t(pass.g0);
   activate.g1 = uint16_t(pass.g1);
   activate.provenance = domain.provenance;

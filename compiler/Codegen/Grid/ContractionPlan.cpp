@@ -88,7 +88,6 @@ void ContractionPlan::addTiles(size_t index, const std::vector<int64_t> &loops,
     tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
     tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
     tile.tap = tap;
-    tile.key = keyOf(tile);
     tiles.push_back(std::move(tile));
   }
 }
@@ -126,10 +125,11 @@ template <class F> void ContractionPlan::forEachColumn(const Tile &tile, F f) co
 /// Equal keys: equal bytes for equal lanes and columns, whichever kernels take them. Of weights
 /// made at run time each kernel has its own.
 std::string ContractionPlan::keyOf(const Tile &tile) const {
+  const std::string lanes = tile.inRow > 1 ? "." + std::to_string(tile.k0) : "";
   const std::string name = "k" + std::to_string(kernelIndex) + ".i" +
                            std::to_string(share.instance) + ".n" + std::to_string(share.tile) +
                            ".t" + std::to_string(tile.term) + tile.tap + ".c" +
-                           std::to_string(tile.aTile);
+                           std::to_string(tile.aTile) + lanes;
   return isConstant(tile) ? c.keyOfContent(name, [&] { return contentOf(tile); }) : name;
 }
 
@@ -161,6 +161,8 @@ std::string ContractionPlan::contentOf(const Tile &tile) const {
   const unsigned w = kernel.terms[tile.term].w.tensor;
   std::string content = std::to_string(c.numberOfData(w)) + ":" + nameOf(typeOf(tile)) + ":" +
                         std::to_string(tile.k1) + "x" + std::to_string(domain.lanes);
+  if (tile.inRow > 1)
+    content += ":" + std::to_string(tile.k0);
   for (const Run &r : runs)
     for (int64_t part :
          {r.first, r.columns, r.lane, r.lanes, r.element, r.step, r.laneStep, r.elementStep})
@@ -194,6 +196,42 @@ void ContractionPlan::planTiles() {
     for (const auto &[loops, name] : points)
       addTiles(index, loops, name);
   }
+  if (c.sharesRows && !work.roles.heads)
+    cutTiles();
+  for (Tile &tile : tiles)
+    tile.key = keyOf(tile);
+}
+
+/// How many tiles as wide as the cell a row of memory holds, none across what two passes multiply.
+unsigned ContractionPlan::tilesInRow(const Tile &cell) const {
+  const unsigned step = m.mxm.format(typeOf(cell))->lanesPerPass;
+  return m.lanes() / step * (step / (cell.k1 - cell.k0));
+}
+
+/// Constant tiles of few lanes lie beside others in memory: 384 channels are a tile of 320 lanes
+/// and one of 64, and four of 64 fill the rows of one. Shifters move activations to those lanes on
+/// their way to the MXM, which multiplies no others; sums, and the order in which they are added,
+/// stay as they are. Tiles are cut to what one pass multiplies where that takes fewer rows.
+void ContractionPlan::cutTiles() {
+  std::vector<Tile> cut;
+  for (const Tile &tile : tiles) {
+    const unsigned step = m.mxm.format(typeOf(tile))->lanesPerPass;
+    std::vector<Tile> cells;
+    double rows = 0;
+    for (unsigned k = tile.k0; k < tile.k1; k = cells.back().k1) {
+      Tile cell = tile;
+      cell.k0 = k;
+      cell.k1 = std::min(tile.k1, (k / step + 1) * step);
+      cell.inRow = tilesInRow(cell);
+      rows += 1.0 / cell.inRow;
+      cells.push_back(std::move(cell));
+    }
+    if (isConstant(tile) && rows < 1 && m.sxm.shifters >= byteWidth(typeOf(tile)))
+      cut.insert(cut.end(), cells.begin(), cells.end());
+    else
+      cut.push_back(tile);
+  }
+  tiles = std::move(cut);
 }
 
 Status ContractionPlan::planPasses() {
@@ -338,10 +376,18 @@ void ContractionPlan::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) co
   });
 }
 
-Expected<WeightTile> ContractionPlan::store(const Tile &tile) {
-  return c.weightTile(tile.key, c.tensor(kernel.terms[tile.term].w.tensor).name, worker.pe,
-                      worker.hemisphere, columnGroups(), m.mxm.format(typeOf(tile))->planes,
-                      tile.k1, [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); });
+Expected<WeightTile> ContractionPlan::store(Tile &tile) {
+  const MxmFormatSpec &format = *m.mxm.format(typeOf(tile));
+  const auto fill = [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); };
+  const WeightShape shape{columnGroups(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
+  const std::string &name = c.tensor(kernel.terms[tile.term].w.tensor).name;
+  Expected<WeightTile> stored =
+      tile.inRow > 1
+          ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, fill)
+          : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, fill);
+  if (stored)
+    tile.shift = stored->shift;
+  return stored;
 }
 
 Status ContractionPlan::make(std::optional<unsigned> half, bool trimmed) {
@@ -367,7 +413,9 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
     return s;
   for (const Pass &pass : plan.passes)
     if (const Tile &tile = plan.tiles[pass.tile]; plan.isConstant(tile))
-      f(tile.key, plan.columnGroups() * plan.m.mxm.format(plan.typeOf(tile))->planes);
+      f(tile.key, (plan.columnGroups() * plan.m.mxm.format(plan.typeOf(tile))->planes +
+                   tile.inRow - 1) /
+                      tile.inRow);
   return Success{};
 }
 

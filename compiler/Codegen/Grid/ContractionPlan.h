@@ -16,6 +16,8 @@ struct Tile {
   unsigned aTile = 0;         ///< lane tile of a
   int64_t firstLane = 0;      ///< absolute lane of a at lane 0 of the vector
   unsigned k0 = 0, k1 = 0;    ///< lanes of the vector that multiply
+  unsigned inRow = 1;         ///< as many tiles like it lie beside each other in memory
+  int shift = 0; ///< lanes by which activations move up on their way to it, once it is stored
   std::string tap, key;
 };
 
@@ -39,8 +41,9 @@ public:
   /// share alone; first and last pass sweep every row, and passes of taps that lie outside
   /// altogether are gone.
   Status make(std::optional<unsigned> half = std::nullopt, bool trimmed = true);
-  /// The tile's weights in the worker's hemisphere, stored if they are not yet.
-  Expected<WeightTile> store(const Tile &tile);
+  /// The tile's weights in the worker's hemisphere, stored if they are not yet; its shift is known
+  /// then.
+  Expected<WeightTile> store(Tile &tile);
 
   bool isConstant(const Tile &tile) const {
     return c.tensor(kernel.terms[tile.term].w.tensor).role == forms::TensorRole::Constant;
@@ -65,6 +68,8 @@ public:
 
 private:
   void planTiles();
+  void cutTiles();
+  unsigned tilesInRow(const Tile &cell) const;
   void addTiles(size_t term, const std::vector<int64_t> &loops, const std::string &tap);
   std::string keyOf(const Tile &tile) const;
   std::string contentOf(const Tile &tile) const;

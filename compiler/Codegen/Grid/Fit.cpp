@@ -43,9 +43,10 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
   if (whole || !options.rewrites)
     return whole;
   const bool crowded = report.crowded, full = report.full;
+  CompileOptions how = options.compile;
   const auto attempt = [&](KernelGraph &&rewritten, std::vector<std::string> rounded) {
     CompileReport its = before;
-    Expected<Image> image = compile(rewritten, machine, options.compile, its);
+    Expected<Image> image = compile(rewritten, machine, how, its);
     if (image) {
       graph = std::move(rewritten);
       report = std::move(its);
@@ -61,6 +62,9 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
   }
   if (!full)
     return whole;
+  how.sharesRows = true;
+  if (Expected<Image> image = attempt(KernelGraph(graph), {}))
+    return image;
   if (KernelGraph packed = withPackedWeights(graph, machine); packed != graph)
     if (Expected<Image> image = attempt(std::move(packed), {}))
       return image;

@@ -29,7 +29,8 @@ public:
                CompileReport &report, const Way &way, const Tactic &tactic)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
         tactic(tactic), program(machine),
-        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands),
+        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands,
+          options.sharesRows),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().

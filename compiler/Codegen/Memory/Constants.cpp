@@ -358,34 +358,97 @@ const std::string &Context::keyOfContent(const std::string &name,
   return contentKeys.emplace(name, key->second).first->second;
 }
 
-Expected<WeightTile> Context::weightTile(const std::string &key, const std::string &tensor,
-                                         unsigned pe, Hemisphere h, unsigned groups,
-                                         unsigned planes, unsigned lanes,
-                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
-  const std::string place = std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
-  if (auto it = weightTiles.find(place); it != weightTiles.end())
-    return it->second;
+/// Rows of as many slices as an install reads at once, loaded from the data that begins there.
+Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
+                                             unsigned groups, unsigned planes, unsigned lanes,
+                                             size_t dataAt) {
   const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
-  auto [known, fresh] = tileData.emplace(key, data.size());
-  if (fresh) {
-    std::vector<uint8_t> bytes(size_t(width) * rows * lanes);
-    fill(bytes);
-    data.insert(data.end(), bytes.begin(), bytes.end());
-  }
   const std::vector<Span> spans = takeInstallRows(pe, h, rows, {});
   if (spans.empty())
     return outOfMemory("weights of " + tensor, pe, h, uint64_t(rows) * width, 0,
                        machine.memory.slices);
   WeightTile tile;
-  tile.groups = groups;
+  tile.groups = tile.pitch = groups;
   for (unsigned s = 0; s < width; ++s) {
     const unsigned slice = spans[s].slices.front(), address = spans[s].address;
     tile.slices.push_back(slice);
     tile.addresses.push_back(address);
     tile.regions.push_back(constantRegion("weights", pe, h, slice, address, rows));
     addBlock(pe, h, slice, address, rows, lanes, tile.regions[s],
-             known->second + uint64_t(s) * rows * lanes);
+             dataAt + uint64_t(s) * rows * lanes);
   }
+  return tile;
+}
+
+namespace {
+std::string placeOf(const std::string &key, unsigned pe, Hemisphere h) {
+  return std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
+}
+} // namespace
+
+Expected<WeightTile> Context::weightTile(const std::string &key, const std::string &tensor,
+                                         unsigned pe, Hemisphere h, const WeightShape &shape,
+                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
+  const std::string place = placeOf(key, pe, h);
+  if (auto it = weightTiles.find(place); it != weightTiles.end())
+    return it->second;
+  auto [known, fresh] = tileData.emplace(key, data.size());
+  if (fresh) {
+    std::vector<uint8_t> bytes(size_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes *
+                               shape.k1);
+    fill(bytes);
+    data.insert(data.end(), bytes.begin(), bytes.end());
+  }
+  Expected<WeightTile> tile =
+      takeWeightRows(tensor, pe, h, shape.groups, shape.planes, shape.k1, known->second);
+  if (tile)
+    weightTiles.emplace(place, *tile);
+  return tile;
+}
+
+Expected<WeightTile>
+Context::weightTileBeside(const std::string &key, const std::string &tensor, unsigned pe,
+                          Hemisphere h, const WeightShape &shape,
+                          const std::function<void(std::vector<uint8_t> &)> &fill) {
+  const std::string place = placeOf(key, pe, h);
+  if (auto it = weightTiles.find(place); it != weightTiles.end())
+    return it->second;
+  const unsigned width = shape.k1 - shape.k0, perStep = shape.step / width,
+                 slots = machine.lanes() / shape.step * perStep, lanes = machine.lanes(),
+                 high = machine.mxm.columns / machine.mxm.columnsPerInstall;
+  std::vector<SharedRows> &all =
+      sharedRows[{size_t(pe) * kHemispheres + size_t(h), shape.planes, shape.step, width}];
+  SharedRows *rows = nullptr;
+  size_t slot = 0;
+  for (SharedRows &its : all)
+    for (size_t i = 0; i < slots && !rows; ++i)
+      if (its.used[i] + shape.groups <= its.rows.groups) {
+        rows = &its;
+        slot = i;
+      }
+  if (!rows) {
+    const size_t at = data.size();
+    Expected<WeightTile> fresh = takeWeightRows(tensor, pe, h, high, shape.planes, lanes, at);
+    if (!fresh)
+      return fresh;
+    data.resize(at + size_t(machine.mxm.columnsPerInstall) * high * shape.planes * lanes);
+    all.push_back({std::move(*fresh), at, std::vector<unsigned>(slots, 0)});
+    rows = &all.back();
+  }
+  const size_t lane = slot / perStep * shape.step + slot % perStep * width, first = rows->used[slot];
+  rows->used[slot] += shape.groups;
+  WeightTile tile = rows->rows;
+  tile.groups = shape.groups;
+  tile.shift = int(lane) - int(shape.k0);
+  for (unsigned &address : tile.addresses)
+    address += unsigned(first);
+  std::vector<uint8_t> bytes(size_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes *
+                             shape.k1);
+  fill(bytes);
+  const uint8_t *from = bytes.data() + shape.k0;
+  for (size_t row = 0; row < size_t(machine.mxm.columnsPerInstall) * shape.planes; ++row)
+    for (size_t g = first; g < first + shape.groups; ++g, from += shape.k1)
+      std::copy(from, from + width, data.begin() + rows->data + (row * high + g) * lanes + lane);
   weightTiles.emplace(place, tile);
   return tile;
 }

@@ -14,9 +14,10 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-                 ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands)
+                 ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands,
+                 bool sharesRows)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), alternates(alternates), bands(bands),
+      detours(detours), alternates(alternates), bands(bands), sharesRows(sharesRows),
       layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine);

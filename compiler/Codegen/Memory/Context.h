@@ -34,11 +34,18 @@ struct ConstantRow {
 };
 
 /// Weights as Install takes them: plane p, group g, column s lies in slices[s] at addresses[s] + p
-/// * groups + g.
+/// * pitch + g.
 struct WeightTile {
-  unsigned groups = 0;
+  unsigned groups = 0, pitch = 0;
+  int shift = 0; ///< lanes of the rows that hold them, less those of the tensor's vectors
   std::vector<unsigned> slices, addresses; ///< per column of a group
   std::vector<uint32_t> regions;
+};
+
+/// A weight tile of `groups` column groups on `planes` planes multiplies lanes [k0, k1), none of two
+/// runs of `step` lanes if it lies beside others.
+struct WeightShape {
+  unsigned groups = 0, planes = 0, k0 = 0, k1 = 0, step = 0;
 };
 
 /// A tensor that bursts of one piece touch together with another.
@@ -74,7 +81,7 @@ enum class ColumnPlaces {
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
           ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false, unsigned bands = 2);
+          bool alternates = false, unsigned bands = 2, bool sharesRows = false);
 
   const Machine &machine;
   const KernelGraph &graph;
@@ -88,6 +95,7 @@ struct Context {
   /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
   /// the next share begins while one ends.
   const unsigned bands;
+  const bool sharesRows; ///< weight tiles of few lanes lie beside each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor
   std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows
@@ -165,8 +173,12 @@ struct Context {
   /// Stores a weight tile of the tensor once per (key, pe, hemisphere); `fill` gives its bytes:
   /// [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor, unsigned pe,
-                                  Hemisphere h, unsigned groups, unsigned planes, unsigned lanes,
+                                  Hemisphere h, const WeightShape &shape,
                                   const std::function<void(std::vector<uint8_t> &)> &fill);
+  /// The same in some lanes of rows that other tiles of as many lanes take, too.
+  Expected<WeightTile> weightTileBeside(const std::string &key, const std::string &tensor,
+                                        unsigned pe, Hemisphere h, const WeightShape &shape,
+                                        const std::function<void(std::vector<uint8_t> &)> &fill);
 
   /// Tables and map vectors for every lookup of the kernel on a PE. Errors name the table or the
   /// tensor of indices.
@@ -198,6 +210,18 @@ private:
   std::map<std::string, uint32_t> stringIds;
   std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
+  /// Rows that weight tiles share, which lie beside each other in slots of as many lanes.
+  struct SharedRows {
+    WeightTile rows;
+    size_t data = 0;            ///< [slice][plane][group][lane]
+    std::vector<unsigned> used; ///< per slot: column groups
+  };
+  using SharedKind = std::tuple<size_t, unsigned, unsigned, unsigned>; ///< allocator, planes, step,
+                                                                       ///< lanes of a slot
+  std::map<SharedKind, std::vector<SharedRows>> sharedRows;
+  Expected<WeightTile> takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
+                                      unsigned groups, unsigned planes, unsigned lanes,
+                                      size_t dataAt);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;
   std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor

@@ -33,6 +33,27 @@ bool expectRight(const KernelGraph &graph, const std::vector<std::string> &set =
   return splitsK;
 }
 
+/// Two products of `taps` rows of k lanes by constant weights of n columns each.
+KernelGraph twoProducts(int64_t k, int64_t taps, int64_t n, ElementType type) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {9, k}, type, 1, TensorRole::Input);
+  for (const std::string name : {"first", "second"}) {
+    std::vector<float> weights(size_t(n * taps * k));
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = float(int(i * (name == "first" ? 7 : 5) % 23) - 11);
+    const unsigned w = addConstant(graph, "w." + name, {n, taps, k}, type, 2, weights),
+                   y = addTensor(graph, name, {10 - taps, n}, ElementType::Fp32, 1, TensorRole::Output);
+    KernelBuilder build(graph);
+    const unsigned m = build.loop(10 - taps), column = build.loop(n), tap = build.loop(taps, LoopKind::Contracted),
+                   lane = build.loop(k, LoopKind::Contracted);
+    build.term({x, {window(m, 1, tap, 1, 0), at(lane)}, 0}, {w, {at(column), at(tap), at(lane)}, 0}, (10 - taps) * n * taps * k);
+    build.store(type == ElementType::Int8 ? build.op(AluOp::CvtI32F32, {build.accumulator()}) : build.accumulator(),
+                {y, {at(m), at(column)}, 0});
+    build.finish(name);
+  }
+  return graph;
+}
+
 /// y[c, r, s] = x[c, r * rowStep + row, s * columnStep + column], ones where that lies outside.
 KernelGraph moved(int64_t rowStep, int64_t row, int64_t columnStep, int64_t column, int64_t height = 6, int64_t width = 7) {
   KernelGraph graph;
@@ -142,6 +163,56 @@ TEST(Run, OnSeveralPes) {
   expectRight(buildMatmul({.m = 40, .k = 70, .n = 50}), two);
   expectRight(buildConv({.channels = 20, .height = 6, .width = 5, .filters = 24}), two);
   expectRight(buildAttention(20, 24, 16, false), two);
+}
+
+/// Weight tiles of few lanes beside each other: bit by bit the same values, from fewer rows, as far as there are shifters.
+TEST(Run, WeightsThatShareRowsMultiplyTheirOwnLanes) {
+  struct Product {
+    int64_t k, taps, n;
+    bool isNarrow; // some tile leaves lanes to another
+  };
+  for (const ElementType type : {ElementType::Fp16, ElementType::Int8})
+    for (const Product &p : {Product{40, 1, 70, true}, {7, 1, 20, true}, {12, 3, 33, true}, {64, 2, 40, false}, {5, 3, 100, true}})
+      for (const char *shifters : {"sxm.shifters=2", "sxm.shifters=0"}) {
+        SCOPED_TRACE(std::to_string(p.k) + " x " + std::to_string(p.taps) + " x " + std::to_string(p.n) + " " + shifters);
+        const Expected<Machine> machine = loadMachine("tsp-small", {shifters});
+        ASSERT_TRUE(machine) << machine.error();
+        const KernelGraph graph = twoProducts(p.k, p.taps, p.n, type);
+        const auto inputs = randomInputs(graph);
+        const auto run = [&](bool shares) {
+          grid::CompileOptions options;
+          options.sharesRows = shares;
+          test::GridRun its = test::runOnGrid(graph, *machine, inputs, true, options);
+          EXPECT_EQ(its.error, "");
+          EXPECT_EQ(its.simulated.measuredCycles, its.report.predictedCycles);
+          EXPECT_EQ(test::distanceFromReference(graph, its, inputs), 0);
+          return its;
+        };
+        const test::GridRun apart = run(false), beside = run(true);
+        EXPECT_EQ(beside.outputs, apart.outputs);
+        const auto rows = [&](bool shares) {
+          grid::CompileOptions options;
+          options.sharesRows = shares;
+          grid::CompileReport report;
+          const Expected<Image> image = grid::compile(graph, *machine, options, report);
+          uint64_t sum = 0, shifts = 0;
+          for (const Block &b : image ? image->blocks : std::vector<Block>())
+            sum += b.rows;
+          for (const Instruction &i : image ? image->instructions[0] : std::vector<Instruction>())
+            shifts += i.opcode == Opcode::Shift;
+          return std::pair(sum, shifts);
+        };
+        const auto [few, shifts] = rows(true);
+        const auto [many, none] = rows(false);
+        EXPECT_EQ(none, 0u);
+        if (p.isNarrow && shifters == std::string("sxm.shifters=2")) {
+          EXPECT_GT(shifts, 0u);
+          EXPECT_LT(few, many);
+        } else {
+          EXPECT_EQ(shifts, 0u);
+          EXPECT_EQ(few, many);
+        }
+      }
 }
 
 /// y[r, s] for odd and even r, s by a kernel each, from x[r / 2, s / 2]; z reads them as parts of one product, with what lies

@@ -146,13 +146,51 @@ TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
   std::vector<unsigned> sets;
   for (const char *key : {"a", "b", "c", "d", "e"}) { // each fills half a bank of the two
     const Expected<grid::WeightTile> tile =
-        one.c->weightTile(key, "w", 0, Hemisphere::West, one.machine.memory.rowsPerBank / 2, 1, 32, fill);
+        one.c->weightTile(key, "w", 0, Hemisphere::West, {.groups = one.machine.memory.rowsPerBank / 2, .planes = 1, .k1 = 32, .step = 32}, fill);
     ASSERT_TRUE(tile) << tile.error();
     for (unsigned slice : tile->slices)
       EXPECT_EQ(slice / 16, tile->slices[0] / 16) << key;
     sets.push_back(tile->slices[0] / 16);
   }
   EXPECT_THAT(sets, testing::ElementsAre(0, 0, 0, 0, 1));
+}
+
+TEST(Weights, OfFewLanesLieBesideEachOther) {
+  OneTensor one({2, 32});
+  const grid::WeightShape shape{.groups = 1, .planes = 2, .k0 = 16, .k1 = 22, .step = 16}; // lanes 16 to 21 of what a pass takes
+  std::set<std::tuple<unsigned, unsigned, unsigned>> taken;                                // slice, row, lane
+  std::set<unsigned> addresses;
+  for (unsigned number = 1; number <= 10; ++number) {
+    const auto fill = [&](std::vector<uint8_t> &bytes) {
+      ASSERT_EQ(bytes.size(), 16u * 2 * 1 * 22);
+      for (size_t i = 0; i < bytes.size(); ++i)
+        bytes[i] = uint8_t(i % 22 < 16 ? 0 : number);
+    };
+    const auto store = [&] { return one.c->weightTileBeside("w" + std::to_string(number), "w", 0, Hemisphere::West, shape, fill); };
+    const Expected<grid::WeightTile> tile = store(), again = store();
+    ASSERT_TRUE(tile) << tile.error();
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->addresses, tile->addresses);
+    EXPECT_EQ(again->shift, tile->shift);
+    EXPECT_EQ(tile->groups, 1u);
+    EXPECT_EQ(tile->pitch, 2u); // 32 columns, two groups of 16
+    const unsigned first = unsigned(16 + tile->shift);
+    EXPECT_EQ(first / 16, (first + 5) / 16) << "lies across two passes";
+    for (unsigned s = 0; s < 16; ++s)
+      for (unsigned plane = 0; plane < 2; ++plane) {
+        const unsigned row = tile->addresses[s] + plane * tile->pitch;
+        addresses.insert(tile->addresses[0]);
+        for (const Block &b : one.c->blocks)
+          if (b.slice == tile->slices[s] && b.row <= row && row < b.row + b.rows)
+            for (unsigned lane = first; lane < first + 6; ++lane) {
+              EXPECT_TRUE(taken.insert({tile->slices[s], row, lane}).second);
+              EXPECT_EQ(one.c->data[b.offset + size_t(row - b.row) * b.bytes + lane], number);
+            }
+      }
+  }
+  EXPECT_EQ(taken.size(), 10u * 16 * 2 * 6);
+  EXPECT_EQ(one.c->blocks.size(), 2u * 16); // 4 slots of 2 groups each, then new rows
+  EXPECT_EQ(addresses.size(), 4u);
 }
 
 TEST(Copies, OneOfWhatMapsAloneReadWhereMemoryIsShort) {
