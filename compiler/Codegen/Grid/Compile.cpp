@@ -104,6 +104,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       const bool isNew = !compiler.isTooLarge() ? way.pressure < 3 || !isSame
                          : machine.pes() == 1   ? !isSame || options.sparing
                                                 : !wasTooLarge || options.sparing;
+      if (compiler.isBeyondMemory()) // however weights are dealt
+        return image.takeError();
       wasTooLarge = compiler.isTooLarge();
       dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && way.pressure < kMostPressure && isNew)

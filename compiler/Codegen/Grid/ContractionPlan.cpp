@@ -382,9 +382,8 @@ Expected<WeightTile> ContractionPlan::store(Tile &tile) {
   const WeightShape shape{columnGroups(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
   const std::string &name = c.tensor(kernel.terms[tile.term].w.tensor).name;
   Expected<WeightTile> stored =
-      tile.inRow > 1
-          ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, fill)
-          : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, fill);
+      tile.inRow > 1 ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, fill)
+                     : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, fill);
   if (stored)
     tile.shift = stored->shift;
   return stored;
@@ -413,9 +412,9 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
     return s;
   for (const Pass &pass : plan.passes)
     if (const Tile &tile = plan.tiles[pass.tile]; plan.isConstant(tile))
-      f(tile.key, (plan.columnGroups() * plan.m.mxm.format(plan.typeOf(tile))->planes +
-                   tile.inRow - 1) /
-                      tile.inRow);
+      f(tile.key,
+        (plan.columnGroups() * plan.m.mxm.format(plan.typeOf(tile))->planes + tile.inRow - 1) /
+            tile.inRow);
   return Success{};
 }
 

@@ -10,6 +10,7 @@
 
 #include "arch/spec/Facts.h"
 
+#include <optional>
 #include <utility>
 
 namespace millrace::grid {
@@ -36,38 +37,59 @@ KernelGraph withPackedWeights(const KernelGraph &graph, const Machine &machine) 
 }
 
 /// Tries the graph as it is, then what rewritings of it need less room.
-Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const FitOptions &options,
-                              CompileReport &report) {
-  const CompileReport before = report;
-  Expected<Image> whole = compile(graph, machine, options.compile, report);
-  if (whole || !options.rewrites)
-    return whole;
-  const bool crowded = report.crowded, full = report.full;
-  CompileOptions how = options.compile;
-  const auto attempt = [&](KernelGraph &&rewritten, std::vector<std::string> rounded) {
-    CompileReport its = before;
-    Expected<Image> image = compile(rewritten, machine, how, its);
-    if (image) {
-      graph = std::move(rewritten);
-      report = std::move(its);
-      report.rounded = std::move(rounded);
-    }
-    return image;
-  };
-  if (crowded) { // a result less in a piece leaves it more slices
-    KernelGraph apart = graph;
-    if (forms::splitResults(apart))
-      if (Expected<Image> image = attempt(std::move(apart), {}))
-        return image;
+class Fitting {
+public:
+  Fitting(KernelGraph &graph, const Machine &machine, const FitOptions &options,
+          CompileReport &report)
+      : graph(graph), machine(machine), options(options), how(options.compile), before(report),
+        report(report) {}
+
+  Expected<Image> run();
+
+private:
+  KernelGraph &graph;
+  const Machine &machine;
+  const FitOptions &options;
+  CompileOptions how;
+  const CompileReport before;
+  CompileReport &report;
+
+  Expected<Image> attempt(KernelGraph rewritten, std::vector<std::string> rounded = {});
+  std::optional<Image> fitApart();
+  std::optional<Image> fitRewritten();
+};
+
+/// Leaves the graph that fits.
+Expected<Image> Fitting::attempt(KernelGraph rewritten, std::vector<std::string> rounded) {
+  CompileReport its = before;
+  Expected<Image> image = compile(rewritten, machine, how, its);
+  if (image) {
+    graph = std::move(rewritten);
+    report = std::move(its);
+    report.rounded = std::move(rounded);
   }
-  if (!full)
-    return whole;
-  how.sharesRows = true;
-  if (Expected<Image> image = attempt(KernelGraph(graph), {}))
-    return image;
-  if (KernelGraph packed = withPackedWeights(graph, machine); packed != graph)
-    if (Expected<Image> image = attempt(std::move(packed), {}))
+  return image;
+}
+
+/// A result less in a piece leaves it more slices.
+std::optional<Image> Fitting::fitApart() {
+  KernelGraph apart = graph;
+  if (forms::splitResults(apart))
+    if (Expected<Image> image = attempt(std::move(apart)))
+      return std::move(*image);
+  return std::nullopt;
+}
+
+/// What needs fewer rows, exact ones first.
+std::optional<Image> Fitting::fitRewritten() {
+  if (Expected<Image> image = attempt(graph))
+    return std::move(*image);
+  if (report.crowded)
+    if (std::optional<Image> image = fitApart())
       return image;
+  if (KernelGraph packed = withPackedWeights(graph, machine); packed != graph)
+    if (Expected<Image> image = attempt(std::move(packed)))
+      return std::move(*image);
   // Values of a part of a loop at a time leave more room: half as much, a quarter.
   const int64_t peak = forms::peakRows(graph, machine);
   for (const bool narrows : {false, true}) {
@@ -80,7 +102,25 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
     for (const int64_t share : {2, 4})
       if (KernelGraph parts = inParts(start, machine, peak / share); parts != graph)
         if (Expected<Image> image = attempt(withPackedWeights(parts, machine), rounded))
-          return image;
+          return std::move(*image);
+  }
+  return std::nullopt;
+}
+
+Expected<Image> Fitting::run() {
+  Expected<Image> whole = compile(graph, machine, how, report);
+  if (whole || !options.rewrites)
+    return whole;
+  if (report.crowded)
+    if (std::optional<Image> image = fitApart())
+      return std::move(*image);
+  if (!report.full)
+    return whole;
+  how.sharesRows = true;
+  for (const bool sparing : {false, true}) { // streams from afar are slower than all of those
+    how.sparing = sparing;
+    if (std::optional<Image> image = fitRewritten())
+      return std::move(*image);
   }
   return whole;
 }
@@ -89,17 +129,7 @@ Expected<Image> compileInTurn(KernelGraph &graph, const Machine &machine, const 
 
 Expected<Image> compileToFit(KernelGraph &graph, const Machine &machine, const FitOptions &options,
                              CompileReport &report) {
-  const CompileReport before = report;
-  Expected<Image> image = compileInTurn(graph, machine, options, report);
-  if (image || !options.rewrites || !report.full)
-    return image;
-  const CompileReport failed = std::exchange(report, before);
-  FitOptions sparing = options;
-  sparing.compile.sparing = true; // streams from afar are slower than all of those
-  if (Expected<Image> spared = compileInTurn(graph, machine, sparing, report))
-    return spared;
-  report = failed;
-  return image;
+  return Fitting(graph, machine, options, report).run();
 }
 
 } // namespace millrace::grid

@@ -18,9 +18,10 @@ struct FitOptions {
 };
 
 /// As compile(); where that finds no room, the graph is rewritten so that it needs less, and tried
-/// again: results of a kernel in kernels of their own where bursts met, chains of kernels part by
-/// part where values have no rows. `graph` becomes what was compiled, or stays on an error, which
-/// is then that of the graph as it was. The report names constants that were rounded.
+/// again: results of a kernel in kernels of their own where bursts met, weights
+/// that share rows and chains of kernels part by part where there are none left. `graph` becomes
+/// what was compiled, or stays on an error, which is then that of the graph as it was. The report
+/// names constants that were rounded.
 Expected<Image> compileToFit(forms::KernelGraph &graph, const Machine &machine,
                              const FitOptions &options, CompileReport &report);
 

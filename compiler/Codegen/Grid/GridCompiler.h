@@ -9,6 +9,7 @@
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Placement/Fabric.h"
 
+#include <numeric>
 #include <vector>
 
 namespace millrace::grid {
@@ -28,9 +29,8 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, const Way &way, const Tactic &tactic)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
-        tactic(tactic), program(machine),
-        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands,
-          options.sharesRows),
+        tactic(tactic), program(machine), c(machine, graph, program, way.columnPlaces, way.detours,
+                                            way.alternates, tactic.bands, options.sharesRows),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().
@@ -56,6 +56,13 @@ public:
   }
   /// Was it refused before anything was stored, as the partition has too many rows somewhere?
   bool isTooLarge() const { return tooLarge; }
+  /// Is there less memory than weights take, each in one hemisphere?
+  bool isBeyondMemory() const {
+    const uint64_t all = uint64_t(machine.pes()) * kHemispheres * machine.memory.slices *
+                         machine.rowsPerSlice() / machine.mxm.columnsPerInstall;
+    return tooLarge && std::accumulate(partition.weightRows.begin(), partition.weightRows.end(),
+                                       uint64_t(0)) > all;
+  }
   /// Where weights lie; more pressure changes nothing once that stays.
   const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {
     return partition.hemispheres;

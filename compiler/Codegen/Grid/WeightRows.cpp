@@ -364,8 +364,22 @@ void WeightRows::spare(Partition &p, const std::vector<uint64_t> &most) const {
   }
 }
 
+/// The hemisphere of each share of a kernel that is not split, if each has one; else none.
+std::vector<Hemisphere> WeightRows::wholeIn(const Partition &p, size_t kernel, unsigned pe) const {
+  std::vector<Hemisphere> whole;
+  for (const std::vector<bool> &place : placesOf(p, kernel, pe)) {
+    if (place[0] == place[1])
+      return {};
+    whole.push_back(place[0] ? Hemisphere::West : Hemisphere::East);
+  }
+  return whole;
+}
+
 /// Turns kernels round whose hemispheres change places for the better.
 void WeightRows::even(Partition &p, unsigned pe, Stored &stored) const {
+  for (size_t k = 0; k < works.size(); ++k)
+    if (!p.splitK[k] && p.hemispheres[k][pe].empty() && storesWeights(k))
+      p.hemispheres[k][pe] = wholeIn(p, k, pe);
   for (bool better = true; better;) {
     better = false;
     for (size_t k = 0; k < works.size(); ++k) {

@@ -65,6 +65,7 @@ private:
   /// The part of a kernel's work that one hemisphere does while the other idles, if each of its
   /// shares is dealt whole; the largest of all PEs.
   double idleIfWhole(const Partition &p, size_t kernel) const;
+  std::vector<Hemisphere> wholeIn(const Partition &p, size_t kernel, unsigned pe) const;
   void even(Partition &p, unsigned pe, Stored &stored) const;
   const TileList &tilesOf(size_t kernel, const Share &share) const {
     return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];

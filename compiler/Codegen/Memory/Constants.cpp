@@ -435,7 +435,8 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, uns
     all.push_back({std::move(*fresh), at, std::vector<unsigned>(slots, 0)});
     rows = &all.back();
   }
-  const size_t lane = slot / perStep * shape.step + slot % perStep * width, first = rows->used[slot];
+  const size_t lane = slot / perStep * shape.step + slot % perStep * width,
+               first = rows->used[slot];
   rows->used[slot] += shape.groups;
   WeightTile tile = rows->rows;
   tile.groups = shape.groups;

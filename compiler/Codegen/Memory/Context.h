@@ -42,8 +42,8 @@ struct WeightTile {
   std::vector<uint32_t> regions;
 };
 
-/// A weight tile of `groups` column groups on `planes` planes multiplies lanes [k0, k1), none of two
-/// runs of `step` lanes if it lies beside others.
+/// A weight tile of `groups` column groups on `planes` planes multiplies lanes [k0, k1), none of
+/// two runs of `step` lanes if it lies beside others.
 struct WeightShape {
   unsigned groups = 0, planes = 0, k0 = 0, k1 = 0, step = 0;
 };

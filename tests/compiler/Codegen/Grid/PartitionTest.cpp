@@ -255,6 +255,42 @@ TEST(Partition, KernelsThatCannotAllBeEverywhereTakeTurnsWithPes) {
   }
 }
 
+TEST(Partition, HemispheresChangeTilesWhereWeightsLieUnevenly) {
+  // One row by weights of one tile of K: of the two tiles of columns, of 32 and of 8, a hemisphere
+  // does one whole.
+  forms::KernelGraph graph;
+  const auto tensor = [&](const std::string &name, std::vector<int64_t> shape, ElementType type,
+                          forms::TensorRole role) {
+    return forms::addTensor(graph, name, std::move(shape), type, 1, role);
+  };
+  const unsigned x = tensor("x", {1, 16}, ElementType::Int8, forms::TensorRole::Input);
+  for (const std::string name : {"a", "b", "c", "d", "e", "f"}) {
+    std::vector<float> weights(size_t(40 * 16));
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = float(int(i % 100) - name[0]);
+    const unsigned w = forms::addConstant(graph, "w." + name, {40, 16}, ElementType::Int8, 1,
+                                          weights),
+                   y = tensor(name, {1, 40}, ElementType::Int32, forms::TensorRole::Output);
+    forms::KernelBuilder build(graph);
+    const unsigned m = build.loop(1), n = build.loop(40),
+                   k = build.loop(16, forms::LoopKind::Contracted);
+    build.term({x, {forms::at(m), forms::at(k)}, 0}, {w, {forms::at(n), forms::at(k)}, 0}, 40 * 16);
+    build.store(build.accumulator(), {y, {forms::at(m), forms::at(n)}, 0});
+    build.finish(name);
+  }
+  const auto rows = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 1);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    return std::array{p->weightRows[0], p->weightRows[1]};
+  };
+  const auto roomy = rows(std::nullopt);
+  const uint64_t sum = roomy[0] + roomy[1];
+  const auto even = rows(sum / 2);
+  EXPECT_EQ(even[0] + even[1], sum);
+  EXPECT_EQ(even[0], even[1]);
+}
+
 /// Rows that each hemisphere of each PE has in use at most while the kernels are stored one after
 /// the other and tensors are given back after their last use.
 std::vector<uint64_t> mostRowsInUse(const grid::PartitionProblem &problem, grid::Storage &storage) {
