@@ -17,8 +17,8 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def judged(millrace, tmp_path, nodes, inputs, constants=(), machine="tsp-v1", precision="fp16", bound=5e-3):
-    """The output y is ONNX Runtime's, which is returned."""
+def judged(millrace, tmp_path, nodes, inputs, constants=(), machine="tsp-v1", precision="fp16", bound=5e-3, on_grid=False):
+    """The output y is ONNX Runtime's, which is returned; with `on_grid`, the host does nothing."""
     values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
               for name, a in inputs.items()]
     graph = helper.make_graph(nodes, "g", values, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
@@ -26,6 +26,7 @@ def judged(millrace, tmp_path, nodes, inputs, constants=(), machine="tsp-v1", pr
     domains = [("", 23), ("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*d) for d in domains], ir_version=10)
     got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path, ["--check"])
+    assert not (on_grid and got.report["host_ops"])
     expected = probe.run(model, inputs)["y"]
     assert np.isfinite(got.outputs["y"]).all()
     assert relative_l2(got.outputs["y"], expected) <= bound
@@ -126,3 +127,19 @@ def test_batches_side_by_side_in_a_row_are_cut_into_the_same_tiles(millrace, tmp
            {"x": numbers(3, tokens, 24), "q": numbers(3, 3, tokens, size, seed=1),
             "k": numbers(3, 1, tokens, size, seed=2)},
            {"w": numbers(24, size, seed=3) / 5, "shape": np.int64([3, tokens, 1, size])}, machine)
+
+
+@pytest.mark.parametrize("activation", ("silu", "sigmoid", "none"))
+def test_patches_join_an_image_behind_other_channels(millrace, tmp_path, activation):
+    """MobileViT: tokens of 2 x 2 patches become an image again, whose channels stand behind those of another; a map of two stored
+    values cannot be moved to those lanes, but what it makes can."""
+    constants = {"as_patches": np.int64([1, 4, 64, 24]), "as_rows": np.int64([24 * 8, 8, 2, 2]), "as_image": np.int64([1, 24, 16, 16]),
+                 "projection": numbers(20, 24, 1, 1) / 5, "fusion": numbers(12, 40, 3, 3, seed=1) / 20}
+    nodes = [node("Reshape", ["tokens", "as_patches"], ["patches"]), node("Transpose", ["patches"], ["turned"], perm=[0, 3, 2, 1]),
+             node("Reshape", ["turned", "as_rows"], ["rows"]), node("Transpose", ["rows"], ["even"], perm=[0, 2, 1, 3]),
+             node("Reshape", ["even", "as_image"], ["image"]), node("Conv", ["image", "projection"], ["projected"]),
+             node("Sigmoid", ["projected"], ["gate"]), node("Mul", ["projected", "gate"], ["gated"]),
+             node("Concat", ["other", {"silu": "gated", "sigmoid": "gate", "none": "projected"}[activation]], ["joined"], axis=1),
+             node("Conv", ["joined", "fusion"], ["y"], pads=[1] * 4)]
+    inputs = {"tokens": numbers(4, 64, 24, seed=2), "other": numbers(1, 20, 16, 16, seed=3)}
+    judged(millrace, tmp_path, nodes, inputs, constants, on_grid=True)

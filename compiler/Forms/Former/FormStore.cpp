@@ -523,7 +523,8 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
         (!isStored || failed(emit(part, tensor, offsets, lane, split)))) {
       Value base = baseOf(part);
       if (stored.count(base) || failed(store(base, std::nullopt)) ||
-          failed(emit(part, tensor, offsets, lane, split)))
+          (failed(emit(part, tensor, offsets, lane, split)) &&
+           failed(emit(part, tensor, offsets, lane, split, /*isStored=*/true))))
         return failure();
     }
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
