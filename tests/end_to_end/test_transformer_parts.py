@@ -143,3 +143,13 @@ def test_patches_join_an_image_behind_other_channels(millrace, tmp_path, activat
              node("Conv", ["joined", "fusion"], ["y"], pads=[1] * 4)]
     inputs = {"tokens": numbers(4, 64, 24, seed=2), "other": numbers(1, 20, 16, 16, seed=3)}
     judged(millrace, tmp_path, nodes, inputs, constants, on_grid=True)
+
+
+@pytest.mark.parametrize("scale", (1, 300, 5000))
+def test_greatest_scores_are_not_rounded(millrace, tmp_path, scale):
+    """Scores beyond 16 bits are subtracted from the greatest of them, which 16 bits would hold back at their end: powers of what
+    is left were infinite, shares NaN."""
+    judged(millrace, tmp_path, [node("MatMul", ["q", "k"], ["scores"]), node("Mul", ["scores", "scale"], ["scaled"]),
+                                node("Softmax", ["scaled"], ["shares"], axis=-1), node("MatMul", ["shares", "v"], ["y"])],
+           {"q": numbers(1, 8, 96, 32), "k": numbers(1, 8, 32, 96, seed=1), "v": numbers(1, 8, 96, 32, seed=2)},
+           {"scale": np.float32(scale)}, on_grid=True)

@@ -221,7 +221,7 @@ bool Former::isBelowMaximum(Operation *op) const {
   auto within = op->getAttrOfType<DenseF64ArrayAttr>("millrace.within");
   auto map = dyn_cast<linalg::LinalgOp>(op->getParentOp());
   return within && isa<arith::SubFOp>(op) && within[1] == 0 && map && map.getNumDpsInputs() == 2 &&
-         !ranges.needsFp32(map->getOperand(1));
+         !ranges.needsFp32(map->getOperand(1)) && !wide.contains(map->getOperand(1));
 }
 
 /// Whether the node was widened from 16 bits.

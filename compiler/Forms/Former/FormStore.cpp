@@ -383,7 +383,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
         constantTensor(base, *storedType(cast<RankedTensorType>(base.getType()).getElementType()),
                        wanted),
         0};
-  else if (auto concat = dyn_cast<tensor::ConcatOp>(op); concat && !hosted.contains(base) && !op->hasAttr(kDevice)) {
+  else if (auto concat = dyn_cast<tensor::ConcatOp>(op);
+           concat && !hosted.contains(base) && !op->hasAttr(kDevice)) {
     result = storeConcat(concat, wanted);
     if (failed(result))
       result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);

@@ -244,6 +244,7 @@ std::optional<Former::Maxima> Former::maximaBelow(Value base, unsigned lane) {
     linalg::LinalgOp most = formOf(other);
     const AffineMap to = most.getMatchingIndexingMap(most.getDpsInitOperand(0));
     found.scores = source;
+    found.greatest = other;
     found.lane = cast<AffineDimExpr>(to.getResult(preferredLane(other))).getPosition();
     const ArrayRef<int64_t> shape = shapeOf(base);
     const auto tiles = [](int64_t extent, int64_t of) { return (extent + of - 1) / of; };
@@ -275,7 +276,8 @@ FailureOr<Stored> Former::storeAlongMaxima(Value base, unsigned lane) {
   const Value scores = baseOf(maxima->scores);
   const SmallVector<unsigned> dims = dimsBeside1(maxima->scores);
   const auto along = size_t(llvm::find(dims, maxima->lane) - dims.begin());
-  wide.insert(scores);
+  wide.insert(scores); // and 16 bits would round the greatest of them
+  wide.insert(maxima->greatest);
   wide.insert(maxima->sums.begin(), maxima->sums.end());
   if (failed(store(scores, dimsBeside1(scores)[along], /*isExact=*/true)))
     return failure();

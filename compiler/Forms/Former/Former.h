@@ -195,7 +195,7 @@ private:
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {
-    mlir::Value scores;
+    mlir::Value scores, greatest;
     unsigned lane;
     llvm::SmallVector<mlir::Value, 1> sums;
   };
