@@ -153,3 +153,29 @@ def test_greatest_scores_are_not_rounded(millrace, tmp_path, scale):
                                 node("Softmax", ["scaled"], ["shares"], axis=-1), node("MatMul", ["shares", "v"], ["y"])],
            {"q": numbers(1, 8, 96, 32), "k": numbers(1, 8, 32, 96, seed=1), "v": numbers(1, 8, 96, 32, seed=2)},
            {"scale": np.float32(scale)}, on_grid=True)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("mixes_heads", (False, True))
+def test_pixels_of_convolutions_attend_to_each_other(millrace, tmp_path, machine, mixes_heads):
+    """Queries, keys and values are convolutions of an image, its pixels the tokens: what lies in two dimensions in memory runs
+    along the lanes in products. EfficientFormer V2 mixes scores and shares of heads by convolutions besides."""
+    heads, side, size = 2, 7, 16
+    tokens = side * side
+    nodes, constants = [], {"apart": np.int64([1, heads, size, tokens]), "image": np.int64([1, heads * size, side, side])}
+    for seed, name in enumerate("qkv"):
+        constants[f"w{name}"] = numbers(heads * size, 24, 1, 1, seed=seed) / 5
+        nodes += [node("Conv", ["x", f"w{name}"], [f"{name}c"]), node("Reshape", [f"{name}c", "apart"], [f"{name}h"])]
+    nodes += [node("Transpose", ["qh"], ["qt"], perm=[0, 1, 3, 2]), node("Transpose", ["vh"], ["vt"], perm=[0, 1, 3, 2]),
+              node("MatMul", ["qt", "kh"], ["scores"])]
+    if mixes_heads:
+        constants |= {"m1": numbers(heads, heads, 1, 1, seed=5), "m2": numbers(heads, heads, 1, 1, seed=6)}
+        nodes.append(node("Conv", ["scores", "m1"], ["mixed"]))
+    nodes.append(node("Softmax", ["mixed" if mixes_heads else "scores"], ["shares"], axis=-1))
+    if mixes_heads:
+        nodes.append(node("Conv", ["shares", "m2"], ["again"]))
+    nodes += [node("MatMul", ["again" if mixes_heads else "shares", "vt"], ["attended"]),
+              node("Transpose", ["attended"], ["turned"], perm=[0, 1, 3, 2]), node("Reshape", ["turned", "image"], ["joined"]),
+              node("Add", ["joined", "local"], ["y"])]
+    judged(millrace, tmp_path, nodes, {"x": numbers(1, 24, side, side, seed=7), "local": numbers(1, heads * size, side, side, seed=8)},
+           constants, machine, on_grid=True)

@@ -227,6 +227,22 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
   return operands;
 }
 
+/// Whether the contracted loops together walk neighbouring lanes.
+static bool walksNeighbours(const Attempt &attempt, const AffineIndex &lanes) {
+  SmallVector<std::pair<int64_t, int64_t>> steps; // and extents
+  for (auto [loop, step] : lanes.terms)
+    if (attempt.space.loop(loop).kind == LoopKind::Contracted)
+      steps.push_back({step, attempt.space.loop(loop).extent});
+  llvm::sort(steps);
+  int64_t next = 1;
+  for (auto [step, extent] : steps) {
+    if (step != next)
+      return false;
+    next *= extent;
+  }
+  return true;
+}
+
 /// The lanes of a stream meet those of what is installed one by one, and the result's lanes are the
 /// columns of the latter: constants are written as they are needed; of values made at run time,
 /// neighbours are columns.
@@ -245,7 +261,10 @@ static Misfit misfitOf(const Attempt &attempt, const KernelGraph &graph, const A
     if (int64_t step = coefficient(a.index[from.laneDim], loop);
         !isConstant && step != coefficient(w.index[weights.laneDim], loop) &&
         int(loop) != attempt.lane)
-      return step > 1 || (kind == LoopKind::Parallel && step != 0) ? Misfit::A : Misfit::W;
+      return (step > 1 && !walksNeighbours(attempt, a.index[from.laneDim])) ||
+                     (kind == LoopKind::Parallel && step != 0)
+                 ? Misfit::A
+                 : Misfit::W;
     if (int(loop) != attempt.lane)
       continue;
     for (unsigned d = 0; d < a.index.size(); ++d)
