@@ -203,27 +203,31 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
   return Success{};
 }
 
-/// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one
-/// or two.
-grid::FitOptions optionsOf(const Case &c) {
+/// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one or
+/// two, all planes or fewer.
+grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
   grid::FitOptions options;
   if (!c.schedule)
     return options;
   std::mt19937_64 draw(c.schedule);
   const int64_t rows[] = {1, 16, 32, 128, 512, 2048};
   const unsigned bands[] = {2, 3, 4, 8, 64};
-  options.compile.tactic = {.order = draw() % 4 ? "critical" : "graph",
-                            .seed = draw() % 4 ? c.schedule : 0,
-                            .mapRows = rows[draw() % std::size(rows)],
-                            .bands = bands[draw() % std::size(bands)],
-                            .pes = unsigned(draw() % 3)};
+  grid::Tactic &tactic = options.compile.tactic;
+  tactic.order = draw() % 4 ? "critical" : "graph";
+  tactic.seed = draw() % 4 ? c.schedule : 0;
+  tactic.mapRows = rows[draw() % std::size(rows)];
+  tactic.bands = bands[draw() % std::size(bands)];
+  tactic.pes = unsigned(draw() % 3);
+  for (const grid::Used &part : grid::partsOf(machine))
+    if (part.planes && draw() % 3 == 0)
+      tactic.used = part;
   return options;
 }
 
 /// Compiled, encoded and read back.
 Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine, const Case &c,
                          grid::CompileReport &report) {
-  Expected<Image> image = grid::compileToFit(graph, machine, optionsOf(c), report);
+  Expected<Image> image = grid::compileToFit(graph, machine, optionsOf(c, machine), report);
   if (!image)
     return image.takeError();
   Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
@@ -409,7 +413,7 @@ Expected<CompiledCase> compileCase(const Case &c, unsigned effort) {
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  grid::FitOptions options = optionsOf(c);
+  grid::FitOptions options = optionsOf(c, *machine);
   options.compile.effort = effort;
   Expected<Image> image = grid::compileToFit(*graph, *machine, options, report);
   if (!image)

@@ -51,7 +51,7 @@ def test_a_second_pe_behind_a_link_makes_a_small_program_no_slower(millrace, tmp
     assert spread.report["measured_cycles"] > 1.01 * one.report["measured_cycles"]
     assert got.report["measured_cycles"] <= 1.01 * one.report["measured_cycles"]
     assert got.report["measured_cycles"] == got.report["predicted_cycles"]
-    assert got.report["schedule"].endswith(", over 1 PE")
+    assert ", over 1 PE" in got.report["schedule"]
     assert np.count_nonzero(got.report["macs_executed_by_pe"]) == 1
     for name, expected in probe.run(model, inputs).items():
         assert relative_l2(got.outputs[name], expected) <= 2e-3

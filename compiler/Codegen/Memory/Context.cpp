@@ -14,12 +14,13 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-                 ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands)
+                 ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands,
+                 const Used &used)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), alternates(alternates), bands(bands),
+      detours(detours), alternates(alternates), bands(bands), used(used),
       layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
-    allocators.emplace_back(machine);
+    allocators.emplace_back(machine, used.slicesPerRegister, used.banks);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());
