@@ -14,6 +14,7 @@
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
 #include "compiler/Tools/HostRunner.h"
+#include "compiler/Tools/WhatWouldHelp.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -320,6 +321,17 @@ std::optional<Failure> Stages::schedule() {
   return std::nullopt;
 }
 
+std::vector<schedule::Relief> Stages::reliefs() const {
+  std::vector<schedule::Relief> all;
+  if (options.explain == "what-would-help")
+    for (const Raise &raise : raisesOf(*target)) {
+      all.push_back(raise.relief);
+      all.push_back(raise.relief);
+      all.back().share = 0;
+    }
+  return all;
+}
+
 std::optional<Failure> Stages::scheduleKernels() {
   if (Status s = checkFits(graph, *target); !s)
     return failed(TooLarge, s.error());
@@ -332,6 +344,7 @@ std::optional<Failure> Stages::scheduleKernels() {
     fit.compile.tactic.order = options.order;
   fit.compile.effort = options.effort;
   fit.compile.gaps = options.explain == "cycles";
+  fit.compile.reliefs = reliefs();
   if (!options.exactQdq)
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
@@ -357,6 +370,7 @@ std::optional<Failure> Stages::scheduleKernels() {
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);
   cycles->bounds = std::move(report.bounds);
+  cycles->relieved = std::move(report.relieved);
   cycles->model = options.model;
   cycles->machine = target->name;
   cycles->precision = facts.precision;
@@ -433,12 +447,14 @@ std::optional<Failure> Stages::startAt(const schedule::Starts &starts,
       schedule::reschedule(image, *target, *problem, starts);
   if (!report)
     return std::nullopt;
-  Expected<schedule::CycleAccount> account = schedule::accountOf(
-      image, *target, *problem, starts, numbers, report->kernelOf, options.explain == "cycles");
+  Expected<schedule::CycleAccount> account =
+      schedule::accountOf(image, *target, *problem, starts, numbers, report->kernelOf,
+                          options.explain == "cycles", reliefs());
   if (!account)
     return failed(Wrong, account.error());
   report->ledger = std::move(account->ledger);
   report->bounds = std::move(account->bounds);
+  report->relieved = std::move(account->relieved);
   report->predictedCycles = uint64_t(schedule::cyclesOf(*problem, starts));
   std::map<unsigned, std::pair<Cycle, Cycle>> spans; // first and last cycle, by kernel
   for (size_t pe = 0; pe < numbers.size(); ++pe)

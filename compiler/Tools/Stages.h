@@ -59,6 +59,8 @@ private:
   /// Schedules the kernels as they are.
   std::optional<Failure> scheduleKernels();
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
+  /// With --explain what-would-help: of each resource, as much more as there would be and no end.
+  std::vector<schedule::Relief> reliefs() const;
   /// Marks the values of --keep-fp32.
   std::optional<Failure> markFp32();
   /// The problem of the image as it was placed.

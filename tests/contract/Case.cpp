@@ -207,6 +207,17 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
 /// two, all planes or fewer.
 grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
   grid::FitOptions options;
+  schedule::Relief relief; // of all that pieces hold
+  for (unsigned cause = unsigned(schedule::Cause::AccumulatorRow);
+       cause < unsigned(schedule::Cause::Dropped); ++cause)
+    if (const auto its = schedule::Cause(cause);
+        its != schedule::Cause::Order && its != schedule::Cause::GivenStart &&
+        its != schedule::Cause::StepBegin && its != schedule::Cause::HostBarrier)
+      relief.causes.set(cause);
+  for (const double share : {0.0, 0.5}) {
+    relief.share = share;
+    options.compile.reliefs.push_back(relief);
+  }
   if (!c.schedule)
     return options;
   std::mt19937_64 draw(c.schedule);
@@ -271,6 +282,14 @@ struct Trial {
     if (report.ledger.cycles != int64_t(report.predictedCycles))
       return failed("ledger", "an account of " + std::to_string(report.ledger.cycles) +
                                   " cycles, predicted " + std::to_string(report.predictedCycles));
+    const std::vector<int64_t> &relieved = report.relieved;
+    if (const int64_t path = report.bounds.byKind[unsigned(schedule::BoundKind::CriticalPath)];
+        relieved.size() != 2 || path > relieved[0] || relieved[0] > relieved[1] ||
+        relieved[1] > int64_t(report.predictedCycles))
+      return failed("relief", "not in order: a critical path of " + std::to_string(path) + ", " +
+                                  std::to_string(relieved.at(0)) + " without waits, " +
+                                  std::to_string(relieved.at(1)) + " with half of them, " +
+                                  std::to_string(report.predictedCycles) + " cycles in all");
     Outcome outcome = compareValues(run, own);
     outcome.cycles = run.simulated.measuredCycles;
     if (outcome.verdict == Verdict::Agrees && outcome.cycles * machine.pes() <= options.mostSteps)

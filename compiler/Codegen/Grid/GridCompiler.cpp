@@ -352,6 +352,13 @@ Expected<Image> GridCompiler::finish() {
     return ledger.takeError();
   report.ledger = std::move(*ledger);
   report.bounds = schedule::boundsOf(image, program, numbers);
+  if (!options.reliefs.empty()) {
+    Expected<std::vector<int64_t>> relieved =
+        schedule::relievedCycles(image, program, numbers, options.reliefs);
+    if (!relieved)
+      return relieved.takeError();
+    report.relieved = std::move(*relieved);
+  }
   for (size_t pe = 0; pe < numbers.size(); ++pe) {
     report.kernelOf.emplace_back();
     for (const uint32_t number : numbers[pe])
