@@ -104,7 +104,8 @@ void Improvement::run(Image &image, CompileReport &report) {
   Found found = searchTactics(
       options.tactic, report.predictedCycles, report.bursts, options.effort,
       {.orders = !options.keepsOrder,
-       .pes = options.partition == "auto" ? machine.pes() : 1,
+       .pes = options.partition == "auto" ? fewerPes(machine, options.tactic.pes)
+                                          : std::vector<unsigned>(),
        .places = true,
        .parts = partsOf(machine)},
       [this](const Tactic &tactic) { return count(tactic); }, options.searching);

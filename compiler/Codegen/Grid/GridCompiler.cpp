@@ -117,7 +117,7 @@ constexpr unsigned kMostTurns = 3;
 
 /// Solvers are checked, so that a new one need not be believed.
 Status GridCompiler::planPartition() {
-  const placement::Placement line = placement::solve(machine);
+  const placement::Placement line = placement::solve(machine, tactic.pes);
   if (Status s = placement::verify(machine, line); !s)
     return s;
   storage.planCopies(order, options.sparing && pressure > 2);

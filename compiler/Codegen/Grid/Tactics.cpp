@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <thread>
 
 namespace millrace::grid {
@@ -35,6 +36,22 @@ std::string Tactic::text() const {
   add(used.alus, "ALUs");
   add(used.banks, "banks");
   return text;
+}
+
+std::vector<unsigned> fewerPes(const Machine &machine, unsigned pes) {
+  const unsigned rows = machine.fabric.rows, columns = machine.fabric.columns;
+  std::vector<unsigned> numbers;
+  const auto add = [&](unsigned number) {
+    if (number && number < (pes ? pes : machine.pes()) &&
+        (numbers.empty() || number < numbers.back()))
+      numbers.push_back(number);
+  };
+  add((columns - 1) * rows);
+  for (unsigned number = std::bit_floor(columns); number > 0; number /= 2)
+    add(number * rows);
+  for (unsigned number = std::bit_floor(rows); number > 0; number /= 2)
+    add(number);
+  return numbers;
 }
 
 std::vector<Used> partsOf(const Machine &machine) {
@@ -223,12 +240,11 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
 }
 
 /// Orders, lengths of pieces, fewer PEs, then orders that are drawn while any are allowed.
-void searchOrders(Search &search, const Tactic &first, const Free &free,
-                  const std::vector<unsigned> &fewer) {
+void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   search.run(ordersOf(first, first, free));
   std::vector<Tactic> round;
-  for (const unsigned pes : fewer) {
+  for (const unsigned pes : free.pes) {
     round.push_back(best);
     round.back().pes = pes;
   }
@@ -250,17 +266,15 @@ void searchOrders(Search &search, const Tactic &first, const Free &free,
 Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
                     const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
                     const std::function<void(size_t, size_t)> &progress) {
-  std::vector<unsigned> fewer; // PEs
-  for (unsigned pes = free.pes / 2; pes > 0; pes /= 2)
-    fewer.push_back(pes);
   Search search(first, cycles, schedule, progress);
   for (unsigned e = 1; e <= std::min(effort, kMostEffort); ++e) {
     const auto more = [&](const Budget *budgets) {
-      return budgets[e].of(budgets[e].schedules + fewer.size(), bursts) -
-             (e > 1 ? budgets[e - 1].of(budgets[e - 1].schedules + fewer.size(), bursts) : 0);
+      const size_t fewer = free.pes.size();
+      return budgets[e].of(budgets[e].schedules + fewer, bursts) -
+             (e > 1 ? budgets[e - 1].of(budgets[e - 1].schedules + fewer, bursts) : 0);
     };
     search.allow(more(kBudgets));
-    searchOrders(search, first, free, fewer);
+    searchOrders(search, first, free);
     if (!free.places && free.parts.empty())
       continue;
     search.allow(more(kPlaceBudgets));

@@ -42,11 +42,15 @@ constexpr unsigned kMostEffort = 3;
 
 /// What a search may change.
 struct Free {
-  bool orders = true;           ///< orders other than that of `first`
-  unsigned pes = 1;             ///< PEs of the machine, if fewer may compute
-  bool places = false;          ///< Tactic::mixed, otherSlices, otherBanks
-  std::vector<Used> parts = {}; ///< of the machine's units that may be used instead of all
+  bool orders = true;             ///< orders other than that of `first`
+  std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
+  bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
+  std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
+/// Numbers of PEs below `pes` (0: all of the machine's), the largest first: a column less than all,
+/// columns by powers of two, and PEs of one column likewise. Those of a fabric of fewer columns are
+/// among them, or near.
+std::vector<unsigned> fewerPes(const Machine &machine, unsigned pes = 0);
 /// Half of a machine's planes, slices, ALUs or banks, and as little less as there can be.
 std::vector<Used> partsOf(const Machine &machine);
 
@@ -59,8 +63,8 @@ struct Found {
 /// `schedule` makes and counts the program of one, 0 where it has no room; it is called from
 /// several threads. How many are tried depends on `effort` and `bursts` alone: 0 none; 1 about as
 /// many as take some seconds, 2 ten times, 3 fifty times as many, those of less effort first. Tried
-/// are orders and lengths of pieces; half of the PEs, a quarter, and so on to one, as what passes
-/// over links may take longer than it saves; then, of the best one so far, other places in memory
+/// are orders and lengths of pieces; fewer PEs, as what passes over links may take longer than it
+/// saves; then, of the best one so far, other places in memory
 /// and parts of the machine, and orders again where one of these takes fewer cycles. Returns the
 /// best one, `first` where none is better, with all that were tried in the order of the search.
 Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,

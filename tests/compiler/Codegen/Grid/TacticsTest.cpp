@@ -55,7 +55,7 @@ TEST(Tactics, FewerPesAreTriedBesideAllElse) {
     return made(tactic) + (tactic.pes == 3 ? 0 : 500);
   };
   const Found all = searchTactics({}, 5000, 100, 1, {}, slowLinks),
-              fewer = searchTactics({}, 5000, 100, 1, {.pes = 14}, slowLinks);
+              fewer = searchTactics({}, 5000, 100, 1, {.pes = {7, 3, 1}}, slowLinks);
   EXPECT_EQ(fewer.tried.size(), all.tried.size() + 3);
   std::vector<unsigned> pes;
   for (const Tried &tried : fewer.tried)
@@ -64,6 +64,20 @@ TEST(Tactics, FewerPesAreTriedBesideAllElse) {
   EXPECT_EQ(pes, (std::vector<unsigned>{7, 3, 1, 3})) << "and the best one from then on";
   EXPECT_EQ(fewer.best.text(),
             "critical, maps of 128 rows, sweeps of 1/8 of the accumulators, over 3 PEs");
+}
+
+TEST(Tactics, FewerPesAreAColumnLessAndPowersOfTwo) {
+  Machine machine = test::testMachine(1);
+  EXPECT_EQ(fewerPes(machine), std::vector<unsigned>());
+  machine.fabric.rows = 4;
+  machine.fabric.columns = 5;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{16, 8, 4, 2, 1}));
+  EXPECT_EQ(fewerPes(machine, 16), (std::vector<unsigned>{8, 4, 2, 1}));
+  machine.fabric.columns = 7;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{24, 16, 8, 4, 2, 1}));
+  machine.fabric.rows = 1;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{6, 4, 2, 1}));
+  EXPECT_EQ(fewerPes(machine, 1), std::vector<unsigned>());
 }
 
 TEST(Tactics, LargeProgramsAreTriedLessOften) {
