@@ -6,11 +6,14 @@
 
 namespace millrace::memory {
 
-HemisphereAllocator::HemisphereAllocator(const Machine &machine) : spec(machine.memory) {
+HemisphereAllocator::HemisphereAllocator(const Machine &machine, unsigned slicesPerRegister,
+                                         unsigned banks)
+    : spec(machine.memory), banks(banks ? banks : spec.banks) {
   free.resize(size_t(spec.slices) * spec.banks);
   for (unsigned s = 0; s < spec.slices; ++s)
-    for (unsigned b = 0; b < spec.banks; ++b)
-      runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4, true});
+    for (unsigned b = 0; b < this->banks; ++b)
+      if (!slicesPerRegister || s % spec.slicesPerRegister < slicesPerRegister)
+        runs(s, b).push_back({b * spec.rowsPerBank, spec.rowsPerBank, INT64_MIN / 4, true});
 }
 
 HemisphereAllocator::Run HemisphereAllocator::common(const std::vector<unsigned> &slices,
@@ -218,10 +221,10 @@ std::vector<Span> HemisphereAllocator::takeAcross(unsigned width, unsigned rows,
                                                   unsigned last,
                                                   const std::vector<unsigned> &avoid) {
   std::vector<std::pair<unsigned, unsigned>> candidates; ///< cost, slice
-  for (unsigned s = first; s < last && rows <= spec.banks * spec.rowsPerBank; ++s) {
+  for (unsigned s = first; s < last && rows <= banks * spec.rowsPerBank; ++s) {
     unsigned cost = 0;
     bool isFree = true;
-    for (unsigned bank = 0; bank < spec.banks && isFree; ++bank) {
+    for (unsigned bank = 0; bank < banks && isFree; ++bank) {
       unsigned fresh = 0;
       for (const Run &run : runs(s, bank))
         fresh += run.fresh ? run.rows : 0;

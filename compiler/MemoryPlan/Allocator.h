@@ -20,7 +20,9 @@ struct Span {
 
 class HemisphereAllocator {
 public:
-  explicit HemisphereAllocator(const Machine &machine);
+  /// Of the first slices at each stream register and the first banks alone, if not 0.
+  explicit HemisphereAllocator(const Machine &machine, unsigned slicesPerRegister = 0,
+                               unsigned banks = 0);
 
   /// `width` different slices with a common run of up to `rows` free rows in one bank (as many as
   /// the best bank has, at least one), taken from slices [first, last). `avoid[slice]` is a cost
@@ -36,8 +38,8 @@ public:
   /// The same with as many rows, up to `rows`, as `width` slices have in a run; as few as one.
   std::vector<Span> takeLongest(unsigned width, unsigned rows, unsigned first, unsigned last,
                                 const std::vector<unsigned> &avoid, bool fresh);
-  /// As takeApart for more rows than a bank has: slices of which all banks are free, from row 0 on. The
-  /// spans of a slice stand together, one per bank.
+  /// As takeApart for more rows than a bank has: slices of which all banks are free, from row 0 on.
+  /// The spans of a slice stand together, one per bank.
   std::vector<Span> takeAcross(unsigned width, unsigned rows, unsigned first, unsigned last,
                                const std::vector<unsigned> &avoid = {});
   /// `fresh`: nothing was ever put there.
@@ -58,10 +60,11 @@ private:
     bool fresh = true;
   };
   const MemorySpec &spec;
+  const unsigned banks;               ///< that are used, of each slice
   std::vector<std::vector<Run>> free; ///< per (slice, bank), by address
   std::vector<Run> &runs(unsigned slice, unsigned bank) { return free[slice * spec.banks + bank]; }
-  /// The longest run of up to `rows` rows common to all slices, of those the one that is free first;
-  /// rows 0 if none. Slices x runs x slices steps.
+  /// The longest run of up to `rows` rows common to all slices, of those the one that is free
+  /// first; rows 0 if none. Slices x runs x slices steps.
   Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows, bool fresh);
   struct Range { ///< rows [begin, end)
     unsigned begin, end;

@@ -46,9 +46,14 @@ unsigned gapsOf(const FabricGraph &g, const std::vector<unsigned> &order) {
 
 } // namespace
 
-Placement solve(const Machine &machine) {
+Placement solve(const Machine &machine, unsigned first) {
   const FabricGraph g = graphOf(machine);
   std::vector<bool> taken(machine.pes(), false);
+  const unsigned rows = machine.fabric.rows;
+  const bool begins = first > 0 && first < machine.pes() &&
+                      rows * machine.fabric.columns == machine.pes() && first % rows == 0;
+  for (unsigned pe = 0; begins && pe < machine.pes(); ++pe) // the others when these are done
+    taken[pe] = pe % machine.fabric.columns >= first / rows;
   auto freeNeighbours = [&](unsigned pe) {
     std::vector<unsigned> free;
     for (auto [e, end] = out_edges(pe, g); e != end; ++e)
@@ -60,13 +65,15 @@ Placement solve(const Machine &machine) {
   Placement p;
   unsigned pe = 0;
   for (unsigned candidate = 1; candidate < machine.pes(); ++candidate) // a corner
-    if (freeNeighbours(candidate).size() < freeNeighbours(pe).size())
+    if (!taken[candidate] && freeNeighbours(candidate).size() < freeNeighbours(pe).size())
       pe = candidate;
   while (true) {
     taken[pe] = true;
     p.order.push_back(pe);
     if (p.order.size() == machine.pes())
       break;
+    for (unsigned other = 0; begins && p.order.size() == first && other < machine.pes(); ++other)
+      taken[other] = other % machine.fabric.columns < first / rows;
     const std::vector<unsigned> distance = hops(g, pe);
     std::vector<std::tuple<unsigned, size_t, unsigned>> candidates; // near, few neighbours left, id
     for (unsigned next = 0; next < machine.pes(); ++next)

@@ -18,8 +18,9 @@ struct Placement {
 };
 
 /// A walk over the fabric's graph that takes the neighbour with the fewest neighbours left
-/// (Warnsdorff's rule); from a dead end it goes on at the nearest PE left.
-Placement solve(const Machine &machine);
+/// (Warnsdorff's rule); from a dead end it goes on at the nearest PE left. If `first` PEs fill
+/// whole columns, those come first, in the order that a fabric of so many columns would have.
+Placement solve(const Machine &machine, unsigned first = 0);
 /// Every PE once, and as many gaps as it says.
 Status verify(const Machine &machine, const Placement &placement);
 

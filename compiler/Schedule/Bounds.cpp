@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Schedule/Bounds.h"
 
+#include "compiler/Schedule/Dependences.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -88,7 +90,7 @@ public:
   Bounder(const Image &image, const Program &program,
           const std::vector<std::vector<uint32_t>> &numbers)
       : image(image), program(program), machine(program.machine), timing(program.timing),
-        numbers(numbers), earliest(program.waits.placements.size(), kNever),
+        placed(image, program, numbers), earliest(program.waits.placements.size(), kNever),
         rest(program.waits.placements.size(), kNever) {}
 
   Bounds run() {
@@ -99,11 +101,6 @@ public:
   }
 
 private:
-  /// Piece `to` starts at least `distance` after piece `from`.
-  struct Edge {
-    uint32_t from, to;
-    Cycle distance;
-  };
   /// Jobs of units that are alike: `units` of them share the work.
   struct Unit {
     std::vector<Job> jobs;
@@ -115,69 +112,26 @@ private:
   const Program &program;
   const Machine &machine;
   const Timing &timing;
-  const std::vector<std::vector<uint32_t>> &numbers;
+  const PlacedImage placed;
   std::vector<Cycle> earliest; ///< by placement: start
   std::vector<Cycle> rest;     ///< by placement: from its start to the last write slot
-  std::vector<Edge> edges;
+  std::vector<Dependence> edges;
   unsigned step = 0;
   Bounds bounds;
 
-  uint32_t placementOf(unsigned pe, uint32_t k) const {
-    return program.pes[pe].placements[numbers[pe][k]];
-  }
-  /// Of an instruction, from the start of its piece.
-  Cycle at(unsigned pe, uint32_t k) const {
-    return Cycle(image.instructions[pe][k].cycle) -
-           program.waits.placements[placementOf(pe, k)].start;
-  }
-  template <class F> void forEachBurst(F f) const {
-    const Step &s = image.steps[step];
-    for (unsigned pe = 0; pe < s.pes.size(); ++pe)
-      for (uint32_t k = s.pes[pe].begin; k < s.pes[pe].end; ++k)
-        f(pe, k, image.instructions[pe][k]);
-  }
+  uint32_t placementOf(unsigned pe, uint32_t k) const { return placed.placementOf(pe, k); }
+  Cycle at(unsigned pe, uint32_t k) const { return placed.at(pe, k); }
+  template <class F> void forEachBurst(F f) const { placed.forEachBurst(step, f); }
   void addStep();
-  void addEdges(unsigned pe, uint32_t k, const Instruction &i);
   void walk();
   void addUnits(StepBound &bound);
 };
 
-/// From whoever made what the burst takes, of those distances that the machine asks for.
-void Bounder::addEdges(unsigned pe, uint32_t k, const Instruction &i) {
-  const uint32_t to = placementOf(pe, k);
-  for (const Producer &p : image.producersOf(pe, i)) {
-    const bool counts = p.of == ProducerOf::Memory || p.of == ProducerOf::Weights ||
-                        p.of == ProducerOf::Sum; // the rest lies within a piece
-    if (!counts || p.instruction == kInitialContents ||
-        p.instruction < image.steps[step].pes[p.pe].begin)
-      continue;
-    const uint32_t from = placementOf(p.pe, p.instruction);
-    if (from == to)
-      continue;
-    const Instruction &made = image.instructions[p.pe][p.instruction];
-    Cycle distance = kNever;
-    for (unsigned n1 = 0; n1 < p.count1; ++n1)
-      for (unsigned n0 = 0; n0 < p.count0; ++n0) {
-        const auto e = uint32_t(int64_t(p.first) + int64_t(n0) * p.step0 + int64_t(n1) * p.step1);
-        const Cycle made0 = elementCycle(made, e % made.n0, e / made.n0);
-        Cycle least = 0; // from the producer's element to the consumer's
-        if (p.of == ProducerOf::Memory)
-          least = timing.writeSlot() + timing.readAfterWrite() -
-                  elementCycle(i, p.from0 + n0, p.from1 + n1);
-        else if (p.of == ProducerOf::Sum)
-          least = timing.accumulateInterval() - elementCycle(i, p.from0 + n0, p.from1 + n1);
-        else
-          least = timing.installToActivate() - Cycle(i.g0 + p.from0 + n0);
-        distance = std::max(distance, made0 + least);
-      }
-    edges.push_back({from, to, at(p.pe, p.instruction) + distance - at(pe, k)});
-  }
-}
-
 /// Earliest starts forward, rests backward: a piece is placed behind those that it takes from.
 void Bounder::walk() {
-  std::sort(edges.begin(), edges.end(), [](const Edge &x, const Edge &y) { return x.to < y.to; });
-  for (const Edge &e : edges)
+  std::sort(edges.begin(), edges.end(),
+            [](const Dependence &x, const Dependence &y) { return x.to < y.to; });
+  for (const Dependence &e : edges)
     earliest[e.to] = std::max(earliest[e.to], earliest[e.from] + e.distance);
   for (size_t k = edges.size(); k-- > 0;)
     rest[edges[k].from] = std::max(rest[edges[k].from], edges[k].distance + rest[edges[k].to]);
@@ -259,15 +213,14 @@ void Bounder::addUnits(StepBound &bound) {
 }
 
 void Bounder::addStep() {
-  edges.clear();
   forEachBurst([&](unsigned pe, uint32_t k, const Instruction &i) {
     const uint32_t placement = placementOf(pe, k);
     earliest[placement] = std::max(earliest[placement], -at(pe, k)); // no dispatch before 0
     if (i.opcode == Opcode::Write)
       rest[placement] =
           std::max(rest[placement], at(pe, k) + timing.writeSlot() + lastElementCycle(i));
-    addEdges(pe, k, i);
   });
+  edges = placed.dependences(step);
   walk();
   Cycle last = 0;
   forEachBurst([&](unsigned pe, uint32_t k, const Instruction &) {

@@ -230,7 +230,7 @@ Cycle Piece::misfitAlus(Cycle start, bool alone, unsigned *which) {
     AluNeed &need = alus[aluOrder[k]];
     const Cycle length = need.last - need.at + 1;
     Cycle least = kNoShift;
-    for (unsigned a = 0; a < program.machine.vxm.alus && least != 0; ++a) {
+    for (unsigned a = 0; a < program.alus && least != 0; ++a) {
       bool taken = false;
       for (size_t u = 0; u < k && !taken; ++u) {
         const AluNeed &other = alus[aluOrder[u]];
@@ -276,7 +276,7 @@ Error Piece::tooManyAlus() const {
                       return other.pe == need.pe && other.at <= need.at && need.at <= other.last;
                     }));
   return Error{"a kernel's epilogue needs " + std::to_string(most) + " ALUs at once, the VXM has " +
-               std::to_string(program.machine.vxm.alus) +
+               std::to_string(program.alus) +
                "; use a machine with more, or cut the node into several"};
 }
 

@@ -11,7 +11,8 @@ PeOccupancy::PeOccupancy(const Machine &machine)
       banks(readPorts.size() * machine.memory.banks), units(machine.queues()),
       dispatches(machine.queues()), streams(machine.streamCount()) {}
 
-Program::Program(const Machine &machine) : machine(machine), timing(machine) {
+Program::Program(const Machine &machine, unsigned alus)
+    : machine(machine), alus(alus ? alus : machine.vxm.alus), timing(machine) {
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     occupancy.emplace_back(machine);
     state.emplace_back(machine);

@@ -34,9 +34,11 @@ struct PeProgram {
 
 class Program {
 public:
-  explicit Program(const Machine &machine);
+  /// Of the first `alus` ALUs of each PE, if not 0.
+  explicit Program(const Machine &machine, unsigned alus = 0);
 
   const Machine &machine;
+  const unsigned alus; ///< of a PE that are used
   Timing timing;
   std::vector<PeOccupancy> occupancy;
   std::vector<PeState> state;

@@ -136,11 +136,12 @@ void ModelOptions::addTo(CLI::App &command) {
       ->group(heading::Compiler);
   only(Level::Spatial,
        command
-           .add_option("--explain", explain,
-                       "why a decision was taken: layouts, for each tensor the layout, the "
-                       "runner-up and what decides; cycles, what MXM and VXM idle for "
-                       "(docs/running.md)")
-           ->check(CLI::IsMember({"layouts", "cycles"}))
+           .add_option(
+               "--explain", explain,
+               "why layouts (each tensor's layout, its runner-up and what decides), where the cycles "
+               "go, or what-would-help: cycles with one more of each resource "
+               "(docs/running.md)")
+           ->check(CLI::IsMember({"layouts", "cycles", "what-would-help"}))
            ->type_name("DECISION")
            ->group(heading::Compiler));
 }
@@ -170,6 +171,10 @@ std::optional<Failure> ModelOptions::checkLevels() const {
     return Failure{Usage, "--explain layouts is about a decision before the level " +
                               levelNames[size_t(from)] + ", of which " + model +
                               " is; leave it out, or enter with --from tensor"};
+  if (explain == "what-would-help" && from > Level::Tensor)
+    return Failure{Usage, "--explain what-would-help forms kernels for other machines, and " +
+                              model + " is of the level " + levelNames[size_t(from)] +
+                              "; leave it out, or enter with --from tensor"};
   return std::nullopt;
 }
 
@@ -278,7 +283,7 @@ std::variant<BuiltText, Failure> buildText(const ModelOptions &options, Level to
 
 std::variant<BuiltText, Failure> buildExplanation(const ModelOptions &options) {
   Stages stages(options);
-  const bool isScheduled = options.explain == "cycles";
+  const bool isScheduled = options.explain != "layouts";
   if (auto failure = runStages(stages, options, isScheduled ? Level::Sched : Level::Spatial))
     return *failure;
   return stages.takeText({});

@@ -39,7 +39,7 @@ struct ModelOptions {
   std::vector<std::string> dims;     ///< name=n
   std::vector<std::string> settings; ///< machine overrides, path=value
   bool exactQdq = false;
-  std::string explain;               ///< "layouts", "cycles" or nothing
+  std::string explain;               ///< "layouts", "cycles", "what-would-help" or nothing
   std::string schedule;              ///< file of starts that solve the schedule problem
   std::vector<std::string> keepFp32; ///< ONNX values that lie in memory as fp32
   std::string deviceMap;             ///< kind=device,...; empty: all on the grid
@@ -75,7 +75,7 @@ struct BuiltText {
   Machine machine;
   std::string text;
   std::optional<LayoutReport> layouts; ///< with --explain layouts
-  std::optional<CycleReport> cycles;   ///< with --explain cycles
+  std::optional<CycleReport> cycles;   ///< with --explain of the schedule
 };
 
 /// Runs the stages from the level of the file on, with progress on stderr. The image passed

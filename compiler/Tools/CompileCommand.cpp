@@ -6,6 +6,7 @@
 #include "compiler/Tools/ExplainCycles.h"
 #include "compiler/Tools/ExplainLayouts.h"
 #include "compiler/Tools/HelpText.h"
+#include "compiler/Tools/WhatWouldHelp.h"
 
 #include <unistd.h>
 
@@ -28,12 +29,17 @@ Status explain(const CompileOptions &options, const Machine &machine,
                const std::optional<LayoutReport> &layouts,
                const std::optional<CycleReport> &cycles) {
   const bool ofCycles = options.model.explain == "cycles" && cycles;
-  if (!layouts && !ofCycles)
+  std::optional<HelpReport> help;
+  if (options.model.explain == "what-would-help" && cycles)
+    help = whatWouldHelp(options.model, machine, *cycles);
+  if (!layouts && !ofCycles && !help)
     return Success{};
   if (options.model.verbosity != Verbosity::Quiet)
-    std::fputs(
-        (layouts ? textOf(*layouts, options.model.layoutsTitle(machine)) : textOf(*cycles)).c_str(),
-        options.isTaken() ? stderr : stdout);
+    std::fputs((layouts ? textOf(*layouts, options.model.layoutsTitle(machine))
+                : help  ? textOf(*help)
+                        : textOf(*cycles))
+                   .c_str(),
+               options.isTaken() ? stderr : stdout);
   if (options.json.empty())
     return Success{};
   nlohmann::json out = {{"model", options.model.model},
@@ -44,7 +50,10 @@ Status explain(const CompileOptions &options, const Machine &machine,
     out["layouts"] = jsonOf(*layouts);
   } else {
     out["precision"] = cycles->precision; // text of the spatial level has its own
-    out["cycle_account"] = jsonOf(*cycles);
+    if (help)
+      out["what_would_help"] = jsonOf(*help);
+    else
+      out["cycle_account"] = jsonOf(*cycles);
   }
   return writeFile(options.json, jsonText(out, 2) + "\n");
 }
@@ -91,9 +100,11 @@ std::optional<Failure> check(const CompileOptions &options) {
   if (options.to < options.model.from)
     return Failure{Usage, "--to names a level before that of --from; the order is onnx, tensor, "
                           "spatial, sched, schedule-problem, image"};
-  if (options.model.explain == "cycles" && options.to < Level::Sched)
-    return Failure{Usage, "--explain cycles is about the schedule, and --to stops before it; name "
-                          "a later level, or leave it out"};
+  if ((options.model.explain == "cycles" || options.model.explain == "what-would-help") &&
+      options.to < Level::Sched)
+    return Failure{Usage, "--explain " + options.model.explain +
+                              " is about the schedule, and --to stops before it; name a later "
+                              "level, or leave it out"};
   if (!options.model.schedule.empty() && options.to < Level::Sched)
     return Failure{Usage, "--schedule says when work starts, and --to stops before there is any; "
                           "name a later level, or leave it out"};
@@ -127,7 +138,8 @@ void addCompile(CLI::App &app, Action &action) {
                   "  millrace compile model.onnx --to schedule-problem -o problem.json\n"
                   "  millrace compile model.onnx --schedule schedule.json -o model.mrp\n"
                   "  millrace compile model.onnx --explain layouts | less\n"
-                  "  millrace compile model.onnx --explain cycles | less");
+                  "  millrace compile model.onnx --explain cycles | less\n"
+                  "  millrace compile model.onnx --explain what-would-help");
   command
       ->add_option("--output,-o", options->output,
                    "file to write; with --explain it may be left out")

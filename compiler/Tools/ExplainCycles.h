@@ -20,6 +20,9 @@ struct CycleReport {
   std::string model, machine, precision;
   std::vector<std::string> kernels;    ///< names, by the numbers that ledger and bounds have
   std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
+  /// With --explain what-would-help: cycles with more of each resource (WhatWouldHelp.h), as much
+  /// more as there would be and without end, in turn.
+  std::vector<int64_t> relieved;
 };
 
 /// A table of the causes, the proven bounds, and the kernels before whose work MXM and VXM idle

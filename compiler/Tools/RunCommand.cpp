@@ -110,6 +110,10 @@ void addRun(CLI::App &app, Action &action) {
       const auto devices = devicesNamed(execution->gpu);
       if (const auto *failure = std::get_if<Failure>(&devices))
         return fail(failure->code, failure->message);
+      if (model->explain == "what-would-help")
+        return fail(Usage,
+                    "--explain what-would-help compiles for other machines and runs nothing; "
+                    "give it to `millrace compile`");
       execution->watch.verbosity = model->verbosity;
       model->judge = judgeNamed(*judgeName);
       if (model->judge != JudgeKind::None && execution->cyclesOnly)

@@ -14,6 +14,7 @@
 #include "compiler/Support/OnnxValue.h"
 #include "compiler/Tools/Checks.h"
 #include "compiler/Tools/HostRunner.h"
+#include "compiler/Tools/WhatWouldHelp.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -25,7 +26,6 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <tuple>
 
 namespace millrace::driver {
 
@@ -277,8 +277,15 @@ std::optional<Failure> Stages::formKernels() {
     imported = module->clone();
   if (!sparesRoom)
     origin = Origin{module->clone(), facts};
+  if (auto failure = formKernelsFor(*module, *target, layoutCosts))
+    return failure;
+  return chooseComputingPes();
+}
+
+std::optional<Failure> Stages::formKernelsFor(mlir::ModuleOp tensors, const Machine &machine,
+                                              std::shared_ptr<layouts::CostCache> costs) {
   mlir::FailureOr<forms::KernelGraph> formed = spatial::formKernels(
-      *module, *target, options.precision, options.exactQdq, facts, sparesRoom);
+      tensors, machine, options.precision, options.exactQdq, facts, sparesRoom);
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
@@ -286,17 +293,17 @@ std::optional<Failure> Stages::formKernels() {
     return failure;
   forms::RewriteOptions rewrite{.layouts = options.layouts,
                                 .layoutSeed = options.layoutSeed,
-                                .costs = layoutCosts,
+                                .costs = std::move(costs),
                                 .sparesRoom = sparesRoom};
   if (options.explain == "layouts")
     rewrite.layoutsChosen = [&](const layouts::LayoutProblem &problem,
                                 const layouts::Choice &choice) { explain(problem, choice); };
-  Expected<std::vector<std::string>> lines = forms::rewrite(graph, *target, rewrite);
+  Expected<std::vector<std::string>> lines = forms::rewrite(graph, machine, rewrite);
   if (!lines)
     return failed(TooLarge, lines.error());
   std::move(lines->begin(), lines->end(), std::back_inserter(facts.packed));
   if (explanation)
-    explanation->copies = forcedCopies(graph, *target);
+    explanation->copies = forcedCopies(graph, machine);
   return std::nullopt;
 }
 
@@ -320,9 +327,20 @@ std::optional<Failure> Stages::schedule() {
   return std::nullopt;
 }
 
-std::optional<Failure> Stages::scheduleKernels() {
+std::vector<schedule::Relief> Stages::reliefs() const {
+  std::vector<schedule::Relief> all;
+  if (options.explain == "what-would-help")
+    for (const Raise &raise : raisesOf(*target)) {
+      all.push_back(raise.relief);
+      all.push_back(raise.relief);
+      all.back().share = 0;
+    }
+  return all;
+}
+
+Stages::Attempt Stages::compileKernels(unsigned effort) {
   if (Status s = checkFits(graph, *target); !s)
-    return failed(TooLarge, s.error());
+    return {s.takeError(), {}};
   grid::CompileReport report;
   grid::FitOptions fit;
   fit.rewrites = !origin; // else other forms of the kernels come first
@@ -330,8 +348,10 @@ std::optional<Failure> Stages::scheduleKernels() {
   fit.compile.keepsOrder = options.order != "auto";
   if (fit.compile.keepsOrder)
     fit.compile.tactic.order = options.order;
-  fit.compile.effort = options.effort;
+  fit.compile.tactic.pes = facts.computingPes;
+  fit.compile.effort = effort;
   fit.compile.gaps = options.explain == "cycles";
+  fit.compile.reliefs = reliefs();
   if (!options.exactQdq)
     fit.narrow = options.precision == "bf16" ? ElementType::Bf16 : ElementType::Fp16;
   progress.stage("scheduling", graph.order.size());
@@ -339,6 +359,14 @@ std::optional<Failure> Stages::scheduleKernels() {
   fit.compile.searching = [&](size_t done, size_t of) { progress.update(done, of); };
   fit.compile.refused = [&](const std::string &why) { progress.note(why); };
   Expected<Image> compiled = grid::compileToFit(graph, *target, fit, report);
+  return {std::move(compiled), std::move(report)};
+}
+
+std::optional<Failure> Stages::scheduleKernels() {
+  Attempt made = attempt ? std::move(*attempt) : compileKernels(options.effort);
+  attempt.reset();
+  Expected<Image> &compiled = made.image;
+  grid::CompileReport &report = made.report;
   if (!compiled)
     return failed(TooLarge, compiled.error());
   for (const std::string &name : report.rounded)
@@ -357,6 +385,7 @@ std::optional<Failure> Stages::scheduleKernels() {
   addNotes(image, facts, graph, report);
   cycles.emplace().ledger = std::move(report.ledger);
   cycles->bounds = std::move(report.bounds);
+  cycles->relieved = std::move(report.relieved);
   cycles->model = options.model;
   cycles->machine = target->name;
   cycles->precision = facts.precision;
@@ -378,81 +407,6 @@ std::optional<Failure> Stages::verify() {
     return failed(BadInput, "its image is not well formed: " + s.error());
   return failed(Wrong, "the compiler made an image that is not well formed (" + s.error() +
                            "); please report it with the model and the machine");
-}
-
-std::optional<Failure> Stages::poseProblem() {
-  if (problem)
-    return std::nullopt;
-  Expected<schedule::ScheduleProblem> posed = schedule::problemOf(image, *target);
-  if (!posed)
-    return failed(options.from == Level::Sched ? BadInput : Wrong,
-                  "its schedule is no problem: " + posed.error());
-  if (Status s = schedule::check(*posed); !s)
-    return failed(options.from == Level::Sched ? BadInput : Wrong, s.error());
-  problem = std::move(*posed);
-  return std::nullopt;
-}
-
-std::optional<Failure> Stages::applySchedule(grid::CompileReport *report) {
-  if (options.schedule.empty())
-    return std::nullopt;
-  std::ifstream file(options.schedule, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    return Failure{BadInput, "cannot read '" + options.schedule + "'; check the path"};
-  if (auto failure = poseProblem())
-    return failure;
-  const Expected<schedule::Starts> starts = schedule::readSchedule(text.str(), *problem);
-  if (!starts)
-    return Failure{BadInput, options.schedule + ": " + starts.error()};
-  if (Status s = schedule::verify(*problem, *starts); !s)
-    return Failure{BadInput, options.schedule + ": " + s.error()};
-  return startAt(*starts, report);
-}
-
-std::optional<Failure> Stages::improveSchedule(grid::CompileReport &report) {
-  if (!options.schedule.empty())
-    return std::nullopt;
-  progress.stage("improving the schedule");
-  if (auto failure = poseProblem())
-    return failure;
-  const unsigned rounds = options.effort > 2 ? 20 : 4;
-  const schedule::Starts placed = schedule::startsOf(*problem),
-                         better = schedule::improve(*problem, placed, {.rounds = rounds});
-  if (schedule::cyclesOf(*problem, better) >= schedule::cyclesOf(*problem, placed))
-    return std::nullopt;
-  if (Status s = schedule::verify(*problem, better); !s)
-    return failed(Wrong, "the compiler improved a schedule to a wrong one (" + s.error() +
-                             "); please report it with the model and the machine");
-  return startAt(better, &report);
-}
-
-std::optional<Failure> Stages::startAt(const schedule::Starts &starts,
-                                       grid::CompileReport *report) {
-  const std::vector<std::vector<uint32_t>> numbers =
-      schedule::reschedule(image, *target, *problem, starts);
-  if (!report)
-    return std::nullopt;
-  Expected<schedule::CycleAccount> account = schedule::accountOf(
-      image, *target, *problem, starts, numbers, report->kernelOf, options.explain == "cycles");
-  if (!account)
-    return failed(Wrong, account.error());
-  report->ledger = std::move(account->ledger);
-  report->bounds = std::move(account->bounds);
-  report->predictedCycles = uint64_t(schedule::cyclesOf(*problem, starts));
-  std::map<unsigned, std::pair<Cycle, Cycle>> spans; // first and last cycle, by kernel
-  for (size_t pe = 0; pe < numbers.size(); ++pe)
-    for (uint32_t k = 0; k < numbers[pe].size(); ++k) {
-      const Instruction &i = image.instructions[pe][k];
-      const auto [found, isNew] = spans.emplace(report->kernelOf[pe][numbers[pe][k]],
-                                                std::pair(Cycle(i.cycle), Cycle(i.lastCycle())));
-      found->second.first = std::min(found->second.first, Cycle(i.cycle));
-      found->second.second = std::max(found->second.second, Cycle(i.lastCycle()));
-    }
-  for (grid::KernelReport &kernel : report->kernels)
-    if (const auto found = spans.find(kernel.kernel); found != spans.end())
-      std::tie(kernel.firstCycle, kernel.lastCycle) = found->second;
-  return std::nullopt;
 }
 
 std::optional<Failure> Stages::parse(const std::string &level) {

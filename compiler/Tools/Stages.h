@@ -58,7 +58,21 @@ public:
 private:
   /// Schedules the kernels as they are.
   std::optional<Failure> scheduleKernels();
+  /// A program of the kernels, or why there is none.
+  struct Attempt {
+    Expected<Image> image;
+    grid::CompileReport report;
+  };
+  Attempt compileKernels(unsigned effort);
+  /// Kernels of a tensor level for a machine; with the costs of layouts of others for it.
+  std::optional<Failure> formKernelsFor(mlir::ModuleOp tensors, const Machine &machine,
+                                        std::shared_ptr<layouts::CostCache> costs);
+  /// Forms the kernels again for fewer PEs, if they are a small program, and keeps those that take
+  /// fewest cycles.
+  std::optional<Failure> chooseComputingPes();
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
+  /// With --explain what-would-help: of each resource, as much more as there would be and no end.
+  std::vector<schedule::Relief> reliefs() const;
   /// Marks the values of --keep-fp32.
   std::optional<Failure> markFp32();
   /// The problem of the image as it was placed.
@@ -93,6 +107,13 @@ private:
     spatial::ModelFacts facts;
   };
   std::optional<Origin> origin;
+  /// What forming leaves.
+  struct Formed {
+    forms::KernelGraph graph;
+    spatial::ModelFacts facts;
+    std::optional<LayoutReport> explanation;
+  };
+  std::optional<Attempt> attempt; ///< the kernels' program, if it was made to choose among them
   bool sparesRoom = false;
   std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
   forms::KernelGraph graph;

@@ -203,20 +203,35 @@ Status rewrite(forms::KernelGraph &graph, const Case &c, const Machine &machine)
   return Success{};
 }
 
-/// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one
-/// or two, weights in rows of their own or beside each other.
-grid::FitOptions optionsOf(const Case &c) {
+/// As the case draws it: any order that dependences allow, pieces of any length, all PEs, one or
+/// two, all planes or fewer, weights in rows of their own or beside each other.
+grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
   grid::FitOptions options;
+  schedule::Relief relief; // of all that pieces hold
+  for (unsigned cause = unsigned(schedule::Cause::AccumulatorRow);
+       cause < unsigned(schedule::Cause::Dropped); ++cause)
+    if (const auto its = schedule::Cause(cause);
+        its != schedule::Cause::Order && its != schedule::Cause::GivenStart &&
+        its != schedule::Cause::StepBegin && its != schedule::Cause::HostBarrier)
+      relief.causes.set(cause);
+  for (const double share : {0.0, 0.5}) {
+    relief.share = share;
+    options.compile.reliefs.push_back(relief);
+  }
   if (!c.schedule)
     return options;
   std::mt19937_64 draw(c.schedule);
   const int64_t rows[] = {1, 16, 32, 128, 512, 2048};
   const unsigned bands[] = {2, 3, 4, 8, 64};
-  options.compile.tactic = {.order = draw() % 4 ? "critical" : "graph",
-                            .seed = draw() % 4 ? c.schedule : 0,
-                            .mapRows = rows[draw() % std::size(rows)],
-                            .bands = bands[draw() % std::size(bands)],
-                            .pes = unsigned(draw() % 3)};
+  grid::Tactic &tactic = options.compile.tactic;
+  tactic.order = draw() % 4 ? "critical" : "graph";
+  tactic.seed = draw() % 4 ? c.schedule : 0;
+  tactic.mapRows = rows[draw() % std::size(rows)];
+  tactic.bands = bands[draw() % std::size(bands)];
+  tactic.pes = unsigned(draw() % 3);
+  for (const grid::Used &part : grid::partsOf(machine))
+    if (part.planes && draw() % 3 == 0)
+      tactic.used = part;
   options.compile.sharesRows = draw() % 2 == 0;
   return options;
 }
@@ -224,7 +239,7 @@ grid::FitOptions optionsOf(const Case &c) {
 /// Compiled, encoded and read back.
 Expected<Image> compiled(forms::KernelGraph &graph, const Machine &machine, const Case &c,
                          grid::CompileReport &report) {
-  Expected<Image> image = grid::compileToFit(graph, machine, optionsOf(c), report);
+  Expected<Image> image = grid::compileToFit(graph, machine, optionsOf(c, machine), report);
   if (!image)
     return image.takeError();
   Expected<Image> read = decodeImage(encodeImage(*image), "compiled");
@@ -268,6 +283,14 @@ struct Trial {
     if (report.ledger.cycles != int64_t(report.predictedCycles))
       return failed("ledger", "an account of " + std::to_string(report.ledger.cycles) +
                                   " cycles, predicted " + std::to_string(report.predictedCycles));
+    const std::vector<int64_t> &relieved = report.relieved;
+    if (const int64_t path = report.bounds.byKind[unsigned(schedule::BoundKind::CriticalPath)];
+        relieved.size() != 2 || path > relieved[0] || relieved[0] > relieved[1] ||
+        relieved[1] > int64_t(report.predictedCycles))
+      return failed("relief", "not in order: a critical path of " + std::to_string(path) + ", " +
+                                  std::to_string(relieved.at(0)) + " without waits, " +
+                                  std::to_string(relieved.at(1)) + " with half of them, " +
+                                  std::to_string(report.predictedCycles) + " cycles in all");
     Outcome outcome = compareValues(run, own);
     outcome.cycles = run.simulated.measuredCycles;
     if (outcome.verdict == Verdict::Agrees && outcome.cycles * machine.pes() <= options.mostSteps)
@@ -410,7 +433,7 @@ Expected<CompiledCase> compileCase(const Case &c, unsigned effort) {
   if (Status s = rewrite(*graph, c, *machine); !s)
     return s.takeError();
   grid::CompileReport report;
-  grid::FitOptions options = optionsOf(c);
+  grid::FitOptions options = optionsOf(c, *machine);
   options.compile.effort = effort;
   Expected<Image> image = grid::compileToFit(*graph, *machine, options, report);
   if (!image)

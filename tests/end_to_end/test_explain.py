@@ -102,4 +102,4 @@ def test_other_layouts_than_the_least_are_explained_by_what_they_lose(call, mode
 
 def test_a_decision_that_is_not_known_is_named_with_those_that_are(call, model):
     _, said = call("compile", model, "--explain", "layout", code=2)
-    assert said == "millrace: error: --explain: layout not in {layouts,cycles}; see `millrace compile --help`\n"
+    assert said == "millrace: error: --explain: layout not in {layouts,cycles,what-would-help}; see `millrace compile --help`\n"

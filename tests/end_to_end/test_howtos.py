@@ -61,7 +61,7 @@ def test_a_command_goes_on_behind_a_backslash_and_within_quotes():
 
 
 @pytest.mark.parametrize("page", ["run-your-model", "read-a-trace", "run-one-stage", "explain-a-layout", "write-a-machine",
-                                  "write-a-program", "solve-a-schedule-elsewhere"])
+                                  "write-a-program", "solve-a-schedule-elsewhere", "find-what-would-help"])
 def test_every_command_of_the_page_prints_what_the_page_says(millrace, tmp_path, page):
     for name in ("arch", "docs", "models", "scripts"):
         os.symlink(ROOT / name, tmp_path / name)

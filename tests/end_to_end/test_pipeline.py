@@ -19,6 +19,8 @@ LEVELS = ["onnx", "tensor", "spatial", "sched"]
 # model, and options by the last level of a file that they decide on
 MODELS = {
     "mnist on a mesh": ("mnist.onnx", {"spatial": ["--partition=spread"], "sched": ["--machine=mesh-4x4"]}),
+    "convnet for one of two PEs": ("convnet.onnx", {"sched": ["--machine=tsp-small", "--set=fabric.columns=2",
+                                                              "--set=fabric.topology=mesh", "--set=c2c.ports=4"]}),
     "convnet in int8": ("convnet_int8.onnx", {"tensor": ["--precision=int8"]}),
     "gpt2 with host steps": ("tiny_gpt2.onnx", {"onnx": GPT2, "sched": ["--set=memory.slices=40"]}),
 }

@@ -14,55 +14,118 @@ namespace {
 /// Half of the memory for values beyond estimates.
 constexpr unsigned kMostPressure = 5;
 
-/// The same program in fewer cycles, if a search finds one; room is found in the same way.
-void improve(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-             const Way &way, Image &image, CompileReport &report, const CompileReport &before) {
-  CompileOptions quiet = options;
-  quiet.progress = nullptr;
+constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},  {ColumnPlaces::Apart, false, true},
+                         {ColumnPlaces::Sets, false, false}, {ColumnPlaces::Apart, false, false},
+                         {ColumnPlaces::Sets, true, false},  {ColumnPlaces::Shared, true, false}};
+
+/// Ways in which a tactic may find room, where `found` is that of the usual one. A part of the
+/// machine may find it in one that the whole did not.
+std::vector<Way> waysOf(const Tactic &tactic, const Way &found) {
+  Way other = found;
+  if (tactic.otherSlices)
+    other.columnPlaces =
+        found.columnPlaces == ColumnPlaces::Sets ? ColumnPlaces::Apart : ColumnPlaces::Sets;
+  if (tactic.otherBanks)
+    other.alternates = !found.alternates;
+  if (tactic.used == Used() || !(other == found))
+    return {other};
+  std::vector<Way> ways;
+  for (Way way : kWays) {
+    way.pressure = found.pressure;
+    way.alternates = way.alternates && way.pressure < 2;
+    if (way == found)
+      break;
+    ways.push_back(way);
+  }
+  ways.push_back(found);
+  return ways;
+}
+
+/// The same program in fewer cycles, if a search finds one.
+class Improvement {
+public:
+  Improvement(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
+              const Way &way, const CompileReport &before)
+      : graph(graph), machine(machine), options(options), way(way), before(before) {
+    this->options.progress = nullptr;
+  }
+
+  void run(Image &image, CompileReport &report);
+
+private:
+  const KernelGraph &graph;
+  const Machine &machine;
+  CompileOptions options;
+  const Way way;
+  const CompileReport &before;
+  // Orders that are equal give one schedule: the key has the tactic without its order.
+  using Key = std::pair<std::vector<size_t>, Tactic>;
   std::mutex mutex;
-  // Orders that are equal give one schedule.
-  using Key = std::tuple<std::vector<size_t>, int64_t, unsigned, unsigned>;
   std::map<Key, uint64_t> known;
-  const auto keyOf = [](const GridCompiler &compiler, const Tactic &tactic) -> Key {
-    return {compiler.kernelOrder(), tactic.mapRows, tactic.bands, tactic.pes};
-  };
+
+  static Key keyOf(const GridCompiler &compiler, Tactic tactic) {
+    tactic.order.clear();
+    tactic.seed = 0;
+    return {compiler.kernelOrder(), std::move(tactic)};
+  }
+  uint64_t count(const Tactic &tactic);
+};
+
+uint64_t Improvement::count(const Tactic &tactic) {
+  uint64_t cycles = 0;
+  std::optional<Key> key;
+  for (const Way &its : waysOf(tactic, way)) {
+    CompileReport report = before;
+    GridCompiler compiler(graph, machine, options, report, its, tactic);
+    if (!compiler.plan())
+      return 0;
+    if (!key) {
+      key = keyOf(compiler, tactic);
+      const std::lock_guard lock(mutex);
+      if (const auto at = known.find(*key); at != known.end())
+        return at->second;
+    }
+    if (const Expected<uint64_t> counted = compiler.count()) {
+      cycles = *counted;
+      break;
+    }
+  }
+  const std::lock_guard lock(mutex);
+  return known[*key] = cycles;
+}
+
+void Improvement::run(Image &image, CompileReport &report) {
   {
     CompileReport its = before;
-    GridCompiler first(graph, machine, quiet, its, way, options.tactic);
+    GridCompiler first(graph, machine, options, its, way, options.tactic);
     if (first.plan())
       known[keyOf(first, options.tactic)] = report.predictedCycles;
   }
-  const auto schedule = [&](const Tactic &tactic) -> uint64_t {
-    CompileReport its = before;
-    GridCompiler compiler(graph, machine, quiet, its, way, tactic);
-    if (!compiler.plan())
-      return 0;
-    const Key key = keyOf(compiler, tactic);
-    {
-      const std::lock_guard lock(mutex);
-      if (const auto at = known.find(key); at != known.end())
-        return at->second;
-    }
-    const Expected<uint64_t> cycles = compiler.count();
-    const std::lock_guard lock(mutex);
-    return known[key] = cycles ? *cycles : 0;
-  };
   Found found = searchTactics(
       options.tactic, report.predictedCycles, report.bursts, options.effort,
-      {.orders = !options.keepsOrder, .pes = options.partition == "auto" ? machine.pes() : 1},
-      schedule, options.searching);
+      {.orders = !options.keepsOrder,
+       .pes = options.partition == "auto" ? fewerPes(machine, options.tactic.pes)
+                                          : std::vector<unsigned>(),
+       .places = true,
+       .parts = partsOf(machine)},
+      [this](const Tactic &tactic) { return count(tactic); }, options.searching);
   report.tried = found.tried;
   if (found.best == options.tactic)
     return;
-  CompileReport its = before;
-  GridCompiler compiler(graph, machine, quiet, its, way, found.best);
-  Status planned = compiler.plan();
-  Expected<Image> better = planned ? compiler.run() : planned.takeError();
-  if (!better || its.predictedCycles >= report.predictedCycles) // pruned, they are as good
+  for (const Way &its : waysOf(found.best, way)) {
+    CompileReport next = before;
+    GridCompiler compiler(graph, machine, options, next, its, found.best);
+    Status planned = compiler.plan();
+    Expected<Image> better = planned ? compiler.run() : planned.takeError();
+    if (!better)
+      continue;
+    if (next.predictedCycles >= report.predictedCycles) // pruned, they are as good
+      return;
+    next.tried = std::move(report.tried);
+    image = std::move(*better);
+    report = std::move(next);
     return;
-  its.tried = std::move(report.tried);
-  image = std::move(*better);
-  report = std::move(its);
+  }
 }
 
 } // namespace
@@ -76,9 +139,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
   unsigned start = 0; // pressure at which the way before was crowded first
-  for (Way way : {Way{ColumnPlaces::Sets, false, true}, Way{ColumnPlaces::Apart, false, true},
-                  Way{ColumnPlaces::Sets, false, false}, Way{ColumnPlaces::Apart, false, false},
-                  Way{ColumnPlaces::Sets, true, false}, Way{ColumnPlaces::Shared, true, false}}) {
+  for (Way way : kWays) {
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
     bool wasTooLarge = false;
@@ -90,7 +151,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       Expected<Image> image = planned ? compiler.run() : planned.takeError();
       if (image) {
         if (options.effort > 0)
-          improve(graph, machine, options, way, *image, report, before);
+          Improvement(graph, machine, options, way, before).run(*image, report);
         return image;
       }
       if (options.refused)

@@ -8,6 +8,7 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
+#include "compiler/Schedule/Relief.h"
 
 #include <functional>
 #include <string>
@@ -30,6 +31,8 @@ struct CompileOptions {
   bool sharesRows = false;
   /// Keeps each run of idle cycles in the report's ledger, for a trace.
   bool gaps = false;
+  /// Each is estimated in the report.
+  std::vector<schedule::Relief> reliefs;
   /// Called after each kernel with how many are done, of how many.
   std::function<void(size_t, size_t)> progress;
   /// Called with how many schedules of a search are counted, of how many at most.
@@ -61,6 +64,7 @@ struct CompileReport {
   schedule::Ledger ledger;                     ///< kernels by their number in the graph
   schedule::Bounds bounds;                     ///< likewise
   std::vector<std::vector<uint32_t>> kernelOf; ///< [pe][instruction]: its kernel's number
+  std::vector<int64_t> relieved;               ///< cycles, of each relief that was asked for
   bool crowded = false; ///< refused, as bursts of one piece met in whatever places were tried
   bool full = false;    ///< refused, and in some attempt as something found no rows
   std::vector<std::string> rounded; ///< constants that were rounded to fit, by compileToFit()

@@ -85,6 +85,6 @@ int64_t longestShare(const Context &c, const Work &work);
 /// Type of the kernel's MXM operands.
 ElementType contractedType(const Context &c, const Kernel &kernel);
 /// Workers of one PE for a format: hemisphere by hemisphere.
-std::vector<Worker> workersOf(const Machine &machine, unsigned pe, ElementType type);
+std::vector<Worker> workersOf(const Context &c, unsigned pe, ElementType type);
 
 } // namespace millrace::grid

@@ -14,11 +14,11 @@ ElementType contractedType(const Context &c, const Kernel &kernel) {
   return c.tensor(kernel.terms.front().a.tensor).type;
 }
 
-std::vector<Worker> workersOf(const Machine &m, unsigned pe, ElementType type) {
+std::vector<Worker> workersOf(const Context &c, unsigned pe, ElementType type) {
   std::vector<Worker> workers;
-  const MxmFormatSpec *format = m.mxm.format(type);
-  for (unsigned plane = 0; format && plane + format->planes <= m.mxm.planes;
-       plane += format->planes)
+  const MxmFormatSpec *format = c.machine.mxm.format(type);
+  const unsigned planes = c.used.planes ? c.used.planes : c.machine.mxm.planes;
+  for (unsigned plane = 0; format && plane + format->planes <= planes; plane += format->planes)
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
       workers.push_back({pe, h, plane});
   return workers;

@@ -97,8 +97,7 @@ Status GridCompiler::planOrder() {
 /// and less where that was not enough. Of several PEs each keeps an eighth for what travels: what
 /// else each holds is counted when work is dealt.
 uint64_t GridCompiler::mostWeightRows() const {
-  const uint64_t width = machine.mxm.columnsPerInstall,
-                 all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
+  const uint64_t width = machine.mxm.columnsPerInstall, all = c.rowsOfHemisphere() / width;
   const uint64_t values = storage.mostValueRows() / width;
   if (machine.pes() > 1)
     return all - std::min(all, std::max(values, all / 8) + all / 16 * pressure);
@@ -118,7 +117,7 @@ constexpr unsigned kMostTurns = 3;
 
 /// Solvers are checked, so that a new one need not be believed.
 Status GridCompiler::planPartition() {
-  const placement::Placement line = placement::solve(machine);
+  const placement::Placement line = placement::solve(machine, tactic.pes);
   if (Status s = placement::verify(machine, line); !s)
     return s;
   storage.planCopies(order, options.sparing && pressure > 2);
@@ -163,7 +162,7 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
   };
   std::vector<Job> jobs;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
-    const std::vector<Worker> team = workersOf(machine, pe, contractedType(c, kernel));
+    const std::vector<Worker> team = workersOf(c, pe, contractedType(c, kernel));
     const bool splitK = partition.splitK[k];
     for (size_t w = 0; w < team.size(); w += splitK ? kHemispheres : 1) {
       std::vector<Worker> workers{team[w]};
@@ -353,6 +352,13 @@ Expected<Image> GridCompiler::finish() {
     return ledger.takeError();
   report.ledger = std::move(*ledger);
   report.bounds = schedule::boundsOf(image, program, numbers);
+  if (!options.reliefs.empty()) {
+    Expected<std::vector<int64_t>> relieved =
+        schedule::relievedCycles(image, program, numbers, options.reliefs);
+    if (!relieved)
+      return relieved.takeError();
+    report.relieved = std::move(*relieved);
+  }
   for (size_t pe = 0; pe < numbers.size(); ++pe) {
     report.kernelOf.emplace_back();
     for (const uint32_t number : numbers[pe])
@@ -375,7 +381,7 @@ Status GridCompiler::plan() {
 Status GridCompiler::scheduleAll() {
   if (Status s = planPartition(); !s)
     return s;
-  if (Status s = storage.plan(pressure > 1, pressure > 2); !s)
+  if (Status s = storage.plan(pressure > 1, pressure > 2 || tactic.mixed); !s)
     return s;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)

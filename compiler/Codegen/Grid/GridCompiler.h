@@ -22,6 +22,7 @@ struct Way {
   /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
   /// third time on what needs long runs of rows comes before weights.
   unsigned pressure = 0;
+  bool operator==(const Way &) const = default;
 };
 
 class GridCompiler {
@@ -29,8 +30,9 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, const Way &way, const Tactic &tactic)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
-        tactic(tactic), program(machine), c(machine, graph, program, way.columnPlaces, way.detours,
-                                            way.alternates, tactic.bands, options.sharesRows),
+        tactic(tactic), program(machine, tactic.used.alus),
+        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands,
+          tactic.used, options.sharesRows),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().
@@ -47,8 +49,7 @@ public:
   bool full() const { return c.full; }
   /// Do weights and values at their peak leave less than an eighth of a hemisphere?
   bool isTight() const {
-    const uint64_t width = machine.mxm.columnsPerInstall,
-                   all = uint64_t(machine.memory.slices) * machine.rowsPerSlice() / width;
+    const uint64_t width = machine.mxm.columnsPerInstall, all = c.rowsOfHemisphere() / width;
     return !partition.weightRows.empty() &&
            *std::max_element(partition.weightRows.begin(), partition.weightRows.end()) +
                    storage.mostValueRows() / width >

@@ -83,8 +83,7 @@ std::vector<uint64_t> Storage::leastValueRows() const {
 }
 
 std::vector<uint64_t> Storage::roomBesideValues(unsigned gaps) const {
-  const uint64_t width = c.machine.mxm.columnsPerInstall,
-                 all = uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice() / width;
+  const uint64_t width = c.machine.mxm.columnsPerInstall, all = c.rowsOfHemisphere() / width;
   std::vector<uint64_t> room;
   for (const uint64_t values : leastValueRows())
     room.push_back(all - std::min(all, values / width + all / 16 * gaps));
@@ -98,7 +97,7 @@ Expected<std::array<uint64_t, kHemispheres>> Storage::weightRowsOn(unsigned pe) 
     const Kernel &kernel = c.graph.kernels[k];
     if (kernel.terms.empty())
       continue;
-    const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+    const std::vector<Worker> team = workersOf(c, pe, contractedType(c, kernel));
     for (size_t member = 0; member < team.size(); ++member) {
       const auto h = size_t(team[member].hemisphere);
       for (const Share &share :
@@ -118,7 +117,7 @@ Expected<std::array<uint64_t, kHemispheres>> Storage::weightRowsOn(unsigned pe) 
 }
 
 Status Storage::checkRoom() const {
-  const uint64_t all = uint64_t(c.machine.memory.slices) * c.machine.rowsPerSlice();
+  const uint64_t all = c.rowsOfHemisphere();
   const unsigned width = c.machine.mxm.columnsPerInstall;
   const std::vector<uint64_t> values = leastValueRows();
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {

@@ -73,7 +73,7 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
 
 Expected<Partition> solve(const PartitionProblem &problem, const std::string &name) {
   const Machine &m = problem.c.machine;
-  const uint64_t all = uint64_t(m.memory.slices) * m.rowsPerSlice() / m.mxm.columnsPerInstall;
+  const uint64_t all = problem.c.rowsOfHemisphere() / m.mxm.columnsPerInstall;
   const std::vector<uint64_t> room =
       problem.mostWeightRows.empty()
           ? std::vector<uint64_t>(size_t(m.pes()) * kHemispheres, all - all / 8)

@@ -22,8 +22,7 @@ uint64_t weightBytes(const Context &c, const Kernel &kernel) {
 /// Which kernels' weights every PE holds: small ones, the smallest first, within a third of a PE's
 /// memory.
 std::vector<bool> everywhereOf(const Context &c) {
-  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
-                          kHemispheres * c.machine.lanes();
+  const uint64_t memory = c.rowsOfHemisphere() * kHemispheres * c.machine.lanes();
   std::vector<std::pair<uint64_t, size_t>> bySize;
   for (size_t k = 0; k < c.graph.kernels.size(); ++k)
     bySize.push_back({weightBytes(c, c.graph.kernels[k]), k});
@@ -81,8 +80,7 @@ std::vector<size_t> stagesOf(const std::vector<int64_t> &vectors,
 
 Dealing pipeline(const PartitionProblem &problem) {
   const Context &c = problem.c;
-  const uint64_t memory = uint64_t(c.machine.rowsPerSlice()) * c.machine.memory.slices *
-                          kHemispheres * c.machine.lanes();
+  const uint64_t memory = c.rowsOfHemisphere() * kHemispheres * c.machine.lanes();
   std::vector<int64_t> vectors;
   std::vector<uint64_t> bytes;
   for (size_t k = 0; k < problem.works.size(); ++k) {

@@ -130,8 +130,7 @@ int64_t unitsOf(const Work &work) {
 }
 
 size_t teamOf(const Context &c, const Kernel &kernel) {
-  return kernel.terms.empty() ? kHemispheres
-                              : workersOf(c.machine, 0, contractedType(c, kernel)).size();
+  return kernel.terms.empty() ? kHemispheres : workersOf(c, 0, contractedType(c, kernel)).size();
 }
 
 namespace {

@@ -30,7 +30,7 @@ ColumnPadding Storage::paddingOf(unsigned tensor) const {
 
 void Storage::planCopies(const std::vector<size_t> &order, bool sparing) {
   needs.clear();
-  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing))
+  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing, c.used.planes))
     needs.push_back({copies});
   lives.resize(needs.size());
   swept.assign(needs.size(), 0);
@@ -182,13 +182,13 @@ void Storage::splitSlices() {
       addColumns(t);
   rows += tableRows() / set;
   rows += rows / 16;
-  const unsigned slices = c.machine.memory.slices;
-  const uint64_t sets = std::max<uint64_t>(2, rows / c.machine.rowsPerSlice() + 1);
+  const unsigned slices = c.slices();
+  const uint64_t sets = std::max<uint64_t>(2, rows / c.rowsPerSlice() + 1);
   if (sets * set <= slices - slices / 6)
-    c.weightSlices = unsigned(sets) * set;
+    c.weightSlices = c.endOfSlices(unsigned(sets) * set);
   else // no longer whole sets: any slices
-    c.weightSlices = unsigned(std::min<uint64_t>(
-        slices, std::max<uint64_t>(set, rows * set / c.machine.rowsPerSlice() + 1)));
+    c.weightSlices = c.endOfSlices(unsigned(
+        std::min<uint64_t>(slices, std::max<uint64_t>(set, rows * set / c.rowsPerSlice() + 1))));
 }
 
 /// Tables on every PE that computes a part of a kernel that looks into them.
@@ -213,7 +213,7 @@ Status Storage::storeWeights() {
                  : std::nullopt;
     };
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
-      const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+      const std::vector<Worker> team = workersOf(c, pe, contractedType(c, kernel));
       std::vector<std::vector<Share>> shares;
       size_t longest = 0;
       for (size_t member = 0; member < team.size(); ++member) {
@@ -281,8 +281,8 @@ void Storage::reserveConstantRows() {
       rows += works[k].tiles.size() * works[k].instances.size() * byteWidth(c.tensor(t).type);
   }
   c.reserveConstantRows(
-      unsigned(std::min<uint64_t>(8 + 2 * rows / c.machine.memory.slices, // a row of memory is much
-                                  c.machine.rowsPerSlice() / 32)));
+      unsigned(std::min<uint64_t>(8 + 2 * rows / c.slices(), // a row of memory is much
+                                  c.rowsPerSlice() / 32)));
 }
 
 Status Storage::plan(bool weightsLast, bool mixed) {
@@ -398,7 +398,7 @@ Status Storage::storeStreamed() {
 RowRuns Storage::streamedRuns(unsigned tensor, size_t k, unsigned pe, Hemisphere h) const {
   const Kernel &kernel = c.graph.kernels[k];
   const int64_t rows = c.layouts[tensor].rows;
-  const std::vector<Worker> team = workersOf(c.machine, pe, contractedType(c, kernel));
+  const std::vector<Worker> team = workersOf(c, pe, contractedType(c, kernel));
   std::vector<std::vector<bool>> read(c.layouts[tensor].tiles.size(),
                                       std::vector<bool>(size_t(rows), false));
   for (size_t member = 0; member < team.size(); ++member)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <thread>
 
 namespace millrace::grid {
@@ -20,40 +21,103 @@ std::string Tactic::text() const {
     text += ", sweeps of 1/" + std::to_string(bands) + " of the accumulators";
   if (pes)
     text += ", over " + std::to_string(pes) + (pes > 1 ? " PEs" : " PE");
+  if (mixed)
+    text += ", weights beside activations";
+  if (otherSlices)
+    text += ", replicas in other slices";
+  if (otherBanks)
+    text += ", halves in other banks";
+  const auto add = [&](unsigned number, const char *units) {
+    if (number)
+      text += ", " + std::to_string(number) + " " + units;
+  };
+  add(used.planes, "planes");
+  add(used.slicesPerRegister, "slices a register");
+  add(used.alus, "ALUs");
+  add(used.banks, "banks");
   return text;
+}
+
+std::vector<unsigned> fewerPes(const Machine &machine, unsigned pes) {
+  const unsigned rows = machine.fabric.rows, columns = machine.fabric.columns;
+  std::vector<unsigned> numbers;
+  const auto add = [&](unsigned number) {
+    if (number && number < (pes ? pes : machine.pes()) &&
+        (numbers.empty() || number < numbers.back()))
+      numbers.push_back(number);
+  };
+  add((columns - 1) * rows);
+  for (unsigned number = std::bit_floor(columns); number > 0; number /= 2)
+    add(number * rows);
+  for (unsigned number = std::bit_floor(rows); number > 0; number /= 2)
+    add(number);
+  return numbers;
+}
+
+std::vector<Used> partsOf(const Machine &machine) {
+  std::vector<Used> parts;
+  const auto add = [&](unsigned Used::*units, unsigned all, unsigned step) {
+    for (const unsigned number : {all / 2 / step * step, all - std::min(all, step)})
+      if (number && (parts.empty() || parts.back().*units != number)) {
+        parts.emplace_back();
+        parts.back().*units = number;
+      }
+  };
+  unsigned together = 1; // planes
+  for (const MxmFormatSpec &format : machine.mxm.formats)
+    together = std::max(together, format.planes);
+  add(&Used::planes, machine.mxm.planes, together);
+  add(&Used::slicesPerRegister, machine.memory.slicesPerRegister, 1);
+  add(&Used::alus, machine.vxm.alus, 1);
+  add(&Used::banks, machine.memory.banks, 1);
+  return parts;
 }
 
 namespace {
 
-/// What an effort allows: so many schedules, of so many bursts together (some 7 microseconds each).
+/// So many schedules, of so many bursts together (some 7 microseconds each); none at all where
+/// fewer than `least` would be allowed.
 struct Budget {
-  uint64_t schedules, bursts;
+  uint64_t schedules, bursts, least = 0;
+  uint64_t of(uint64_t programs, uint64_t itsBursts) const {
+    const uint64_t allowed = std::min(programs, bursts / std::max<uint64_t>(itsBursts, 1));
+    return allowed < least ? 0 : allowed;
+  }
 };
+/// What an effort allows for orders and lengths of pieces; then for places and parts of the
+/// machine, of which the first few rarely help: by default small programs alone try them.
 constexpr Budget kBudgets[kMostEffort + 1] = {
     {0, 0}, {12, 500'000}, {64, 5'000'000}, {320, 25'000'000}};
+constexpr Budget kPlaceBudgets[kMostEffort + 1] = {
+    {0, 0}, {40, 120'000, 8}, {64, 2'000'000}, {128, 10'000'000}};
 
 /// Each holds a program of its own, with its constants.
 constexpr size_t kMostThreads = 8;
 
 class Search {
 public:
-  Search(const Tactic &first, uint64_t cycles, uint64_t left,
+  Search(const Tactic &first, uint64_t cycles,
          const std::function<uint64_t(const Tactic &)> &schedule,
          const std::function<void(size_t, size_t)> &progress)
-      : left(left), most(left), schedule(schedule), progress(progress), least(cycles) {
+      : schedule(schedule), progress(progress), least(cycles) {
     found.best = first;
     found.tried.push_back({first, cycles});
   }
 
   /// Tries those that are new, as far as the budget goes; the best of all is known afterwards.
   void run(std::vector<Tactic> tactics);
+  /// What was allowed before and not used is lost.
+  void allow(uint64_t more) {
+    most += more - left;
+    left = more;
+  }
   bool isOver() const { return left == 0; }
+  uint64_t cycles() const { return least; } ///< of the best one
 
   Found found;
 
 private:
-  uint64_t left;
-  const uint64_t most;
+  uint64_t left = 0, most = 0;
   const std::function<uint64_t(const Tactic &)> &schedule;
   const std::function<void(size_t, size_t)> &progress;
   uint64_t least;
@@ -91,53 +155,130 @@ void Search::run(std::vector<Tactic> tactics) {
     progress(size_t(most - left), size_t(most));
 }
 
-} // namespace
-
-Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
-                    const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
-                    const std::function<void(size_t, size_t)> &progress) {
-  const Budget &budget = kBudgets[std::min(effort, kMostEffort)];
-  std::vector<unsigned> fewer; // PEs
-  for (unsigned pes = free.pes / 2; pes > 0; pes /= 2)
-    fewer.push_back(pes);
-  Search search(
-      first, cycles,
-      std::min(budget.schedules + fewer.size(), budget.bursts / std::max<uint64_t>(bursts, 1)),
-      schedule, progress);
+/// In other orders, with maps of other lengths.
+std::vector<Tactic> ordersOf(const Tactic &like, const Tactic &first, const Free &free) {
   std::vector<Tactic> round;
   for (const int64_t rows : {first.mapRows, int64_t(128), int64_t(32)})
     for (const schedule::OrderSolver &solver : schedule::orderSolvers())
       if (free.orders || solver.name == first.order) {
-        round.push_back(first);
+        round.push_back(like);
         round.back().order = solver.name;
+        round.back().seed = solver.name == like.order ? like.seed : 0;
         round.back().mapRows = rows;
       }
-  search.run(std::move(round));
-  round.clear();
-  for (const unsigned pes : fewer) {
-    round.push_back(search.found.best);
-    round.back().pes = pes;
-  }
-  search.run(std::move(round));
-  round.clear();
+  return round;
+}
+
+std::vector<Tactic> lengthsOf(const Tactic &like) {
+  std::vector<Tactic> round;
   for (const unsigned bands : {4u, 8u}) {
-    round.push_back(search.found.best);
+    round.push_back(like);
     round.back().bands = bands;
   }
   for (const int64_t rows : {512, 64, 16}) {
-    round.push_back(search.found.best);
+    round.push_back(like);
     round.back().mapRows = rows;
   }
+  return round;
+}
+
+/// In other places.
+std::vector<Tactic> placesOf(const Tactic &like, const Free &free) {
+  std::vector<Tactic> round;
+  for (bool Tactic::*place : {&Tactic::mixed, &Tactic::otherBanks, &Tactic::otherSlices}) {
+    if (!free.places)
+      break;
+    round.push_back(like);
+    round.back().*place = !(like.*place);
+  }
+  return round;
+}
+
+/// On parts of the machine.
+std::vector<Tactic> partsOf(const Tactic &like, const Free &free) {
+  std::vector<Tactic> round;
+  for (const Used &part : free.parts) {
+    round.push_back(like);
+    round.back().used = part;
+  }
+  return round;
+}
+
+std::vector<Tactic> operator+(std::vector<Tactic> x, const std::vector<Tactic> &y) {
+  x.insert(x.end(), y.begin(), y.end());
+  return x;
+}
+
+/// Other places and parts of the machine, each alone; then orders and lengths with one that takes
+/// fewer cycles, or else with those that take hardly more.
+void searchPlaces(Search &search, const Tactic &first, const Free &free) {
+  constexpr double kHardlyMore = 1.03;
+  const Tactic &best = search.found.best;
+  std::vector<Tactic> seen; ///< whose neighbours were tried
+  while (!search.isOver()) {
+    seen.push_back(best);
+    const size_t before = search.found.tried.size();
+    search.run(partsOf(best, free) + placesOf(best, free));
+    if (!(best == seen.back())) {
+      search.run(ordersOf(best, first, free) + lengthsOf(best));
+      continue;
+    }
+    std::vector<Tried> near(search.found.tried.begin() + std::ptrdiff_t(before),
+                            search.found.tried.end());
+    std::erase_if(near, [&](const Tried &t) {
+      return t.cycles <= search.cycles() ||
+             double(t.cycles) > kHardlyMore * double(search.cycles());
+    });
+    std::stable_sort(near.begin(), near.end(),
+                     [](const Tried &x, const Tried &y) { return x.cycles < y.cycles; });
+    for (const Tried &t : near)
+      if (best == seen.back())
+        search.run(placesOf(t.tactic, free) + ordersOf(t.tactic, first, free));
+    if (best == seen.back())
+      return;
+  }
+}
+
+/// Orders, lengths of pieces, fewer PEs, then orders that are drawn while any are allowed.
+void searchOrders(Search &search, const Tactic &first, const Free &free) {
+  const Tactic &best = search.found.best;
+  search.run(ordersOf(first, first, free));
+  std::vector<Tactic> round;
+  for (const unsigned pes : free.pes) {
+    round.push_back(best);
+    round.back().pes = pes;
+  }
   search.run(std::move(round));
+  search.run(lengthsOf(best));
   constexpr size_t kAtOnce = 8; // drawn with what was best before
   for (uint64_t seed = 1; free.orders && !search.isOver(); seed += kAtOnce) {
-    round.assign(kAtOnce, search.found.best);
+    round.assign(kAtOnce, best);
     for (size_t i = 0; i < kAtOnce; ++i) {
       round[i].order = "critical";
       round[i].seed = seed + i;
     }
     search.run(std::move(round));
-    round.clear();
+  }
+}
+
+} // namespace
+
+Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
+                    const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
+                    const std::function<void(size_t, size_t)> &progress) {
+  Search search(first, cycles, schedule, progress);
+  for (unsigned e = 1; e <= std::min(effort, kMostEffort); ++e) {
+    const auto more = [&](const Budget *budgets) {
+      const size_t fewer = free.pes.size();
+      return budgets[e].of(budgets[e].schedules + fewer, bursts) -
+             (e > 1 ? budgets[e - 1].of(budgets[e - 1].schedules + fewer, bursts) : 0);
+    };
+    search.allow(more(kBudgets));
+    searchOrders(search, first, free);
+    if (!free.places && free.parts.empty())
+      continue;
+    search.allow(more(kPlaceBudgets));
+    searchPlaces(search, first, free);
   }
   return std::move(search.found);
 }

@@ -4,7 +4,8 @@
 // which is made and counted.
 #pragma once
 
-#include "arch/spec/Expected.h"
+#include "arch/spec/Machine.h"
+#include "compiler/Codegen/Memory/Used.h"
 
 #include <cstdint>
 #include <functional>
@@ -13,15 +14,19 @@
 
 namespace millrace::grid {
 
-/// How a program is scheduled. What is computed does not depend on it, nor do weights lie elsewhere
-/// as long as the same PEs compute.
+/// How a program is scheduled, and where it lies. What is computed does not depend on it.
 struct Tactic {
   std::string order = "graph"; ///< a name of schedule::orderSolvers()
   uint64_t seed = 0;           ///< not 0: the order's priorities are drawn near what they are
   int64_t mapRows = 2048;      ///< most rows of a map in one piece
   unsigned bands = 2;          ///< a share of a contraction has 1/bands of the accumulator rows
   unsigned pes = 0;            ///< that compute, the first of the fabric's line; 0: all
-  bool operator==(const Tactic &) const = default;
+  bool mixed = false;          ///< weights and activations may lie in the same slices
+  /// Replicas for Install lie in other slices, halves of an owner's rows in other banks, than in
+  /// the way in which room was found first.
+  bool otherSlices = false, otherBanks = false;
+  Used used; ///< units of each PE
+  auto operator<=>(const Tactic &) const = default;
   /// "critical, maps of 128 rows"
   std::string text() const;
 };
@@ -35,21 +40,33 @@ struct Tried {
 /// Most efforts that there are: 0 to this.
 constexpr unsigned kMostEffort = 3;
 
-/// Looks for a tactic of fewer cycles than `first`, whose program has `bursts` and `cycles`.
-/// `schedule` makes and counts the program of one, 0 where it has no room; it is called from
-/// several threads, with the number of its call. How many are tried depends on `effort` and
-/// `bursts` alone: 0 none; 1 about as many as take some seconds, 2 ten times, 3 fifty times as
-/// many; of small programs also half of the PEs, a quarter, and so on to one, as what passes over
-/// links may take longer than it saves. Returns the best one, `first` where none is better, with
-/// all that were tried in the order of the search.
+/// What a search may change.
 struct Free {
-  bool orders = true; ///< orders other than that of `first` may be tried
-  unsigned pes = 1;   ///< PEs of the machine, if fewer may compute
+  bool orders = true;             ///< orders other than that of `first`
+  std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
+  bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
+  std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
+/// Numbers of PEs below `pes` (0: all of the machine's), the largest first: a column less than all,
+/// columns by powers of two, and PEs of one column likewise. Those of a fabric of fewer columns are
+/// among them, or near.
+std::vector<unsigned> fewerPes(const Machine &machine, unsigned pes = 0);
+/// Half of a machine's planes, slices, ALUs or banks, and as little less as there can be.
+std::vector<Used> partsOf(const Machine &machine);
+
 struct Found {
   Tactic best;
   std::vector<Tried> tried;
 };
+
+/// Looks for a tactic of fewer cycles than `first`, whose program has `bursts` and `cycles`.
+/// `schedule` makes and counts the program of one, 0 where it has no room; it is called from
+/// several threads. How many are tried depends on `effort` and `bursts` alone: 0 none; 1 about as
+/// many as take some seconds, 2 ten times, 3 fifty times as many, those of less effort first. Tried
+/// are orders and lengths of pieces; fewer PEs, as what passes over links may take longer than it
+/// saves; then, of the best one so far, other places in memory
+/// and parts of the machine, and orders again where one of these takes fewer cycles. Returns the
+/// best one, `first` where none is better, with all that were tried in the order of the search.
 Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
                     const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
                     const std::function<void(size_t, size_t)> &progress = nullptr);

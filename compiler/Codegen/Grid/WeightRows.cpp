@@ -71,8 +71,8 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
   const Machine &m = c.machine;
   // A model that will be refused may have a million tiles: by how much it is too large matters
   // no longer once it is twice as large as all memory.
-  const uint64_t enough = 2 * uint64_t(m.pes()) * kHemispheres * m.memory.slices *
-                          m.rowsPerSlice() / m.mxm.columnsPerInstall;
+  const uint64_t enough =
+      2 * uint64_t(m.pes()) * kHemispheres * c.rowsOfHemisphere() / m.mxm.columnsPerInstall;
   std::unordered_map<std::string, uint32_t> known;
   uint64_t sum = 0;
   all.tiles.resize(works.size());
@@ -83,7 +83,7 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
     all.tiles[k].resize(work.instances.size() * work.tiles.size());
     if (kernel.terms.empty())
       continue;
-    const Worker worker = workersOf(m, 0, contractedType(c, kernel)).front();
+    const Worker worker = workersOf(c, 0, contractedType(c, kernel)).front();
     Expected<std::optional<double>> longer = longerHalfOf(c, kernel, k, work);
     if (!longer)
       return longer.takeError();

@@ -15,12 +15,12 @@ using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
                  ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands,
-                 bool sharesRows)
+                 const Used &used, bool sharesRows)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), alternates(alternates), bands(bands), sharesRows(sharesRows),
+      detours(detours), alternates(alternates), bands(bands), used(used), sharesRows(sharesRows),
       layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
-    allocators.emplace_back(machine);
+    allocators.emplace_back(machine, used.slicesPerRegister, used.banks);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());

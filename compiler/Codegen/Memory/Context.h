@@ -6,6 +6,7 @@
 #include "arch/program/Image.h"
 #include "compiler/Codegen/Memory/Layout.h"
 #include "compiler/Codegen/Memory/Tables.h"
+#include "compiler/Codegen/Memory/Used.h"
 #include "compiler/MemoryPlan/Allocator.h"
 #include "compiler/Schedule/Program.h"
 
@@ -81,7 +82,8 @@ enum class ColumnPlaces {
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
           ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false, unsigned bands = 2, bool sharesRows = false);
+          bool alternates = false, unsigned bands = 2, const Used &used = {},
+          bool sharesRows = false);
 
   const Machine &machine;
   const KernelGraph &graph;
@@ -95,6 +97,7 @@ struct Context {
   /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
   /// the next share begins while one ends.
   const unsigned bands;
+  const Used used;
   const bool sharesRows; ///< weight tiles of few lanes lie beside each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor
@@ -110,6 +113,20 @@ struct Context {
 
   memory::HemisphereAllocator &allocator(unsigned pe, Hemisphere h) {
     return allocators[size_t(pe) * kHemispheres + size_t(h)];
+  }
+  /// Of the memory that is used: slices of a hemisphere, rows of one and of all.
+  unsigned slices() const {
+    return used.slicesPerRegister ? machine.groups() * used.slicesPerRegister
+                                  : machine.memory.slices;
+  }
+  unsigned rowsPerSlice() const {
+    return used.banks ? used.banks * machine.memory.rowsPerBank : machine.rowsPerSlice();
+  }
+  uint64_t rowsOfHemisphere() const { return uint64_t(slices()) * rowsPerSlice(); }
+  /// Slices [0, this) hold so many that are used.
+  unsigned endOfSlices(unsigned count) const {
+    const unsigned its = used.slicesPerRegister;
+    return its ? count / its * machine.memory.slicesPerRegister + count % its : count;
   }
   uint32_t string(const std::string &text);
   const Tensor &tensor(unsigned t) const { return graph.tensors[t]; }

@@ -15,7 +15,7 @@ namespace {
 
 unsigned sum(const Copies &copies) { return copies.rows[0] + copies.rows[1]; }
 
-void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned k,
+void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned k, unsigned planes,
                std::vector<Copies> &all) {
   const forms::Kernel &kernel = graph.kernels[k];
   const auto grow = [&](unsigned tensor, auto change) {
@@ -26,10 +26,10 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
   };
   for (const forms::Term &t : kernel.terms) {
     const MxmFormatSpec *format = machine.mxm.format(graph.tensors[t.a.tensor].type);
-    const unsigned planes = format ? format->planes : machine.mxm.planes;
+    const unsigned its = format ? format->planes : planes;
     grow(t.a.tensor, [&](unsigned(&counts)[kHemispheres]) {
       for (unsigned &rows : counts)
-        rows = std::max(rows, std::max(1u, machine.mxm.planes / planes));
+        rows = std::max(rows, std::max(1u, planes / its));
     });
     if (Copies &w = all[t.w.tensor];
         graph.tensors[t.w.tensor].role != TensorRole::Constant && !w.columns)
@@ -72,11 +72,11 @@ void spare(const forms::KernelGraph &graph, const Machine &machine, std::vector<
 
 } // namespace
 
-std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
-                             bool sparing) {
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine, bool sparing,
+                             unsigned planes) {
   std::vector<Copies> all(graph.tensors.size());
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
-    addReader(graph, machine, k, all);
+    addReader(graph, machine, k, planes ? planes : machine.mxm.planes, all);
   if (sparing)
     spare(graph, machine, all);
   std::set<unsigned> byHost;

@@ -8,6 +8,7 @@
 #include "compiler/Schedule/Bounds.h"
 #include "compiler/Schedule/Ledger.h"
 #include "compiler/Schedule/Problem/Problem.h"
+#include "compiler/Schedule/Relief.h"
 
 namespace millrace::schedule {
 
@@ -25,6 +26,7 @@ std::vector<std::vector<uint32_t>> reschedule(Image &image, const Machine &machi
 struct CycleAccount {
   Ledger ledger;
   Bounds bounds;
+  std::vector<int64_t> relieved; ///< cycles, of each relief that was asked for
 };
 
 /// The account of an image that reschedule() made. A bundle starts when it does since the last of
@@ -34,6 +36,7 @@ struct CycleAccount {
 Expected<CycleAccount> accountOf(const Image &image, const Machine &machine,
                                  const ScheduleProblem &problem, const Starts &starts,
                                  const std::vector<std::vector<uint32_t>> &numbers,
-                                 const std::vector<std::vector<uint32_t>> &kernelOf, bool withGaps);
+                                 const std::vector<std::vector<uint32_t>> &kernelOf, bool withGaps,
+                                 const std::vector<Relief> &reliefs = {});
 
 } // namespace millrace::schedule

@@ -176,8 +176,8 @@ private:
 Expected<CycleAccount> accountOf(const Image &image, const Machine &machine,
                                  const ScheduleProblem &problem, const Starts &starts,
                                  const std::vector<std::vector<uint32_t>> &numbers,
-                                 const std::vector<std::vector<uint32_t>> &kernelOf,
-                                 bool withGaps) {
+                                 const std::vector<std::vector<uint32_t>> &kernelOf, bool withGaps,
+                                 const std::vector<Relief> &reliefs) {
   Reasons reasons(machine, problem, starts, numbers);
   const Program &program = reasons.run(kernelOf);
   std::vector<std::vector<uint32_t>> own; // an instruction's number in the program is its own
@@ -188,7 +188,14 @@ Expected<CycleAccount> accountOf(const Image &image, const Machine &machine,
   Expected<Ledger> ledger = account(image, program, own, withGaps);
   if (!ledger)
     return ledger.takeError();
-  return CycleAccount{std::move(*ledger), boundsOf(image, program, own)};
+  CycleAccount all{std::move(*ledger), boundsOf(image, program, own), {}};
+  if (!reliefs.empty()) {
+    Expected<std::vector<int64_t>> relieved = relievedCycles(image, program, own, reliefs);
+    if (!relieved)
+      return relieved.takeError();
+    all.relieved = std::move(*relieved);
+  }
+  return all;
 }
 
 } // namespace millrace::schedule

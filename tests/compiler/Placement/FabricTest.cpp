@@ -42,6 +42,18 @@ TEST(Placement, WalksAMeshWithoutAGap) {
   }
 }
 
+/// So that work for fewer PEs is laid out as on a fabric of so many columns.
+TEST(Placement, BeginsWithWholeColumnsAsAFabricOfSoManyColumnsHasThem) {
+  const Machine large = mesh(4, 5), small = mesh(4, 3);
+  const placement::Placement line = placement::solve(large, 12);
+  EXPECT_TRUE(placement::verify(large, line));
+  std::vector<unsigned> first;
+  for (size_t p = 0; p < 12; ++p)
+    first.push_back(line.order[p] / 5 * 3 + line.order[p] % 5);
+  EXPECT_EQ(first, placement::solve(small).order);
+  EXPECT_EQ(placement::solve(large, 7).order, placement::solve(large).order) << "no whole columns";
+}
+
 TEST(Placement, CountsTheGapsOfAStar) { // around the middle each step but two leaves the links
   Machine m;
   m.fabric.columns = 5;

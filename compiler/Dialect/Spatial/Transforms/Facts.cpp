@@ -171,6 +171,9 @@ void writeFacts(ModuleOp module, const ModelFacts &facts) {
     bounds.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(bound)));
   if (!bounds.empty())
     all.push_back(builder.getNamedAttr("integer_bounds", builder.getDictionaryAttr(bounds)));
+  if (facts.computingPes)
+    all.push_back(
+        builder.getNamedAttr("computing_pes", builder.getI64IntegerAttr(facts.computingPes)));
   list("inputs", facts.inputs);
   text("machine", facts.machine);
   if (facts.macs)
@@ -201,6 +204,9 @@ ModelFacts readFacts(ModuleOp module) {
   facts.model = text("model");
   facts.precision = text("precision");
   facts.machine = text("machine");
+  if (auto pes = all.getAs<IntegerAttr>("computing_pes"))
+    if (pes.getValue().isSignedIntN(32) && pes.getInt() > 0)
+      facts.computingPes = unsigned(pes.getInt());
   facts.inputs = list("inputs");
   facts.packed = list("packed");
   if (auto macs = all.getAs<ArrayAttr>("macs"))

@@ -33,6 +33,7 @@ struct ModelFacts {
   std::string model;     ///< file
   std::string precision; ///< fp16 bf16 int8; known once kernels are formed, like all that follows
   std::string machine;   ///< that the kernels are formed and rewritten for: name and hash
+  unsigned computingPes = 0; ///< the first ones, that the kernels are formed for; 0: all
   std::map<std::string, int64_t> integerBounds; ///< of integer inputs that index a tensor: the
                                                 ///< least extent indexed, by ONNX name
   std::vector<std::string> inputs;              ///< ONNX names, also of those that nothing reads

@@ -55,7 +55,7 @@ TEST(Tactics, FewerPesAreTriedBesideAllElse) {
     return made(tactic) + (tactic.pes == 3 ? 0 : 500);
   };
   const Found all = searchTactics({}, 5000, 100, 1, {}, slowLinks),
-              fewer = searchTactics({}, 5000, 100, 1, {.pes = 14}, slowLinks);
+              fewer = searchTactics({}, 5000, 100, 1, {.pes = {7, 3, 1}}, slowLinks);
   EXPECT_EQ(fewer.tried.size(), all.tried.size() + 3);
   std::vector<unsigned> pes;
   for (const Tried &tried : fewer.tried)
@@ -64,6 +64,20 @@ TEST(Tactics, FewerPesAreTriedBesideAllElse) {
   EXPECT_EQ(pes, (std::vector<unsigned>{7, 3, 1, 3})) << "and the best one from then on";
   EXPECT_EQ(fewer.best.text(),
             "critical, maps of 128 rows, sweeps of 1/8 of the accumulators, over 3 PEs");
+}
+
+TEST(Tactics, FewerPesAreAColumnLessAndPowersOfTwo) {
+  Machine machine = test::testMachine(1);
+  EXPECT_EQ(fewerPes(machine), std::vector<unsigned>());
+  machine.fabric.rows = 4;
+  machine.fabric.columns = 5;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{16, 8, 4, 2, 1}));
+  EXPECT_EQ(fewerPes(machine, 16), (std::vector<unsigned>{8, 4, 2, 1}));
+  machine.fabric.columns = 7;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{24, 16, 8, 4, 2, 1}));
+  machine.fabric.rows = 1;
+  EXPECT_EQ(fewerPes(machine), (std::vector<unsigned>{6, 4, 2, 1}));
+  EXPECT_EQ(fewerPes(machine, 1), std::vector<unsigned>());
 }
 
 TEST(Tactics, LargeProgramsAreTriedLessOften) {
@@ -84,6 +98,76 @@ TEST(Tactics, KeepsAnOrderThatWasAskedFor) {
   for (const Tried &tried : searchTactics(asked, 5000, 100, 2, {.orders = false}, made).tried) {
     EXPECT_EQ(tried.tactic.order, "critical");
     EXPECT_EQ(tried.tactic.seed, 0u);
+  }
+}
+
+TEST(Tactics, PartsOfTheMachineAreTriedAfterAllElse) {
+  const auto crowded = [](const Tactic &tactic) {
+    return made(tactic) - (tactic.used.planes == 2 ? 400 : 0) - (tactic.mixed ? 20 : 0);
+  };
+  const Machine machine = test::testMachine(1);
+  const std::vector<Used> parts = partsOf(machine);
+  const Found all = searchTactics({}, 5000, 100, 1, {}, crowded),
+              some = searchTactics({}, 5000, 100, 1, {.places = true, .parts = {{.planes = 2}}},
+                                   crowded);
+  for (size_t i = 0; i < all.tried.size(); ++i)
+    EXPECT_EQ(all.tried[i].tactic, some.tried[i].tactic);
+  EXPECT_EQ(some.best.text(), "critical, maps of 128 rows, sweeps of 1/8 of the accumulators, "
+                              "weights beside activations, 2 planes");
+  for (const Used &part : parts) {
+    EXPECT_LE(part.planes, machine.mxm.planes);
+    EXPECT_LE(part.alus, machine.vxm.alus);
+    EXPECT_NE(part, Used());
+  }
+}
+
+/// So that the time that large programs take by default stays what it was.
+TEST(Tactics, LargeProgramsTryPartsOfTheMachineFromEffortTwoOn) {
+  const auto partsTried = [](uint64_t bursts, unsigned effort) {
+    const Found found =
+        searchTactics({}, 5000, bursts, effort, {.places = true, .parts = {{.planes = 2}}}, made);
+    return std::count_if(found.tried.begin(), found.tried.end(), [](const Tried &t) {
+      return t.tactic.used != Used() || t.tactic.mixed || t.tactic.otherSlices ||
+             t.tactic.otherBanks;
+    });
+  };
+  EXPECT_GT(partsTried(15'000, 1), 0);
+  EXPECT_EQ(partsTried(15'001, 1), 0);
+  EXPECT_GT(partsTried(15'001, 2), 0);
+}
+
+/// The image is one of the whole machine, which leaves the rest alone.
+TEST(Tactics, APartOfTheMachineIsAllThatIsUsed) {
+  const Machine machine = test::testMachine(1);
+  const forms::KernelGraph graph = forms::buildPerceptron(200, 300, 4, ElementType::Fp16);
+  for (const Used &part : partsOf(machine)) {
+    CompileReport report;
+    CompileOptions options;
+    options.tactic.used = part;
+    const Expected<Image> image = compile(graph, machine, options, report);
+    if (!image) // too little memory, or too few ALUs for an epilogue
+      continue;
+    EXPECT_EQ(image->machineHash, machine.hash());
+    for (const Instruction &i : image->instructions[0]) {
+      const Unit unit = machine.unit(i.queue);
+      switch (unit.kind) {
+      case UnitKind::Mem:
+        EXPECT_TRUE(!part.slicesPerRegister ||
+                    unit.index % machine.memory.slicesPerRegister < part.slicesPerRegister);
+        EXPECT_TRUE(!part.banks || i.address / machine.memory.rowsPerBank < part.banks);
+        break;
+      case UnitKind::Alu:
+        EXPECT_TRUE(!part.alus || unit.index < part.alus);
+        break;
+      case UnitKind::MxmInstall:
+      case UnitKind::MxmActivate:
+      case UnitKind::MxmAccumulate:
+        EXPECT_TRUE(!part.planes || unit.index < part.planes);
+        break;
+      default:
+        break;
+      }
+    }
   }
 }
 
