@@ -66,7 +66,9 @@ Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const Step &st
     const bool isOfGpu = step.device == StepDevice::Gpu;
     auto kernels = gpu::HostKernels::create(
         *compiler.module, name,
-        gpu::KernelOptions{*device, isOfGpu ? compiler.multiplied : std::string()});
+        gpu::KernelOptions{.device = *device,
+                           .multiplied = isOfGpu ? compiler.multiplied : std::string(),
+                           .cuda = compiler.devices.cuda});
     if (kernels)
       function.kernels = std::move(*kernels);
     else
@@ -95,7 +97,7 @@ HostStepDevice HostFunctions::deviceOf(const Step &step) const {
   device.kernels = function.kernels->summary().launches;
   device.left = function.kernels->summary().left;
   device.notes = function.kernels->summary().notes;
-  device.ran = *kernelsOf(step, devices) == gpu::Device::Cpu ? "cpu" : "emulate";
+  device.ran = gpu::nameOf(*kernelsOf(step, devices));
   return device;
 }
 

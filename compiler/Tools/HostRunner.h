@@ -4,6 +4,7 @@
 // MLIR is not touched before a step needs it.
 #pragma once
 
+#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/HostSteps.h"
 
@@ -13,10 +14,6 @@
 #include <optional>
 #include <string>
 
-namespace millrace::gpu {
-enum class Device : uint8_t;
-}
-
 namespace millrace::driver {
 
 struct HostFunction;
@@ -25,6 +22,7 @@ struct HostFunction;
 /// host computes them itself, without kernels. Steps of the CPU never have any.
 struct KernelDevices {
   std::optional<gpu::Device> host, gpu;
+  std::optional<gpu::CudaDevice> cuda = {}; ///< of gpu::Device::Cuda
 };
 
 /// The type that tensor cores multiply in a program of this precision: "f16" or "bf16".

@@ -8,6 +8,8 @@
 #include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostRunner.h"
 
+#include <cstdlib>
+
 namespace millrace::driver {
 
 static JudgeKind judgeNamed(const std::string &name) {
@@ -58,19 +60,39 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   return verdict;
 }
 
-/// Where steps run as generated kernels.
-static std::variant<KernelDevices, Failure> devicesNamed(const std::string &name) {
+/// The GPU of this computer; which driver is asked can be said in the environment.
+static Expected<gpu::CudaDevice> openGpu() {
+  const char *named = std::getenv(gpu::driver::kLibraryVariable);
+  return gpu::CudaDevice::open(named && *named ? named : gpu::driver::kLibrary);
+}
+
+/// Where steps run as generated kernels. `use` gets what became of a choice that depends on the
+/// computer.
+static std::variant<KernelDevices, Failure> devicesNamed(const std::string &name,
+                                                         std::optional<GpuUse> &use) {
+  using gpu::Device;
   if (name.empty())
-    return KernelDevices{std::nullopt, gpu::Device::Cpu};
-  if (name == "auto" || name == "cuda")
-    return Failure{Usage, "--gpu " + name +
-                              " would need a GPU's driver, and this version uses none; give cpu, "
-                              "emulate or off"};
+    return KernelDevices{std::nullopt, Device::Cpu};
   KernelDevices devices;
-  if (name == "cpu")
-    devices.host = devices.gpu = gpu::Device::Cpu;
-  else if (name == "emulate")
-    devices.host = devices.gpu = gpu::Device::Emulated;
+  if (name == "off")
+    return devices;
+  Device chosen = name == "cpu" ? Device::Cpu : Device::Emulated;
+  if (name == "cuda" || name == "auto") {
+    Expected<gpu::CudaDevice> opened = openGpu();
+    if (!opened && name == "cuda")
+      return Failure{Usage, "--gpu cuda: " + opened.error() + "; or give cpu, emulate or off"};
+    chosen = opened ? Device::Cuda : Device::Cpu;
+    use = GpuUse{name, gpu::nameOf(chosen), {}, {}, {}};
+    if (opened) {
+      use->name = opened->facts().name;
+      use->chip = opened->facts().chip;
+      devices.cuda = std::move(*opened);
+    } else {
+      use->why = opened.error();
+      warn("--gpu auto: kernels run on this CPU, as with --gpu cpu: " + use->why);
+    }
+  }
+  devices.host = devices.gpu = chosen;
   return devices;
 }
 
@@ -99,15 +121,16 @@ void addRun(CLI::App &app, Action &action) {
   command
       ->add_option("--gpu", execution->gpu,
                    "run host steps as generated GPU kernels: cpu (compiled for this CPU), emulate "
-                   "(thread by thread) or off; what --device-map sends to the GPU is so with cpu, "
-                   "unless this says otherwise")
+                   "(thread by thread), cuda (on a GPU), auto (cuda where there is a driver, else "
+                   "cpu) or off; what --device-map sends to the GPU is so with cpu, unless this "
+                   "says otherwise")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
       ->type_name("DEVICE")
       ->default_str("off")
       ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {
-      const auto devices = devicesNamed(execution->gpu);
+      const auto devices = devicesNamed(execution->gpu, execution->gpuUse);
       if (const auto *failure = std::get_if<Failure>(&devices))
         return fail(failure->code, failure->message);
       execution->watch.verbosity = model->verbosity;
