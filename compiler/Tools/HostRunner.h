@@ -13,9 +13,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 namespace millrace::driver {
 
+struct GpuUse;
 struct HostFunction;
 
 /// Where kernels run, of host steps whose device nobody chose and of those of the GPU; none: the
@@ -24,6 +26,11 @@ struct KernelDevices {
   std::optional<gpu::Device> host, gpu;
   std::optional<gpu::CudaDevice> cuda = {}; ///< of gpu::Device::Cuda
 };
+
+/// Devices by what --gpu says: cpu, emulate, cuda, auto, off or nothing. Opens a GPU's driver for
+/// cuda and auto: `use` gets what became of it, and a warning is printed if auto finds none.
+std::variant<KernelDevices, Failure> devicesNamed(const std::string &name,
+                                                  std::optional<GpuUse> &use);
 
 /// The type that tensor cores multiply in a program of this precision: "f16" or "bf16".
 std::string multipliedType(const std::string &precision);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
 #include "compiler/Tools/ExplainCycles.h"
@@ -7,8 +6,6 @@
 #include "compiler/Tools/FileHash.h"
 #include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostRunner.h"
-
-#include <cstdlib>
 
 namespace millrace::driver {
 
@@ -60,42 +57,6 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   return verdict;
 }
 
-/// The GPU of this computer; which driver is asked can be said in the environment.
-static Expected<gpu::CudaDevice> openGpu() {
-  const char *named = std::getenv(gpu::driver::kLibraryVariable);
-  return gpu::CudaDevice::open(named && *named ? named : gpu::driver::kLibrary);
-}
-
-/// Where steps run as generated kernels. `use` gets what became of a choice that depends on the
-/// computer.
-static std::variant<KernelDevices, Failure> devicesNamed(const std::string &name,
-                                                         std::optional<GpuUse> &use) {
-  using gpu::Device;
-  if (name.empty())
-    return KernelDevices{std::nullopt, Device::Cpu};
-  KernelDevices devices;
-  if (name == "off")
-    return devices;
-  Device chosen = name == "cpu" ? Device::Cpu : Device::Emulated;
-  if (name == "cuda" || name == "auto") {
-    Expected<gpu::CudaDevice> opened = openGpu();
-    if (!opened && name == "cuda")
-      return Failure{Usage, "--gpu cuda: " + opened.error() + "; or give cpu, emulate or off"};
-    chosen = opened ? Device::Cuda : Device::Cpu;
-    use = GpuUse{name, gpu::nameOf(chosen), {}, {}, {}};
-    if (opened) {
-      use->name = opened->facts().name;
-      use->chip = opened->facts().chip;
-      devices.cuda = std::move(*opened);
-    } else {
-      use->why = opened.error();
-      warn("--gpu auto: kernels run on this CPU, as with --gpu cpu: " + use->why);
-    }
-  }
-  devices.host = devices.gpu = chosen;
-  return devices;
-}
-
 void addRun(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto execution = std::make_shared<ExecuteOptions>();
@@ -119,11 +80,11 @@ void addRun(CLI::App &app, Action &action) {
       ->type_name("JUDGE")
       ->group(heading::Simulation);
   command
-      ->add_option("--gpu", execution->gpu,
-                   "run host steps as generated GPU kernels: cpu (compiled for this CPU), emulate "
-                   "(thread by thread), cuda (on a GPU), auto (cuda where there is a driver, else "
-                   "cpu) or off; what --device-map sends to the GPU is so with cpu, unless this "
-                   "says otherwise")
+      ->add_option(
+          "--gpu", execution->gpu,
+          "host steps as generated GPU kernels: cpu (compiled for this CPU), emulate (thread by "
+          "thread), cuda (on a GPU), auto (cuda, else cpu) or off; what --device-map sends "
+          "to the GPU is so with cpu")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
       ->type_name("DEVICE")
       ->default_str("off")
