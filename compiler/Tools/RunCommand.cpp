@@ -83,8 +83,8 @@ void addRun(CLI::App &app, Action &action) {
       ->add_option(
           "--gpu", execution->gpu,
           "host steps as generated GPU kernels: cpu (compiled for this CPU), emulate (thread by "
-          "thread), cuda (on a GPU), auto (cuda, else cpu) or off; what --device-map sends "
-          "to the GPU is so with cpu")
+          "thread), cuda (on a GPU), auto (cuda, else cpu) or off; steps that "
+          "--device-map sends there: cpu")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
       ->type_name("DEVICE")
       ->default_str("off")
