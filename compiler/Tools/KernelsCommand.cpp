@@ -14,7 +14,6 @@
 #include "compiler/Tools/HelpText.h"
 #include "compiler/Tools/HostRunner.h"
 #include "compiler/Tools/Inputs.h"
-#include "compiler/Tools/Timeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -34,7 +33,7 @@ namespace {
 using nlohmann::json;
 
 struct KernelsOptions {
-  std::string file, gpu = "emulate", type, json;
+  std::string file, gpu = "emulate", type, tuning, json;
   uint64_t seed = 0;
   int64_t integersBelow = 2;
   unsigned repeat = 0;
@@ -65,20 +64,24 @@ double quantile(std::vector<double> sorted, double share) {
   return sorted[size_t(share * double(sorted.size() - 1) + 0.5)];
 }
 
-json launchesJson(const gpu::KernelPlan &plan, const std::vector<gpu::LaunchTime> &times) {
+json launchesJson(const gpu::KernelPlan &plan, const std::vector<gpu::LaunchTime> &times,
+                  const gpu::TuningTable &table) {
   json rows = json::array();
   for (size_t i = 0; i < plan.launches.size(); ++i) {
     const gpu::LaunchWork &work = plan.launches[i];
-    json row = {
-        {"kernel", work.kernel},
-        {"programs", work.programs},
-        {"bytes", work.bytes},
-        {"matrix_flops", work.matrixFlops},
-        {"other_flops", work.otherFlops},
-        {"is_whole", work.isWhole},
-        {"estimated_seconds", estimatedSeconds({work.kernel, double(work.programs), work.bytes,
-                                                work.matrixFlops, work.otherFlops, work.isWhole},
-                                               estimatedChip())}};
+    const gpu::LaunchEstimate estimate = gpu::estimate(work, table);
+    json kind = work.kind.sizes;
+    kind.update({{"op", work.kind.op}, {"type", work.kind.type}});
+    json row = {{"kernel", work.kernel},
+                {"kind", kind},
+                {"programs", work.programs},
+                {"bytes", work.bytes},
+                {"matrix_flops", work.matrixFlops},
+                {"other_flops", work.otherFlops},
+                {"is_whole", work.isWhole},
+                {"roofline_seconds", gpu::rooflineSeconds(work, table.estimatedChip())},
+                {"estimated_seconds", estimate.seconds},
+                {"is_by_measurement", estimate.isMeasured}};
     const bool isTimed = i < times.size() && times[i].kernel == work.kernel;
     row["runs"] = isTimed ? times[i].seconds.size() : 0;
     for (const auto &[key, share] :
@@ -92,7 +95,7 @@ json launchesJson(const gpu::KernelPlan &plan, const std::vector<gpu::LaunchTime
 void print(const json &result, FILE *out) {
   for (const json &launch : result["launches"])
     fmt::print(out, "{:<16} {:>8} programs, {} estimated, {}\n",
-               launch["kernel"].get<std::string>(), launch["programs"].get<int64_t>(),
+               launch["kernel"].get<std::string>(), int64_t(launch["programs"].get<double>()),
                fmt::format("{:.2f} us", launch["estimated_seconds"].get<double>() * 1e6),
                launch["median_seconds"].is_null()
                    ? std::string("not timed")
@@ -113,16 +116,18 @@ void print(const json &result, FILE *out) {
 
 /// Compares with the same kernels on this CPU; what they all ran as is in `result`.
 std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &options,
-                               const KernelDevices &devices, const std::vector<HostTensor> &inputs,
-                               json &result) {
+                               const KernelDevices &devices, const gpu::TuningTable &table,
+                               const std::vector<HostTensor> &inputs, json &result) {
   const auto failed = [&](const std::string &error) {
     return Failure{BadInput, options.file + ": " + error};
   };
   const std::vector<HostView> views(inputs.begin(), inputs.end());
   std::vector<HostTensor> expected;
   if (!options.noCheck) {
-    auto onCpu = gpu::HostKernels::create(
-        module, "main", gpu::KernelOptions{.device = gpu::Device::Cpu, .multiplied = options.type});
+    auto onCpu = gpu::HostKernels::create(module, "main",
+                                          gpu::KernelOptions{.device = gpu::Device::Cpu,
+                                                             .multiplied = options.type,
+                                                             .tuning = &table});
     if (!onCpu)
       return failed(onCpu.error());
     auto values = onCpu->run(views);
@@ -134,10 +139,11 @@ std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &opti
                                           gpu::KernelOptions{.device = *devices.gpu,
                                                              .multiplied = options.type,
                                                              .cuda = devices.cuda,
-                                                             .timedRuns = options.repeat});
+                                                             .timedRuns = options.repeat,
+                                                             .tuning = &table});
   if (!kernels)
     return failed(kernels.error());
-  Expected<gpu::KernelPlan> plan = gpu::planKernels(module, "main", options.type);
+  Expected<gpu::KernelPlan> plan = gpu::planKernels(module, "main", options.type, table);
   if (!plan)
     return failed(plan.error());
   const bool isEmulated = *devices.gpu == gpu::Device::Emulated;
@@ -154,7 +160,7 @@ std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &opti
         worst[r] = own;
     }
   }
-  result["launches"] = launchesJson(*plan, kernels->times());
+  result["launches"] = launchesJson(*plan, kernels->times(), table);
   result["left"] = kernels->summary().left;
   result["notes"] = kernels->summary().notes;
   result["results"] = json::array();
@@ -172,6 +178,18 @@ std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &opti
   return std::nullopt;
 }
 
+/// That of the file, or of this program.
+Expected<gpu::TuningTable> tableIn(const std::string &file) {
+  if (file.empty())
+    return gpu::TuningTable::builtIn();
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> text = mlir::openInputFile(file, &error);
+  if (!text)
+    return Error{error + "; check the path"};
+  Expected<gpu::TuningTable> table = gpu::TuningTable::parse(text->getBuffer());
+  return table ? std::move(table) : Expected<gpu::TuningTable>(Error{file + ": " + table.error()});
+}
+
 int runKernels(const KernelsOptions &options) {
   if (options.noCheck && options.mostError)
     return fail(Usage, "--no-check compares nothing that --most-error could bound; leave one");
@@ -182,6 +200,9 @@ int runKernels(const KernelsOptions &options) {
   if (const auto *failure = std::get_if<Failure>(&chosen))
     return fail(failure->code, failure->message);
   const auto &devices = std::get<KernelDevices>(chosen);
+  Expected<gpu::TuningTable> table = tableIn(options.tuning);
+  if (!table)
+    return fail(BadInput, table.error());
   std::string error;
   std::unique_ptr<llvm::MemoryBuffer> file = mlir::openInputFile(options.file, &error);
   if (!file)
@@ -205,8 +226,8 @@ int runKernels(const KernelsOptions &options) {
                  {"gpu_chip", use ? json(use->chip) : json()},
                  {"seed", options.seed},
                  {"multiplied", options.type.empty() ? json() : json(options.type)}};
-  if (auto failure =
-          compare(*module, options, devices, std::get<std::vector<HostTensor>>(inputs), result))
+  if (auto failure = compare(*module, options, devices, *table,
+                             std::get<std::vector<HostTensor>>(inputs), result))
     return fail(failure->code, failure->message);
   const bool isJsonOut = options.json == "-";
   print(result, isJsonOut ? stderr : stdout);
@@ -250,6 +271,12 @@ void addKernels(CLI::App &app, Action &action) {
                    "f16 or bf16, to which fp32 is rounded; without it nothing is rounded")
       ->check(CLI::IsMember({"f16", "bf16"}))
       ->type_name("TYPE")
+      ->group(heading::Compiler);
+  command
+      ->add_option("--tuning", options->tuning,
+                   "a tuning table that chooses schedules (docs/spec/gpu-tuning.schema.json); "
+                   "without it that of this program")
+      ->type_name("FILE")
       ->group(heading::Compiler);
   command
       ->add_option("--repeat", options->repeat,

@@ -119,20 +119,20 @@ std::unique_ptr<Pass> createFuseElementwisePass() { return std::make_unique<Fuse
 std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKernels>(); }
 
 void addTensorForms(OpPassManager &passes, const std::string &multiplied,
-                    std::vector<std::string> *left) {
+                    std::vector<std::string> *left, const TuningTable &table) {
   passes.addPass(createFormTopKPass(left));
   if (!multiplied.empty())
-    passes.addPass(createFormAttentionPass(multiplied, left));
+    passes.addPass(createFormAttentionPass(multiplied, left, table));
   passes.addPass(createNarrowProductsPass());
   passes.addPass(createFuseElementwisePass());
   if (!multiplied.empty())
-    passes.addPass(createFuseProductsPass(multiplied, left));
+    passes.addPass(createFuseProductsPass(multiplied, left, table));
 }
 
 void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
-                     std::vector<std::string> *left) {
+                     std::vector<std::string> *left, const TuningTable &table) {
   passes.addPass(std::make_unique<MakeSafe>());
-  addTensorForms(passes, multiplied, left);
+  addTensorForms(passes, multiplied, left, table);
   reference::addBufferization(passes);
   passes.addPass(createFormProductsPass());
   passes.addPass(createFormRowsPass());

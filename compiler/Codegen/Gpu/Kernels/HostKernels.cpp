@@ -71,7 +71,7 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
   }
   ReferenceOptions options;
   options.onTensors = [&](OpPassManager &passes) {
-    addTensorForms(passes, kernels.multiplied, &state->summary.notes);
+    addTensorForms(passes, kernels.multiplied, &state->summary.notes, *kernels.tuning);
   };
   options.onBuffers = [&](OpPassManager &passes) {
     passes.addPass(createFormProductsPass());

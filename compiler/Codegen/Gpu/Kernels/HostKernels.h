@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Gpu/Driver/CudaDevice.h"
 #include "compiler/Codegen/Gpu/Emulator/Emulator.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchTime.h"
+#include "compiler/Codegen/Gpu/Tuning/TuningTable.h"
 #include "compiler/Reference/Reference.h"
 
 #include <optional>
@@ -40,6 +41,7 @@ struct KernelOptions {
   std::optional<CudaDevice> cuda = {}; ///< of Device::Cuda
   /// On a GPU: how often each launch is done again, with what lies there then, to be timed.
   unsigned timedRuns = 0;
+  const TuningTable *tuning = &TuningTable::builtIn(); ///< of schedules; outlives `create`
 };
 
 /// Runs as often as wanted; not from two threads at once.
