@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 
 #include "compiler/Codegen/Gpu/Attention/FormAttention.h"
+#include "compiler/Codegen/Gpu/Gather/FindGather.h"
 #include "compiler/Codegen/Gpu/Kernels/BuildKernel.h"
 #include "compiler/Codegen/Gpu/Products/FuseProducts.h"
 #include "compiler/Codegen/Gpu/Selection/FormTopK.h"
@@ -127,6 +128,7 @@ void addTensorForms(OpPassManager &passes, const std::string &multiplied,
   passes.addPass(createFuseElementwisePass());
   if (!multiplied.empty())
     passes.addPass(createFuseProductsPass(multiplied, left, table));
+  passes.addPass(createFindGathersPass());
 }
 
 void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
@@ -141,6 +143,7 @@ void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
 
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
+  registerPass(createFindGathersPass);
   registerPass(createNarrowProductsPass);
   registerPass(createFormProductsPass);
   registerPass(createFormRowsPass);

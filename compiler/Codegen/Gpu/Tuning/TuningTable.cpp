@@ -15,7 +15,7 @@ using nlohmann::json;
 namespace {
 
 constexpr const char *kText =
-#include "Table.inc"
+#include "compiler/Codegen/Gpu/Tuning/Table.inc"
     ;
 constexpr const char *kAny = "any";
 
