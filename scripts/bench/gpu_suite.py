@@ -29,7 +29,8 @@ MAPS = """
 
 @dataclass
 class Case:
-    """`torch`: statements that make inputs, then `run`, a function; empty: no baseline."""
+    """`torch`: statements that make inputs, then `run`, a function, and perhaps `others`, by name more of them that do the
+    same; the fastest is the baseline. Empty: none. `d` is the device. `compiles`: torch.compile(run) is one, too."""
     op: str
     type: str
     sizes: tuple
@@ -37,6 +38,7 @@ class Case:
     most_error: float
     flags: list = field(default_factory=list)
     torch: str = ""
+    compiles: bool = False
 
     @property
     def name(self):
@@ -129,7 +131,7 @@ def softmax(rows, columns):
     total = t.reduce_rows(exps, row, "0.0", "addf")
     y = t.map2(["#m", "#r", "#m"], [exps, total], kind, "%a = arith.divf %0, %1 : f32\nlinalg.yield %a : f32", ["f32"] * 3)
     return Case("softmax", "f32", (rows, columns), t.main(y), sums(columns),
-                torch=f"x = torch.randn({rows}, {columns}, device=d)\nrun = lambda: torch.softmax(x, 1)")
+                torch=f"x = torch.randn({rows}, {columns}, device=d)\nrun = lambda: torch.softmax(x, 1)", compiles=True)
 
 
 def normalise(t, x, rows, columns, mean):
@@ -159,7 +161,7 @@ def add_layer_norm(rows, columns):
                ["f32"] * 5)
     return Case("add_layer_norm", "f32", (rows, columns), t.main(y, s), 2 * sums(columns),
                 torch=f"x, r = torch.randn(2, {rows}, {columns}, device=d)\ng, o = torch.randn(2, {columns}, device=d)\n"
-                      f"def run():\n  s = x + r\n  return torch.nn.functional.layer_norm(s, ({columns},), g, o), s")
+                      f"def run():\n  s = x + r\n  return torch.nn.functional.layer_norm(s, ({columns},), g, o), s", compiles=True)
 
 
 def rms_norm_int8(rows, columns):
@@ -175,7 +177,7 @@ def rms_norm_int8(rows, columns):
     return Case("rms_norm_int8", "f32", (rows, columns), t.main(y), 1e-3,
                 torch=f"x, g = torch.randn({rows}, {columns}, device=d), torch.randn({columns}, device=d)\n"
                       "def run():\n  y = x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-5) * g\n"
-                      "  return (y * 16).round().clamp(-128, 127).to(torch.int8)")
+                      "  return (y * 16).round().clamp(-128, 127).to(torch.int8)", compiles=True)
 
 
 def product(t, a, w, kind, weights, of):
@@ -207,7 +209,7 @@ def matmul_bias_gelu(m, n, k):
     return Case("matmul_bias_gelu", "f16", (m, n, k), t.main(y), sums(k) + 2.0 ** -11, ["--type", "f16"],
                 torch=f"a, w = torch.randn({m}, {k}, device=d).half(), torch.randn({k}, {n}, device=d).half()\n"
                       f"b = torch.randn({n}, device=d).half()\n"
-                      "run = lambda: torch.nn.functional.gelu(torch.addmm(b, a, w), approximate='tanh')")
+                      "run = lambda: torch.nn.functional.gelu(torch.addmm(b, a, w), approximate='tanh')", compiles=True)
 
 
 def matmul_int4(m, n, k):
@@ -260,7 +262,9 @@ def attention(heads, queries, keys, depth):
                 ["--type", "f16"],
                 torch=f"q = torch.randn(1, {heads}, {queries}, {depth}, device=d).half()\n"
                       f"k, v = torch.randn(2, 1, {heads}, {keys}, {depth}, device=d).half()\n"
-                      "run = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)")
+                      "run = lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+                      "def cudnn():\n  with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):\n"
+                      "    return run()\nothers = {'torch, cuDNN': cudnn}")
 
 
 def argmax(rows, columns):
