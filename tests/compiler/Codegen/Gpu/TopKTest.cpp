@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Gpu/Emulator/Emulator.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
 #include "compiler/Codegen/Gpu/Selection/TopKKernel.h"
+#include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "tests/compiler/Codegen/Gpu/PtxasGate.h"
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -110,37 +112,42 @@ template <class T> std::vector<T> draw(const Choice &choice) {
   return all;
 }
 
-template <class T> void check(const Choice &c, EmulatedKernel &kernel) {
-  struct alignas(64) Aligned {
-    T x;
-  };
-  const std::vector<T> rows = draw<T>(c);
-  for (const Adversary &adversary : Adversary::all()) {
-    std::vector<T> values(size_t(c.rows * c.k), T(77));
-    std::vector<int64_t> places(size_t(c.rows * c.k), -1);
-    std::vector<T> own = rows;
-    Status done = kernel.run({unsigned(c.rows), 1},
-                             {GlobalMemory{own.data(), own.size() * sizeof(T)},
-                              GlobalMemory{values.data(), values.size() * sizeof(T)},
-                              GlobalMemory{places.data(), places.size() * sizeof(int64_t)}},
-                             adversary);
-    ASSERT_TRUE(done) << done.error();
-    for (int64_t r = 0; r < c.rows; ++r) {
-      const T *row = rows.data() + r * c.columns;
-      std::vector<int64_t> order(size_t(c.columns));
-      std::iota(order.begin(), order.end(), 0);
-      if (c.lastWins)
-        std::reverse(order.begin(), order.end());
-      std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
-        return c.isLargest ? row[i] > row[j] : row[i] < row[j];
-      });
-      for (int64_t n = 0; n < c.k; ++n) {
-        ASSERT_EQ(places[size_t(r * c.k + n)], order[size_t(n)])
-            << c.columns << " columns, row " << r << ", choice " << n;
-        ASSERT_EQ(values[size_t(r * c.k + n)], row[order[size_t(n)]]);
-      }
-    }
+/// Empty if all is right under the adversary, else what is not.
+template <class T>
+std::string wrongIn(const Choice &c, const std::vector<T> &rows, EmulatedKernel &kernel,
+                    const Adversary &adversary) {
+  std::vector<T> values(size_t(c.rows * c.k), T(77));
+  std::vector<int64_t> places(size_t(c.rows * c.k), -1);
+  std::vector<T> own = rows;
+  Status done = kernel.run({unsigned(c.rows), 1},
+                           {GlobalMemory{own.data(), own.size() * sizeof(T)},
+                            GlobalMemory{values.data(), values.size() * sizeof(T)},
+                            GlobalMemory{places.data(), places.size() * sizeof(int64_t)}},
+                           adversary);
+  if (!done)
+    return done.error();
+  for (int64_t r = 0; r < c.rows; ++r) {
+    const T *row = rows.data() + r * c.columns;
+    std::vector<int64_t> order(size_t(c.columns));
+    std::iota(order.begin(), order.end(), 0);
+    if (c.lastWins)
+      std::reverse(order.begin(), order.end());
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+      return c.isLargest ? row[i] > row[j] : row[i] < row[j];
+    });
+    for (int64_t n = 0; n < c.k; ++n)
+      if (places[size_t(r * c.k + n)] != order[size_t(n)] ||
+          values[size_t(r * c.k + n)] != row[order[size_t(n)]])
+        return std::to_string(c.columns) + " columns, row " + std::to_string(r) + ": choice " +
+               std::to_string(n) + " is wrong";
   }
+  return "";
+}
+
+template <class T> void check(const Choice &c, EmulatedKernel &kernel) {
+  const std::vector<T> rows = draw<T>(c);
+  for (const Adversary &adversary : Adversary::all())
+    EXPECT_EQ(wrongIn<T>(c, rows, kernel, adversary), "");
 }
 
 } // namespace
@@ -190,4 +197,67 @@ TEST(TopK, PtxasTakesThemWithoutSpillsOnEveryChip) {
   }
   if (!ptxas)
     GTEST_SKIP() << "ptxas is not installed: PTX was made and not assembled";
+}
+
+/// One fault at a time in what threads of the kernel do together: a barrier less, a shuffle with
+/// other lanes, a share read from or left in another warp's slot, another place of equal elements.
+TEST(TopK, FaultsInReductionsAreNoticed) {
+  const Choice choice = {Element::F32, 32, 1025, 2};
+  // The first and the second of a row in each warp and in many lanes, and equal to no other.
+  std::vector<float> rows(size_t(choice.rows * choice.columns));
+  for (int64_t r = 0; r < choice.rows; ++r) {
+    float *row = rows.data() + r * choice.columns;
+    std::iota(row, row + choice.columns, 1.0F);
+    row[r % 8 * 128 + r * 37 % 128] = 5000;
+    row[(r + 3) % 8 * 128 + r * 53 % 128] = 4000;
+  }
+  mlir::MLIRContext context;
+  loadKernelDialects(context);
+  auto original = build(choice, context);
+  const auto faultsOf = [&](mlir::ModuleOp module) {
+    std::vector<std::function<std::string()>> faults; ///< each damages the module, and says how
+    module.walk([&](mlir::Operation *op) {
+      mlir::OpBuilder b(op);
+      if (auto barrier = mlir::dyn_cast<hopper::CtaBarrierOp>(op)) {
+        faults.push_back([=] {
+          op->erase();
+          return "no barrier";
+        });
+      } else if (auto shuffle = mlir::dyn_cast<hopper::ShuffleXorOp>(op)) {
+        faults.push_back([shuffle]() mutable {
+          const uint32_t mask = shuffle.getMask();
+          shuffle.setMask(mask == 1 ? 2 : mask / 2);
+          return "a shuffle by " + std::to_string(shuffle.getMask()) + ", not " +
+                 std::to_string(mask);
+        });
+      } else if (mlir::isa<hopper::SharedLoadOp, hopper::SharedStoreOp>(op)) {
+        faults.push_back([=]() mutable {
+          b.setInsertionPoint(op);
+          const unsigned address = op->getNumOperands() - 1;
+          mlir::Value eight =
+              mlir::arith::ConstantIntOp::create(b, op->getLoc(), b.getI32Type(), 8);
+          op->setOperand(address, mlir::arith::AddIOp::create(b, op->getLoc(),
+                                                              op->getOperand(address), eight));
+          return op->getName().getStringRef().str() + " of the next slot";
+        });
+      }
+    });
+    return faults;
+  };
+  const size_t count = faultsOf(*original).size();
+  // Two reductions a choice over 8 warps: five shuffles, a store, a barrier, eight loads.
+  ASSERT_EQ(count, 2U * 2 * (5 + 1 + 1 + 8));
+  std::vector<std::string> unnoticed;
+  for (size_t i = 0; i < count; ++i) {
+    mlir::OwningOpRef<mlir::ModuleOp> module = original->clone();
+    const std::string fault = faultsOf(*module)[i]();
+    Expected<EmulatedKernel> kernel = EmulatedKernel::create(*module, "k");
+    ASSERT_TRUE(kernel) << fault << ": " << kernel.error();
+    const std::vector<Adversary> all = Adversary::all();
+    if (std::all_of(all.begin(), all.end(), [&](const Adversary &adversary) {
+          return wrongIn<float>(choice, rows, *kernel, adversary).empty();
+        }))
+      unnoticed.push_back(std::to_string(i) + ": " + fault);
+  }
+  EXPECT_THAT(unnoticed, testing::IsEmpty()) << "of " << count;
 }
