@@ -25,7 +25,7 @@ std::variant<KernelDevices, Failure> devicesNamed(const std::string &name,
   if (name == "cuda" || name == "auto") {
     Expected<gpu::CudaDevice> opened = openGpu();
     if (!opened && name == "cuda")
-      return Failure{Usage, "--gpu cuda: " + opened.error() + "; or give cpu, emulate or off"};
+      return Failure{Usage, "--gpu cuda: " + opened.error() + "; or give cpu or emulate"};
     chosen = opened ? Device::Cuda : Device::Cpu;
     use = GpuUse{name, gpu::nameOf(chosen), {}, {}, {}};
     if (opened) {

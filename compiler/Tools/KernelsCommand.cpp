@@ -26,6 +26,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace::driver {
 namespace {
@@ -114,6 +115,11 @@ void print(const json &result, FILE *out) {
                    : fmt::format("{:.2e}", own["relative_l2"].get<double>()));
 }
 
+/// No number is further than all that are.
+bool isFurther(double error, double other) {
+  return std::isnan(error) ? !std::isnan(other) : error > other;
+}
+
 /// Compares with the same kernels on this CPU; what they all ran as is in `result`.
 std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &options,
                                const KernelDevices &devices, const gpu::TuningTable &table,
@@ -156,7 +162,7 @@ std::optional<Failure> compare(mlir::ModuleOp module, const KernelsOptions &opti
     worst.resize(expected.size());
     for (size_t r = 0; r < expected.size(); ++r) {
       const Distance own = distance(got->at(r), expected[r]);
-      if (!(own.relativeL2 <= worst[r].relativeL2) || !worst[r].elements)
+      if (!worst[r].elements || isFurther(own.relativeL2, worst[r].relativeL2))
         worst[r] = own;
     }
   }

@@ -19,8 +19,13 @@ def bucket(size, base=2):
 
 
 def chip_name(table, gpu_name):
-    """The table's name of a GPU that its driver names; the driver's own if the table has no such chip."""
-    return next((chip["name"] for chip in table["chips"] if gpu_name in chip["driver_names"]), gpu_name)
+    """The table's name of a GPU that its driver names; None: it has no such chip, by whose roofline to measure."""
+    return next((chip["name"] for chip in table["chips"] if gpu_name in chip["driver_names"]), None)
+
+
+def for_chip(table, chip):
+    """The table for estimates of this chip."""
+    return dict(table, estimated_chip=chip)
 
 
 def with_schedule(table, op, schedule):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The tuning table: it has the form that its schema says, every schedule that is tried has the right values, and times
 become entries that the compiler reads."""
+import argparse
+import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
@@ -90,15 +93,73 @@ def test_a_wrong_table_is_refused_with_its_place(millrace, tmp_path):
                            "use a multiple of 32 up to 256\n")
 
 
-def test_nothing_is_written_of_kernels_whose_values_are_wrong(millrace, tmp_path):
-    """With a stub of a driver, which runs no kernel."""
+def tune(millrace, tmp_path, own, *words):
+    """`scripts/bench/gpu --tune` with a stub of a driver, which runs no kernel."""
     build = Path(millrace).parents[1]
     stub = build / "tests/lib/DriverStub.so"
     assert stub.is_file(), f"'{stub}' does not exist; build all targets first"
-    own = tmp_path / "table.json"
-    own.write_text(TABLE.read_text(encoding="utf-8"))
-    done = subprocess.run([sys.executable, ROOT / "scripts/bench/gpu", "--tune", "--table", own, "--only", "rms_norm_int8",
-                           "--repeat", "2", "--json", tmp_path / "out.json", "--build", build], capture_output=True, text=True,
+    (tmp_path / "table.json").write_text(json.dumps(own))
+    done = subprocess.run([sys.executable, ROOT / "scripts/bench/gpu", "--tune", "--table", tmp_path / "table.json", "--repeat", "2",
+                           "--json", tmp_path / "out.json", "--build", build, *words], capture_output=True, text=True,
                           check=False, timeout=250, env=dict(os.environ, MILLRACE_CUDA_DRIVER=str(stub)))
+    return done, json.loads((tmp_path / "table.json").read_text())
+
+
+def test_nothing_is_written_of_kernels_whose_values_are_wrong(millrace, tmp_path):
+    own = table()
+    own["chips"][0]["driver_names"].append("stub of a driver, no GPU")
+    done, after = tune(millrace, tmp_path, own, "--only", "rms_norm_int8")
     assert done.returncode == 1 and "0 measured entries" in done.stdout, done.stderr
-    assert json.loads(own.read_text(encoding="utf-8")) == table()
+    assert after == own
+
+
+def test_a_chip_that_the_table_lacks_is_not_measured_by_the_roofline_of_another(millrace, tmp_path):
+    done, after = tune(millrace, tmp_path, table(), "--only", "add")
+    assert done.returncode == 3 and "has no chip that a driver names 'stub of a driver, no GPU'" in done.stderr
+    assert after == table()
+
+
+def load_script():
+    spec = importlib.util.spec_from_loader("bench_gpu", importlib.machinery.SourceFileLoader("bench_gpu", str(ROOT / "scripts/bench/gpu")))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Times:
+    """In place of calls of millrace: values are right but with one schedule, and times are by schedule."""
+
+    def __init__(self, folder, seconds, wrong):
+        self.folder, self.seconds, self.wrong, self.checked = folder, seconds, wrong, []
+
+    def left(self):
+        return 100
+
+    def run(self, case, *words):
+        tuning = json.loads(Path(words[words.index("--tuning") + 1]).read_text())
+        schedule = tuple(next(entry for entry in tuning["entries"] if entry["op"] == "product")["schedule"].values())
+        is_check = "--no-check" not in words
+        if is_check:
+            self.checked.append((case.name, schedule))
+        launch = {"kernel": "product_1", "roofline_seconds": 2e-6, "median_seconds": self.seconds.get(schedule, 9e-6),
+                  "kind": {"op": "product", "type": "f16", "rows": 4096, "columns": 4096, "depth": 4096, "bytes": 1}}
+        error = 1.0 if is_check and schedule == self.wrong else 0.0
+        return {"launches": [launch], "left": [], "notes": [], "results": [{"relative_l2": error}], "gpu_name": "g",
+                "gpu_chip": "c"}, ""
+
+
+def test_the_fastest_schedule_whose_values_are_right_is_written(tmp_path):
+    """Schedules are checked once, whatever is timed."""
+    script = load_script()
+    times = Times(tmp_path, {(64, 32, 32): 3e-6, (32, 16, 64): 1e-6, (64, 64, 32): 5e-6}, wrong=(32, 16, 64))
+    options = argparse.Namespace(table=TABLE, repeat=2)
+    tuner = script.Tuner(times, options, "NVIDIA H200", {"date": "2026-11-25", "by": "a test", "commit": None})
+    checks, case = [gpu_suite.matmul(17, 23, 31), gpu_suite.matmul(64, 64, 32)], gpu_suite.matmul(4096, 4096, 4096)
+    row = {"launches": times.run(case, "--no-check", *tuner.words())[0]["launches"]}
+    for _ in range(2):
+        tuner.take(case, row, checks)
+    assert len(times.checked) == len(set(times.checked)) == 2 * 5 + 1  # the wrong one stops at its first
+    entry = tuner.entries[0]
+    assert entry["schedule"] == {"rows": 64, "columns": 32, "depth": 32} and entry["chip"] == "H200 SXM"
+    assert entry["roofline_share"] == pytest.approx(2 / 3) and entry["provenance"]["default_median_seconds"] == 5e-6
+    assert not schema.errors(gpu_tuning.merge(table(), tuner.entries[:1]), SCHEMA)

@@ -2,6 +2,8 @@
 """scripts/bench/gpu: what it says without a GPU, that its checks pass on the emulator and can fail, and what it writes.
 
 The stub of a driver (tests/compiler/Codegen/Gpu/DriverStub.cpp) runs no kernel: with it values must be wrong."""
+import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
@@ -67,3 +69,52 @@ def test_times_are_medians_of_the_drivers_events_with_units_in_the_keys(tmp_path
     assert launches and row["median_seconds"] == pytest.approx(launches * 0.25e-3)
     assert [launch["runs"] for launch in row["launches"]] == [3] * launches
     assert row["bytes_per_second"] > 0 and row["estimated_seconds"] > 0
+
+
+class Clock:
+    """In place of torch, for times: an event takes what the last function said."""
+    last = 0.0
+
+    class cuda:
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                pass
+
+            def elapsed_time(self, _):
+                return Clock.last
+
+        @staticmethod
+        def synchronize():
+            pass
+
+    @staticmethod
+    def compile(function, dynamic):
+        assert not dynamic
+
+        def compiled():
+            Clock.last = 2.0
+        return compiled
+
+    @staticmethod
+    def zero_():
+        pass
+
+
+def test_the_baseline_is_the_fastest_way_that_works():
+    spec = importlib.util.spec_from_loader("bench_gpu", importlib.machinery.SourceFileLoader("bench_gpu", str(SCRIPT)))
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    torch = script.Torch(wanted=False)
+    case = script.SUITE[0][0](8)
+    assert torch.seconds(case, 3, 100) == (None, []) and torch.why == "not asked for"
+    torch.torch, torch.cold = Clock, Clock
+    case.torch = "def run():\n  torch.last = 4.0\ndef broken():\n  raise ValueError('no such backend')\nothers = {'broken': broken}"
+    assert torch.seconds(case, 3, 100) == ("torch", [4e-3] * 3)
+    case.compiles = True
+    assert torch.seconds(case, 3, 100) == ("torch.compile", [2e-3] * 3)
+    assert torch.seconds(case, 3, 10) == ("torch", [4e-3] * 3)  # compiling takes its time
+    case.torch = "def run():\n  raise RuntimeError('out of memory')"
+    assert torch.seconds(case, 3, 10) == (None, [])
