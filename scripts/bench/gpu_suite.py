@@ -340,3 +340,16 @@ SUITE = [
     (top_k, [(3, 33, 3), (2, 500, 8), (1, 1025, 4)], [(256, 131072, 8)]),
     (gather, [(50, 24, 7), (33, 1, 20), (10, 1023, 5)], [(131072, 4096, 16384)]),
 ]
+
+# The product of build-gemm, of Hopper alone: tiles along M and N, stages, warpgroups that multiply, CTAs of a cluster.
+GEMM_CHIP = "sm_90a"
+GEMM_SCHEDULES = [(64, 64, 2, 1, 1), (128, 128, 4, 2, 1), (128, 256, 3, 2, 2)]
+GEMM_CHECKS = [(129, 77, 72), (100, 33, 257)]
+GEMM_TIMES = [(4096, 4096, 4096), (4096, 14336, 4096), (8192, 8192, 8192)]
+
+
+def build_gemm(m, n, k, *schedule):
+    """Not of the tensor level: GemmProbe of the tests makes and judges it, and `text` is its arguments."""
+    return Case("build_gemm", "bf16", (m, n, k, *schedule), " ".join(map(str, (m, n, k, *schedule))), 0,
+                torch=f"a, w = torch.randn({m}, {k}, device=d).bfloat16(), torch.randn({n}, {k}, device=d).bfloat16()\n"
+                      f"b = torch.randn({n}, device=d).bfloat16()\nrun = lambda: torch.nn.functional.linear(a, w, b)")

@@ -155,6 +155,28 @@ Expected<CudaKernel> CudaDevice::load(const std::string &ptx, const std::string 
   return kernel;
 }
 
+Expected<driver::EncodedMap> CudaDevice::encode(const CudaMatrix &matrix) const {
+  const unsigned long long sizes[] = {(unsigned long long)(matrix.columns),
+                                      (unsigned long long)(matrix.rows)};
+  const unsigned long long strides[] = {(unsigned long long)(matrix.rowBytes)};
+  const unsigned box[] = {matrix.boxColumns, matrix.boxRows}, steps[] = {1, 1};
+  driver::EncodedMap map = {};
+  // Bits are moved and zeros put in their place: of which type they are does not matter.
+  const int type = matrix.elementBytes == 2 ? driver::kMapUint16 : driver::kMapUint32;
+  if (Status s = state->check(
+          state->api.encodeMap(&map, type, 2, reinterpret_cast<void *>(matrix.base), sizes, strides,
+                               box, steps, 0, matrix.isSwizzled ? driver::kMapSwizzle128 : 0,
+                               driver::kMapPromote128, 0),
+          "cuTensorMapEncodeTiled",
+          "describing a matrix of " + std::to_string(matrix.rows) + " x " +
+              std::to_string(matrix.columns) + " elements, " + std::to_string(matrix.rowBytes) +
+              " bytes a row, in boxes of " + std::to_string(matrix.boxRows) + " x " +
+              std::to_string(matrix.boxColumns));
+      !s)
+    return s.takeError();
+  return map;
+}
+
 Status CudaDevice::synchronize(const std::string &doing) const {
   if (Status s = state->enter(); !s)
     return s;
@@ -224,19 +246,20 @@ CudaKernel::~CudaKernel() {
   device->api.unloadModule(module);
 }
 
-Status CudaKernel::launch(unsigned programs, unsigned threads,
-                          const std::vector<driver::Address> &arguments) {
+Status CudaKernel::launch(CudaGrid grid, unsigned threads,
+                          const std::vector<CudaArgument> &arguments) {
   if (Status s = device->enter(); !s)
     return s;
-  std::vector<driver::Address> values = arguments;
   std::vector<void *> places;
-  for (driver::Address &value : values)
-    places.push_back(&value);
-  return device->check(device->api.launch(function, programs, 1, 1, threads, 1, 1,
+  for (const CudaArgument &argument : arguments)
+    places.push_back(const_cast<void *>(
+        std::visit([](const auto &value) { return static_cast<const void *>(&value); }, argument)));
+  return device->check(device->api.launch(function, grid.x, grid.y, 1, threads, 1, 1,
                                           unsigned(sharedBytes), nullptr, places.data(), nullptr),
                        "cuLaunchKernel",
-                       "launching kernel '" + name + "' with " + std::to_string(programs) +
-                           " programs of " + std::to_string(threads) + " threads");
+                       "launching kernel '" + name + "' with " + std::to_string(grid.x) + " x " +
+                           std::to_string(grid.y) + " programs of " + std::to_string(threads) +
+                           " threads");
 }
 
 namespace {
@@ -256,8 +279,8 @@ struct OwnedEvent {
 
 } // namespace
 
-Expected<double> CudaKernel::timeOne(unsigned programs, unsigned threads,
-                                     const std::vector<driver::Address> &arguments) {
+Expected<double> CudaKernel::timeOne(CudaGrid grid, unsigned threads,
+                                     const std::vector<CudaArgument> &arguments) {
   if (Status s = device->enter(); !s)
     return s.takeError();
   const driver::Api &api = device->api;
@@ -268,7 +291,7 @@ Expected<double> CudaKernel::timeOne(unsigned programs, unsigned threads,
       return s.takeError();
   if (Status s = device->check(api.recordEvent(begin.event, nullptr), "cuEventRecord", doing); !s)
     return s.takeError();
-  if (Status s = launch(programs, threads, arguments); !s)
+  if (Status s = launch(grid, threads, arguments); !s)
     return s.takeError();
   if (Status s = device->check(api.recordEvent(end.event, nullptr), "cuEventRecord", doing); !s)
     return s.takeError();

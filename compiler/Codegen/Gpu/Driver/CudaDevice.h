@@ -6,8 +6,10 @@
 
 #include "compiler/Codegen/Gpu/Driver/DriverApi.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace millrace::gpu {
@@ -27,6 +29,23 @@ struct CudaFacts {
 /// that has most of its instructions. Errors: below 8.0, which kernels need.
 Expected<std::string> chipFor(int major, int minor);
 
+/// A row-major matrix in the GPU's memory, and the boxes in which TMA moves it.
+struct CudaMatrix {
+  driver::Address base = 0; ///< a multiple of 16
+  int64_t rows = 0, columns = 0, rowBytes = 0;
+  unsigned boxRows = 0, boxColumns = 0;
+  unsigned elementBytes = 0; ///< 2 or 4
+  bool isSwizzled = false;   ///< by 128 bytes
+};
+
+/// What a kernel takes: an address, a tensor map, a number.
+using CudaArgument = std::variant<driver::Address, driver::EncodedMap, int32_t, int64_t, float>;
+
+/// CTAs along x and y.
+struct CudaGrid {
+  unsigned x = 1, y = 1;
+};
+
 /// Memory of the GPU, given back when it goes.
 class CudaMemory;
 /// A kernel that is loaded; its module goes with it.
@@ -45,6 +64,9 @@ public:
   /// Compiles PTX by the driver and finds a kernel in it. Errors hold the driver's log.
   Expected<CudaKernel> load(const std::string &ptx, const std::string &name,
                             size_t sharedBytes) const;
+  /// A tensor map of the matrix; what lies outside of it reads as 0. Errors: what the driver
+  /// refuses of it.
+  Expected<driver::EncodedMap> encode(const CudaMatrix &matrix) const;
   Status synchronize(const std::string &doing) const;
 
   struct State;
@@ -78,19 +100,19 @@ private:
 
 class CudaKernel {
 public:
-  /// CTAs along x, threads of each, addresses that it takes. Does not wait.
-  Status launch(unsigned programs, unsigned threads, const std::vector<driver::Address> &arguments);
+  /// CTAs, threads of each, what it takes. Does not wait. Clusters are the kernel's own.
+  Status launch(CudaGrid grid, unsigned threads, const std::vector<CudaArgument> &arguments);
   /// The same, `times` times, each with what `before` does before it outside of the time: seconds
   /// of each, by events of the driver.
   template <class Before>
-  Expected<std::vector<double>> time(unsigned programs, unsigned threads,
-                                     const std::vector<driver::Address> &arguments, unsigned times,
+  Expected<std::vector<double>> time(CudaGrid grid, unsigned threads,
+                                     const std::vector<CudaArgument> &arguments, unsigned times,
                                      const Before &before) {
     std::vector<double> seconds;
     for (unsigned i = 0; i < times; ++i) {
       if (Status done = before(); !done)
         return done.takeError();
-      Expected<double> one = timeOne(programs, threads, arguments);
+      Expected<double> one = timeOne(grid, threads, arguments);
       if (!one)
         return one.takeError();
       seconds.push_back(*one);
@@ -105,8 +127,8 @@ public:
 private:
   friend class CudaDevice;
   CudaKernel() = default;
-  Expected<double> timeOne(unsigned programs, unsigned threads,
-                           const std::vector<driver::Address> &arguments);
+  Expected<double> timeOne(CudaGrid grid, unsigned threads,
+                           const std::vector<CudaArgument> &arguments);
   std::shared_ptr<CudaDevice::State> device; ///< null: moved away
   std::string name;
   driver::Module module = nullptr;

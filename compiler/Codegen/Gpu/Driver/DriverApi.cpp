@@ -23,7 +23,7 @@ Expected<Api> open(const std::string &library) {
 #undef MILLRACE_FIND
   if (missing)
     return Error{"the library '" + library + "' has no function '" + missing +
-                 "', so that it is no CUDA driver or an old one; install a driver of CUDA 11 or "
+                 "', so that it is no CUDA driver or an old one; install a driver of CUDA 12 or "
                  "later"};
   return api;
 }

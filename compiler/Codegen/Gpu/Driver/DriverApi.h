@@ -25,13 +25,22 @@ using Function = struct FunctionTag *;
 using Stream = struct StreamTag *;
 using Event = struct EventTag *;
 
+/// CUtensorMap: how TMA moves boxes of a tensor, in bits that only the GPU reads.
+struct alignas(128) EncodedMap {
+  unsigned long long bits[16];
+};
+
+// Of CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion; of the other choices 0 is
+// none.
+constexpr int kMapUint16 = 1, kMapUint32 = 2, kMapSwizzle128 = 3, kMapPromote128 = 2;
+
 // Of CUdevice_attribute, CUfunction_attribute and CUjit_option.
 constexpr int kProcessors = 16, kSharedMemoryOptIn = 97, kCapabilityMajor = 75,
               kCapabilityMinor = 76, kL2Bytes = 38;
 constexpr int kMaxDynamicSharedBytes = 8;
 constexpr int kErrorLogBuffer = 5, kErrorLogBytes = 6;
 
-/// X(member, symbol of the library, arguments). The symbols are those that cuda.h of CUDA 11 to 13
+/// X(member, symbol of the library, arguments). The symbols are those that cuda.h of CUDA 12 and 13
 /// stands for, by the versions that they were given last; drivers keep old ones.
 #define MILLRACE_DRIVER_FUNCTIONS(X)                                                               \
   X(init, cuInit, (unsigned flags))                                                                \
@@ -58,6 +67,10 @@ constexpr int kErrorLogBuffer = 5, kErrorLogBytes = 6;
     (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,           \
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, Stream stream, void **arguments,      \
      void **extra))                                                                                \
+  X(encodeMap, cuTensorMapEncodeTiled,                                                             \
+    (EncodedMap * map, int type, unsigned rank, void *base, const unsigned long long *sizes,       \
+     const unsigned long long *strides, const unsigned *box, const unsigned *steps,                \
+     int interleave, int swizzle, int promotion, int outside))                                     \
   X(createEvent, cuEventCreate, (Event * event, unsigned flags))                                   \
   X(recordEvent, cuEventRecord, (Event event, Stream stream))                                      \
   X(waitEvent, cuEventSynchronize, (Event event))                                                  \

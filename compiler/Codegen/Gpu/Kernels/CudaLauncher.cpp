@@ -104,7 +104,7 @@ private:
         if (Status done = buffers[range.buffer].copyIn(range.offset, range.begin, range.bytes());
             !done)
           return done;
-    std::vector<driver::Address> addresses;
+    std::vector<CudaArgument> addresses;
     for (size_t i = 0; i < site.bytes.size(); ++i) {
       auto *begin = static_cast<std::byte *>(arguments[i]);
       const auto range = std::prev(
@@ -113,7 +113,7 @@ private:
       addresses.push_back(buffers[range->buffer].address() + range->offset +
                           size_t(begin - range->begin));
     }
-    if (Status done = kernel.code.launch(kernel.programs, kernel.threads, addresses); !done)
+    if (Status done = kernel.code.launch({kernel.programs, 1}, kernel.threads, addresses); !done)
       return done;
     // A fault of the kernel is said here, and not at the next call of the driver.
     if (Status done = device.synchronize("running kernel '" + site.kernel + "'"); !done)
@@ -127,8 +127,7 @@ private:
   }
 
   /// Behind the copies, as kernels that read what they write would change it.
-  Status time(const LaunchSite &site, Kernel &kernel,
-              const std::vector<driver::Address> &addresses) {
+  Status time(const LaunchSite &site, Kernel &kernel, const std::vector<CudaArgument> &addresses) {
     if (!cold) {
       // Twice the cache, so that nothing of before stays in it.
       Expected<CudaMemory> memory =
@@ -137,7 +136,7 @@ private:
         return memory.takeError();
       cold = std::move(*memory);
     }
-    auto seconds = kernel.code.time(kernel.programs, kernel.threads, addresses, timedRuns,
+    auto seconds = kernel.code.time({kernel.programs, 1}, kernel.threads, addresses, timedRuns,
                                     [&] { return cold->fill(0); });
     if (!seconds)
       return seconds.takeError();

@@ -32,6 +32,14 @@ static_assert(driver::kL2Bytes == CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
 static_assert(driver::kMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(driver::kErrorLogBuffer == CU_JIT_ERROR_LOG_BUFFER);
 static_assert(driver::kErrorLogBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+static_assert(driver::kMapUint16 == CU_TENSOR_MAP_DATA_TYPE_UINT16);
+static_assert(driver::kMapUint32 == CU_TENSOR_MAP_DATA_TYPE_UINT32);
+static_assert(driver::kMapSwizzle128 == CU_TENSOR_MAP_SWIZZLE_128B);
+static_assert(driver::kMapPromote128 == CU_TENSOR_MAP_L2_PROMOTION_L2_128B);
+static_assert(0 == CU_TENSOR_MAP_INTERLEAVE_NONE && 0 == CU_TENSOR_MAP_SWIZZLE_NONE &&
+              0 == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+static_assert(sizeof(driver::EncodedMap) == sizeof(CUtensorMap) &&
+              alignof(driver::EncodedMap) == alignof(CUtensorMap));
 static_assert(CUDA_SUCCESS == 0);
 
 } // namespace

@@ -28,6 +28,7 @@ constexpr size_t kAlignment = 256;
 struct Kernel {
   std::string name;
   size_t arguments = 0;
+  std::vector<bool> isNumber; ///< of 32 bits; others begin with an address here
 };
 struct LoadedModule {
   std::string ptx;
@@ -74,15 +75,16 @@ size_t roomAt(uintptr_t at) {
   return at < begin + bytes ? begin + bytes - at : 0;
 }
 
-/// Parameters of the entry in PTX; nothing if it has none of the name.
-bool findEntry(const std::string &ptx, const std::string &name, size_t &parameters) {
+/// Parameters of the entry in PTX, whether each is a number of 32 bits; false if it has none of the
+/// name.
+bool findEntry(const std::string &ptx, const std::string &name, std::vector<bool> &parameters) {
   const size_t begin = ptx.find(".entry " + name + "(");
   if (begin == ptx.npos)
     return false;
   const size_t end = ptx.find(')', begin);
-  parameters = 0;
   for (size_t at = ptx.find(".param", begin); at < end; at = ptx.find(".param", at + 1))
-    ++parameters;
+    parameters.push_back(ptx.compare(at, 11, ".param .u32") == 0 ||
+                         ptx.compare(at, 11, ".param .b32") == 0);
   return true;
 }
 
@@ -217,10 +219,10 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   if (const int failed = note("cuModuleGetFunction", name))
     return failed;
   auto *loaded = static_cast<LoadedModule *>(module);
-  size_t parameters = 0;
+  std::vector<bool> parameters;
   if (!stub().modules.count(loaded) || !findEntry(loaded->ptx, name, parameters))
     return kNotFound;
-  loaded->kernels.push_back(new Kernel{name, parameters});
+  loaded->kernels.push_back(new Kernel{name, parameters.size(), parameters});
   *function = loaded->kernels.back();
   return 0;
 }
@@ -240,6 +242,8 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsigned grid
   if (!gridX || !gridY || !gridZ || blockX * blockY * blockZ - 1 >= 1024)
     return kInvalidValue;
   for (size_t i = 0; i < kernel->arguments; ++i) {
+    if (kernel->isNumber[i])
+      continue;
     const auto at = uintptr_t(*static_cast<const unsigned long long *>(arguments[i]));
     const size_t room = roomAt(at);
     if (!room)
@@ -248,6 +252,27 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsigned grid
     for (size_t b = 0; variable("MILLRACE_STUB_LAUNCH") == "invert" && b < room; ++b)
       bytes[b] = static_cast<unsigned char>(~bytes[b]);
   }
+  return 0;
+}
+
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base,
+                           const unsigned long long *sizes, const unsigned long long *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle,
+                           int promotion, int outside) {
+  if (const int failed = note(
+          "cuTensorMapEncodeTiled",
+          "type " + text(uint64_t(type)) + ", sizes " + text(sizes[0]) + " " + text(sizes[1]) +
+              ", strides " + text(strides[0]) + ", box " + text(box[0]) + " " + text(box[1]) +
+              ", swizzle " + text(uint64_t(swizzle)) + ", promotion " + text(uint64_t(promotion))))
+    return failed;
+  const auto at = reinterpret_cast<uintptr_t>(base);
+  const uint64_t width = type == 1 ? 2 : 4;
+  if (rank != 2 || at % 16 || strides[0] % 16 || steps[0] != 1 || steps[1] != 1 || interleave ||
+      outside || !box[0] || box[0] > 256 || !box[1] || box[1] > 256 ||
+      (swizzle == 3 && box[0] * width > 128) ||
+      roomAt(at) < (sizes[1] - 1) * strides[0] + sizes[0] * width)
+    return kInvalidValue;
+  std::memcpy(map, &at, sizeof at); // a launch checks it as it checks an address
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/KernelLauncher.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
+#include "tests/compiler/Codegen/Gpu/GemmOnDevice.h"
 #include "tests/compiler/Codegen/Gpu/Parsed.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -305,4 +306,43 @@ tile.kernel @k(%x: memref<64xf32>, %y: memref<64xf32>, %z: memref<64xf32>) attri
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                           [](const std::string &l) { return l.starts_with("cuMemcpyDtoH"); }),
             1);
+}
+
+/// Tensor maps as planLaunch and TMA have them; the product itself is not computed.
+TEST_F(Driver, AProductOfTmaIsLaunchedWithTensorMapsOfItsOperands) {
+  const GemmProblem problem = {GemmProblem::Type::BFloat16, true};
+  const GemmSchedule schedule = GemmSchedule::make(128, 128, 64, 3, 2, 2);
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+  ASSERT_TRUE(buildGemm(*module, "gemm", problem, schedule));
+  Expected<CudaDevice> device = CudaDevice::open(kStub);
+  ASSERT_TRUE(device) << device.error();
+  Expected<CudaKernel> kernel = loadGemm(*device, *module);
+  ASSERT_TRUE(kernel) << kernel.error();
+  GemmCase product(300, 77, 72, problem);
+  forget();
+  auto times = runOnDevice(*device, *kernel, schedule, product, 2);
+  ASSERT_TRUE(times) << times.error();
+  EXPECT_THAT(*times, ElementsAre(0.25e-3, 0.25e-3));
+  EXPECT_THAT(product.check(), testing::ContainsRegex("C.0, 0. is -?nan")); // nothing ran
+  const std::vector<std::string> lines = said();
+  const auto count = [&](const std::string &line) {
+    return std::count(lines.begin(), lines.end(), line);
+  };
+  const std::string map = "cuTensorMapEncodeTiled(type 1, sizes ";
+  EXPECT_EQ(count(map + "72 300, strides 144, box 64 128, swizzle 3, promotion 2)"), 1);
+  EXPECT_EQ(count(map + "72 77, strides 144, box 64 64, swizzle 3, promotion 2)"), 1);
+  EXPECT_EQ(count(map + "77 300, strides 160, box 64 64, swizzle 3, promotion 2)"), 1);
+  // Three tiles along M are two clusters of two.
+  EXPECT_EQ(count("cuLaunchKernel(gemm, grid 4 1 1, block 384 1 1, shared " +
+                  std::to_string(planGemm(schedule)->total) + ", arguments 6)"),
+            3);
+  set("FAIL", "cuTensorMapEncodeTiled=2");
+  forget();
+  times = runOnDevice(*device, *kernel, schedule, product, 0);
+  ASSERT_FALSE(times);
+  EXPECT_THAT(times.error(), HasSubstr("the CUDA driver's cuTensorMapEncodeTiled failed describing "
+                                       "a matrix of 77 x 72 elements, 144 bytes a row, in boxes "
+                                       "of 64 x 64: CUDA_ERROR_OUT_OF_MEMORY"));
 }
