@@ -48,12 +48,7 @@ void registerReferenceDialects(MLIRContext &context) {
   context.loadAllAvailableDialects();
 }
 
-namespace {
-
-std::string textOf(llvm::Error error) { return llvm::toString(std::move(error)); }
-
-/// What a tensor type looks like in host memory; integers count as signed.
-std::optional<HostType> hostTypeOf(Type type) {
+std::optional<HostType> hostTypeOfElement(Type type) {
   if (type.isF32())
     return HostType::Float32;
   if (type.isF64())
@@ -75,11 +70,15 @@ std::optional<HostType> hostTypeOf(Type type) {
   return std::nullopt;
 }
 
+namespace {
+
+std::string textOf(llvm::Error error) { return llvm::toString(std::move(error)); }
+
 /// The host type of an argument or result: `onnx.type` where it says so, for signedness.
 std::optional<HostType> hostTypeOf(RankedTensorType type, DictionaryAttr attributes) {
   auto name = attributes ? attributes.getAs<StringAttr>("onnx.type") : StringAttr();
   std::optional<HostType> named = name ? hostTypeFromOnnxName(name.getValue()) : std::nullopt;
-  std::optional<HostType> plain = hostTypeOf(type.getElementType());
+  std::optional<HostType> plain = hostTypeOfElement(type.getElementType());
   return named && plain && byteSize(*named) == byteSize(*plain) ? named : plain;
 }
 

@@ -32,6 +32,9 @@ struct ReferenceOptions {
   std::vector<std::pair<const char *, void *>> functions;
 };
 
+/// What an element type of a tensor is in host memory; integers count as signed. Nothing of others.
+std::optional<HostType> hostTypeOfElement(mlir::Type type);
+
 /// A function compiled for this CPU. Runs as often as wanted; not from two threads at once.
 class Reference {
 public:

@@ -51,6 +51,7 @@ void addBatch(CLI::App &app, Action &action);
 void addCompile(CLI::App &app, Action &action);
 void addCheck(CLI::App &app, Action &action);
 void addOpt(CLI::App &app, Action &action);
+void addKernels(CLI::App &app, Action &action);
 void addSimulate(CLI::App &app, Action &action, const FindHostSteps &findHost);
 void addDump(CLI::App &app, Action &action);
 void addAssemble(CLI::App &app, Action &action);

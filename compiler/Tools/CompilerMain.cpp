@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
     addCompile(app, action);
     addCheck(app, action);
     addOpt(app, action);
+    addKernels(app, action);
     addImageCommands(app, action, beginHostRunner);
     addHelp(app, action);
     addCompletion(app, action);

@@ -281,7 +281,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (options.watch.verbosity != Verbosity::Quiet) {
     if (!execution.losses.empty())
       warn(warningOf(execution.losses, image));
-    std::fputs(tableOf(image, machine, execution).c_str(), options.isTaken() ? stderr : stdout);
+    std::fputs(tableOf(image, machine, options, execution).c_str(),
+               options.isTaken() ? stderr : stdout);
   }
   if (!options.json.empty())
     if (Status s = writeFile(options.json, jsonOf(image, machine, options, execution) + "\n"); !s)

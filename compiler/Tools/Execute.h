@@ -15,6 +15,13 @@
 
 namespace millrace::driver {
 
+/// What became of --gpu cuda and --gpu auto on this computer.
+struct GpuUse {
+  std::string asked, used; ///< cuda or auto; cuda or cpu
+  std::string why;         ///< no GPU is used; empty: one is
+  std::string name, chip;  ///< of the GPU, as its driver says, and what PTX was made for
+};
+
 struct ExecuteOptions {
   std::vector<std::string> inputs; ///< name=file.npy
   uint64_t seed = 0;
@@ -22,9 +29,10 @@ struct ExecuteOptions {
   bool truth = false; ///< in the slow simulator
   int64_t window = 0;
   std::string outputDirectory, json;
-  /// Where steps run as generated GPU kernels: cpu, emulate or off. Empty: cpu for those of the
-  /// GPU, off for others.
+  /// Where steps run as generated GPU kernels: cpu, emulate, cuda, auto or off. Empty: cpu for
+  /// those of the GPU, off for others.
   std::string gpu;
+  std::optional<GpuUse> gpuUse; ///< with cuda and auto
   WatchOptions watch;
   const CLI::App *command = nullptr; ///< whose options they are; outlives them
   std::string modelSha256;           ///< of the model's file; empty if an image is executed
@@ -69,7 +77,8 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
 std::string grouped(uint64_t number);
 
 /// The table that people read, and the object that programs read.
-std::string tableOf(const Image &image, const Machine &machine, const Execution &execution);
+std::string tableOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
+                    const Execution &execution);
 std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
                    const Execution &execution);
 

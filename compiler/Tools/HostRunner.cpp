@@ -33,6 +33,7 @@ struct HostFunction {
 struct HostFunctions::Compiler {
   KernelDevices devices;
   std::string multiplied; ///< the type that tensor cores multiply
+  nlohmann::json table;   ///< the image's launches, by function
   mlir::MLIRContext context;
   std::string diagnostic; ///< the first error that MLIR reported
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -66,7 +67,9 @@ Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const Step &st
     const bool isOfGpu = step.device == StepDevice::Gpu;
     auto kernels = gpu::HostKernels::create(
         *compiler.module, name,
-        gpu::KernelOptions{*device, isOfGpu ? compiler.multiplied : std::string()});
+        gpu::KernelOptions{.device = *device,
+                           .multiplied = isOfGpu ? compiler.multiplied : std::string(),
+                           .cuda = compiler.devices.cuda});
     if (kernels)
       function.kernels = std::move(*kernels);
     else
@@ -79,6 +82,20 @@ Expected<HostFunction> HostFunctions::compile(Compiler &compiler, const Step &st
     function.reference = std::move(*compiled);
   }
   return function;
+}
+
+/// Kernels of a function in the image's table of launches, of which the timeline is; nothing if it
+/// has none.
+static std::optional<std::vector<std::string>> launchesIn(const nlohmann::json &table,
+                                                          const std::string &function) {
+  if (!table.is_object() || !table.contains(function) || !table[function].is_object() ||
+      !table[function].contains("launches"))
+    return std::nullopt;
+  std::vector<std::string> kernels;
+  for (const nlohmann::json &launch : table[function]["launches"])
+    if (launch.is_object() && launch.contains("kernel") && launch["kernel"].is_string())
+      kernels.push_back(launch["kernel"].get<std::string>());
+  return kernels;
 }
 
 HostStepDevice HostFunctions::deviceOf(const Step &step) const {
@@ -95,7 +112,10 @@ HostStepDevice HostFunctions::deviceOf(const Step &step) const {
   device.kernels = function.kernels->summary().launches;
   device.left = function.kernels->summary().left;
   device.notes = function.kernels->summary().notes;
-  device.ran = *kernelsOf(step, devices) == gpu::Device::Cpu ? "cpu" : "emulate";
+  if (const auto planned = launchesIn(compiler->table, step.function);
+      planned && *planned != device.kernels)
+    device.notes.push_back("the image's table of launches, of which the timeline is, has others");
+  device.ran = gpu::nameOf(*kernelsOf(step, devices));
   return device;
 }
 
@@ -142,6 +162,7 @@ std::unique_ptr<HostFunctions::Compiler> HostFunctions::makeCompiler(const Image
   auto made = std::make_unique<Compiler>();
   made->devices = devices;
   made->multiplied = multipliedType(precisionOf(image));
+  made->table = jsonNote(image, "gpu_functions");
   return made;
 }
 

@@ -4,6 +4,7 @@
 // MLIR is not touched before a step needs it.
 #pragma once
 
+#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Commands.h"
 #include "compiler/Tools/HostSteps.h"
 
@@ -12,20 +13,24 @@
 #include <memory>
 #include <optional>
 #include <string>
-
-namespace millrace::gpu {
-enum class Device : uint8_t;
-}
+#include <variant>
 
 namespace millrace::driver {
 
+struct GpuUse;
 struct HostFunction;
 
 /// Where kernels run, of host steps whose device nobody chose and of those of the GPU; none: the
 /// host computes them itself, without kernels. Steps of the CPU never have any.
 struct KernelDevices {
   std::optional<gpu::Device> host, gpu;
+  std::optional<gpu::CudaDevice> cuda = {}; ///< of gpu::Device::Cuda
 };
+
+/// Devices by what --gpu says: cpu, emulate, cuda, auto, off or nothing. Opens a GPU's driver for
+/// cuda and auto: `use` gets what became of it, and a warning is printed if auto finds none.
+std::variant<KernelDevices, Failure> devicesNamed(const std::string &name,
+                                                  std::optional<GpuUse> &use);
 
 /// The type that tensor cores multiply in a program of this precision: "f16" or "bf16".
 std::string multipliedType(const std::string &precision);

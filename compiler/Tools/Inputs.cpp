@@ -20,6 +20,35 @@ namespace millrace::driver {
 
 namespace {
 
+/// The array of a file, if it is what the binding wants.
+Expected<HostTensor> readInput(const Binding &b, HostType type, const std::string &file) {
+  Expected<HostTensor> tensor = readNpy(file);
+  if (!tensor)
+    return tensor.takeError();
+  const auto describe = [](HostType t, const std::vector<int64_t> &shape) {
+    return std::string(onnxName(t)) + " " + shapeText(shape);
+  };
+  if (tensor->type != type || tensor->shape != b.shape)
+    return Error{"input '" + b.name + "' is " + describe(type, b.shape) + ", but '" + file +
+                 "' holds " + describe(tensor->type, tensor->shape) + "; " +
+                 (tensor->type != type ? "convert it with numpy's astype"
+                                       : "reshape it, or compile with other --dim values")};
+  return tensor;
+}
+
+Error unknownInput(const std::string &name, const std::vector<std::string> &known) {
+  std::string list;
+  for (const std::string &k : known)
+    list += (list.empty() ? "" : ", ") + k;
+  const bool near = isNear(name, nearest(name, known));
+  return Error{
+      "the program has no input '" + name + "'" +
+      (known.empty() ? "; it has none" : didYouMean(name, known, "its inputs are " + list)) +
+      (near ? " its inputs are " + list : "")};
+}
+
+} // namespace
+
 HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::mt19937_64 &random,
                         int64_t bound) {
   HostTensor t = HostTensor::zeros(type, shape);
@@ -51,35 +80,6 @@ HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::m
     }
   return t;
 }
-
-/// The array of a file, if it is what the binding wants.
-Expected<HostTensor> readInput(const Binding &b, HostType type, const std::string &file) {
-  Expected<HostTensor> tensor = readNpy(file);
-  if (!tensor)
-    return tensor.takeError();
-  const auto describe = [](HostType t, const std::vector<int64_t> &shape) {
-    return std::string(onnxName(t)) + " " + shapeText(shape);
-  };
-  if (tensor->type != type || tensor->shape != b.shape)
-    return Error{"input '" + b.name + "' is " + describe(type, b.shape) + ", but '" + file +
-                 "' holds " + describe(tensor->type, tensor->shape) + "; " +
-                 (tensor->type != type ? "convert it with numpy's astype"
-                                       : "reshape it, or compile with other --dim values")};
-  return tensor;
-}
-
-Error unknownInput(const std::string &name, const std::vector<std::string> &known) {
-  std::string list;
-  for (const std::string &k : known)
-    list += (list.empty() ? "" : ", ") + k;
-  const bool near = isNear(name, nearest(name, known));
-  return Error{
-      "the program has no input '" + name + "'" +
-      (known.empty() ? "; it has none" : didYouMean(name, known, "its inputs are " + list)) +
-      (near ? " its inputs are " + list : "")};
-}
-
-} // namespace
 
 std::optional<Failure> checkInputFiles(const std::vector<std::string> &files) {
   std::set<std::string> names;

@@ -9,6 +9,7 @@
 #include "compiler/Tools/Commands.h"
 
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace millrace::driver {
 
 /// Whether each of `files` is name=path.npy, with a path that can be read and a name given once.
 std::optional<Failure> checkInputFiles(const std::vector<std::string> &files);
+
+/// Floats standard normal, integers from 0 to `bound` less one; one byte holds at most 127.
+HostTensor randomTensor(HostType type, const std::vector<int64_t> &shape, std::mt19937_64 &random,
+                        int64_t bound);
 
 /// One tensor per Input binding, by name: `files` as name=path.npy, the rest drawn with `seed`
 /// (floats standard normal; integers below their bound, or 0 or 1 without one), or left out without

@@ -337,7 +337,10 @@ void addVerdict(Table &table, const Verdict &verdict) {
 }
 
 /// What became of host steps that were to run as GPU kernels or had a device, a line for each.
-void addHostKernels(Table &table, const Execution &e) {
+void addHostKernels(Table &table, const Execution &e, const std::optional<GpuUse> &use) {
+  if (use)
+    table.row("GPU", use->why.empty() ? fmt::format("{}, code for {}", use->name, use->chip)
+                                      : "none, kernels run on this CPU: " + use->why);
   for (size_t k = 0; k < e.hostDevices.size(); ++k) {
     const HostStepDevice &step = e.hostDevices[k];
     const std::string device =
@@ -407,7 +410,8 @@ void addThisComputer(Table &table, const Image &image, const Execution &e) {
 
 } // namespace
 
-std::string tableOf(const Image &image, const Machine &machine, const Execution &e) {
+std::string tableOf(const Image &image, const Machine &machine, const ExecuteOptions &options,
+                    const Execution &e) {
   const json model = jsonNote(image, "model"), precision = jsonNote(image, "precision");
   std::string title = model.is_string() ? model.get<std::string>() : "program";
   title += " on " + machine.name;
@@ -423,7 +427,7 @@ std::string tableOf(const Image &image, const Machine &machine, const Execution 
   addEnergy(table, machine, e);
   addHost(table, image, machine);
   addPlacement(table, image);
-  addHostKernels(table, e);
+  addHostKernels(table, e, options.gpuUse);
   if (const std::optional<Timeline> timeline = timelineOf(image, machine);
       timeline && !e.result.violation) {
     table.section();
@@ -457,6 +461,18 @@ static json hostKernelsJson(const ExecuteOptions &options, const Execution &e) {
                      {"left", step.left},
                      {"notes", step.notes}});
   return steps;
+}
+
+/// Null without --gpu cuda or auto.
+static json gpuJson(const std::optional<GpuUse> &use) {
+  if (!use)
+    return {};
+  const auto orNull = [](const std::string &text) { return text.empty() ? json() : json(text); };
+  return {{"asked", use->asked},
+          {"used", use->used},
+          {"why", orNull(use->why)},
+          {"name", orNull(use->name)},
+          {"chip", orNull(use->chip)}};
 }
 
 static json lossesJson(const std::vector<Loss> &losses) {
@@ -512,6 +528,7 @@ std::string jsonOf(const Image &image, const Machine &machine, const ExecuteOpti
   out["clock_hertz"] = machine.clockHz;
   out["this_computer"] = thisComputer(image, e);
   out["host_kernels"] = hostKernelsJson(options, e);
+  out["gpu"] = gpuJson(options.gpuUse);
   const std::optional<Timeline> timeline = timelineOf(image, machine);
   out["placement"] = jsonNote(image, "placement");
   out["timeline"] = timeline ? jsonOf(*timeline, machine) : json();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Tools/Build.h"
 #include "compiler/Tools/Execute.h"
 #include "compiler/Tools/ExplainCycles.h"
@@ -58,22 +57,6 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   return verdict;
 }
 
-/// Where steps run as generated kernels.
-static std::variant<KernelDevices, Failure> devicesNamed(const std::string &name) {
-  if (name.empty())
-    return KernelDevices{std::nullopt, gpu::Device::Cpu};
-  if (name == "auto" || name == "cuda")
-    return Failure{Usage, "--gpu " + name +
-                              " would need a GPU's driver, and this version uses none; give cpu, "
-                              "emulate or off"};
-  KernelDevices devices;
-  if (name == "cpu")
-    devices.host = devices.gpu = gpu::Device::Cpu;
-  else if (name == "emulate")
-    devices.host = devices.gpu = gpu::Device::Emulated;
-  return devices;
-}
-
 void addRun(CLI::App &app, Action &action) {
   auto model = std::make_shared<ModelOptions>();
   auto execution = std::make_shared<ExecuteOptions>();
@@ -97,17 +80,18 @@ void addRun(CLI::App &app, Action &action) {
       ->type_name("JUDGE")
       ->group(heading::Simulation);
   command
-      ->add_option("--gpu", execution->gpu,
-                   "run host steps as generated GPU kernels: cpu (compiled for this CPU), emulate "
-                   "(thread by thread) or off; what --device-map sends to the GPU is so with cpu, "
-                   "unless this says otherwise")
+      ->add_option(
+          "--gpu", execution->gpu,
+          "host steps as generated GPU kernels: cpu (compiled for this CPU), emulate (thread by "
+          "thread), cuda (on a GPU), auto (cuda, else cpu) or off; steps that "
+          "--device-map sends there: cpu")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "emulate", "off"}))
       ->type_name("DEVICE")
       ->default_str("off")
       ->group(heading::Simulation);
   command->callback([=, &action] {
     action = [=]() -> int {
-      const auto devices = devicesNamed(execution->gpu);
+      const auto devices = devicesNamed(execution->gpu, execution->gpuUse);
       if (const auto *failure = std::get_if<Failure>(&devices))
         return fail(failure->code, failure->message);
       if (model->explain == "what-would-help")

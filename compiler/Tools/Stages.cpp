@@ -252,13 +252,17 @@ std::optional<Failure> Stages::noteKernels() {
       continue;
     }
     json launches = json::array();
-    for (const gpu::LaunchWork &work : plan->launches)
+    for (const gpu::LaunchWork &work : plan->launches) {
+      json kind = work.kind.sizes;
+      kind.update({{"op", work.kind.op}, {"type", work.kind.type}});
       launches.push_back({{"kernel", work.kernel},
                           {"programs", work.programs},
                           {"bytes", work.bytes},
                           {"matrix_flops", work.matrixFlops},
                           {"other_flops", work.otherFlops},
-                          {"is_whole", work.isWhole}});
+                          {"is_whole", work.isWhole},
+                          {"kind", kind}});
+    }
     functions[step.function] = {
         {"launches", launches}, {"left", plan->left}, {"notes", plan->notes}};
   }

@@ -16,19 +16,8 @@ namespace millrace::driver {
 using nlohmann::json;
 using Role = Binding::Role;
 
-const GpuChip &estimatedChip() {
-  static const GpuChip chip = {"H200 SXM", 4.8e12, 989e12, 67e12, 132, 5e-6};
-  return chip;
-}
-
-double estimatedSeconds(const GpuLaunch &launch, const GpuChip &chip) {
-  const double share = std::min(1.0, launch.programs / chip.processors);
-  double work = launch.bytes / chip.bytesPerSecond;
-  if (share > 0)
-    work = std::max({work, launch.matrixFlops / (chip.matrixFlops * share),
-                     launch.otherFlops / (chip.otherFlops * share)});
-  return chip.launchSeconds + work;
-}
+/// Today's table, whatever the one that the image was made with.
+static const gpu::GpuChip &estimatedChip() { return gpu::TuningTable::builtIn().estimatedChip(); }
 
 namespace {
 
@@ -37,6 +26,19 @@ uint64_t elementsOf(const Binding &b) {
   for (int64_t extent : b.shape)
     elements *= uint64_t(extent);
   return elements;
+}
+
+/// What the compiler noted that a kernel is; else what its name says.
+gpu::KernelKind kindOf(const json &noted, const GpuLaunch &launch) {
+  gpu::KernelKind kind{gpu::opOf(launch.kernel), "", {{"bytes", int64_t(launch.bytes)}}};
+  if (!noted.is_object() || !noted.contains("kind") || !noted["kind"].is_object())
+    return kind;
+  for (const auto &[name, value] : noted["kind"].items())
+    if (value.is_string())
+      (name == "op" ? kind.op : kind.type) = value.get<std::string>();
+    else if (value.is_number_integer())
+      kind.sizes[name] = value.get<int64_t>();
+  return kind;
 }
 
 /// The launches of a function that the compiler noted; empty if it noted none.
@@ -60,6 +62,7 @@ std::vector<GpuLaunch> launchesOf(const json &functions, const std::string &func
     launch.otherFlops = number("other_flops");
     launch.isWhole =
         !noted.is_object() || !noted.contains("is_whole") || noted["is_whole"] != false;
+    launch.kind = kindOf(noted, launch);
     launches.push_back(launch);
   }
   return launches;
@@ -160,7 +163,7 @@ private:
       entry.kind = entry.launches.empty() ? entry.kind : TimelineEntry::Kind::Kernels;
     }
     for (const GpuLaunch &launch : entry.launches)
-      entry.seconds = entry.seconds.value_or(0) + estimatedSeconds(launch, estimatedChip());
+      entry.seconds = entry.seconds.value_or(0) + gpu::estimate(launch).seconds;
     if (entry.seconds)
       timeline.kernelSeconds += *entry.seconds;
     else
@@ -244,7 +247,7 @@ std::vector<std::pair<std::string, std::string>> rowsOf(const Timeline &t, const
 }
 
 json jsonOf(const Timeline &t, const Machine &machine) {
-  const GpuChip &chip = estimatedChip();
+  const gpu::GpuChip &chip = estimatedChip();
   json entries = json::array();
   for (const TimelineEntry &e : t.entries) {
     json entry = {{"step", e.step}};
@@ -272,7 +275,8 @@ json jsonOf(const Timeline &t, const Machine &machine) {
                                      {"matrix_flops", l.matrixFlops},
                                      {"other_flops", l.otherFlops},
                                      {"is_whole", l.isWhole},
-                                     {"estimated_seconds", estimatedSeconds(l, chip)}});
+                                     {"estimated_seconds", gpu::estimate(l).seconds},
+                                     {"is_by_measurement", gpu::estimate(l).isMeasured}});
       break;
     }
     case TimelineEntry::Kind::Host:

@@ -7,6 +7,7 @@
 
 #include "arch/program/Image.h"
 #include "arch/spec/Machine.h"
+#include "compiler/Codegen/Gpu/Tuning/Cost.h"
 
 #include <nlohmann/json.hpp>
 
@@ -16,27 +17,7 @@
 
 namespace millrace::driver {
 
-/// A GPU as a roofline sees it.
-struct GpuChip {
-  std::string name;
-  double bytesPerSecond = 0, matrixFlops = 0, otherFlops = 0; ///< per second, at its peak
-  unsigned processors = 0;                                    ///< programs that run side by side
-  double launchSeconds = 0;                                   ///< of a kernel, whatever it does
-};
-
-/// The chip that estimates are of. docs/running.md has the source of each number.
-const GpuChip &estimatedChip();
-
-/// What a launch has to do, as the compiler noted it.
-struct GpuLaunch {
-  std::string kernel;
-  double programs = 0, bytes = 0, matrixFlops = 0, otherFlops = 0;
-  bool isWhole = true; ///< else it does more: a loop's length is data
-};
-
-/// Seconds: the launch, then the longest of its bytes, matrix and other operations at the chip's
-/// peak, of which fewer programs than processors reach their share. Real kernels take longer.
-double estimatedSeconds(const GpuLaunch &launch, const GpuChip &chip);
+using gpu::GpuLaunch;
 
 struct TimelineEntry {
   enum class Kind : uint8_t { Transfer, Grid, Kernels, Host };

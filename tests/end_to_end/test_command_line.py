@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 MNIST = ROOT / "models/fixtures/mnist.onnx"
-COMMANDS = ["run", "batch", "compile", "check", "opt", "simulate", "dump", "assemble", "disassemble", "machines", "describe",
+COMMANDS = ["run", "batch", "compile", "check", "opt", "kernels", "simulate", "dump", "assemble", "disassemble", "machines", "describe",
             "help", "completion"]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -58,13 +59,53 @@ def model(folder):
     return save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder)
 
 
+def run_with_driver(millrace, tmp_path, device, driver, **stub):
+    """One run with this library as the GPU's driver; the options of a stub by their names (DriverStub.cpp)."""
+    environment = dict(os.environ, MILLRACE_CUDA_DRIVER=str(driver), **{f"MILLRACE_STUB_{k}": str(v) for k, v in stub.items()})
+    return subprocess.run([millrace, "run", model(tmp_path), "--machine", "tsp-v1", "--gpu", device, "-q", "--json", "-"],
+                          capture_output=True, text=True, check=False, env=environment)
+
+
+def stub_of(millrace):
+    stub = Path(millrace).parents[1] / "tests" / "lib" / "DriverStub.so"
+    assert stub.is_file(), f"'{stub}' does not exist; build all targets first"
+    return stub
+
+
+def test_cuda_without_a_driver_is_an_error_with_what_was_looked_for_and_the_remedy(millrace, tmp_path):
+    done = run_with_driver(millrace, tmp_path, "cuda", "libno-driver.so")
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("millrace: error: --gpu cuda: no CUDA driver: looked for the library 'libno-driver.so' (")
+    assert done.stderr.endswith("install NVIDIA's driver, or name its library in MILLRACE_CUDA_DRIVER; or give cpu or emulate\n")
+
+
+def test_auto_without_a_driver_says_that_kernels_run_on_the_cpu(millrace, tmp_path):
+    done = run_with_driver(millrace, tmp_path, "auto", "libno-driver.so")
+    assert done.returncode == 0
+    assert done.stderr.startswith("millrace: warning: --gpu auto: kernels run on this CPU, as with --gpu cpu: no CUDA driver: ")
+    report = json.loads(done.stdout)
+    assert report["gpu"]["asked"] == "auto" and report["gpu"]["used"] == "cpu" and "libno-driver.so" in report["gpu"]["why"]
+    assert [step["device"] for step in report["host_kernels"]] == ["cpu"]
+
+
 @pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_a_device_that_needs_a_driver_is_refused(millrace, tmp_path, device):
-    done = subprocess.run([millrace, "run", model(tmp_path), "--machine", "tsp-v1", "--gpu", device],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == (f"millrace: error: --gpu {device} would need a GPU's driver, and this version uses none; "
-                           "give cpu, emulate or off\n")
+def test_with_a_driver_steps_are_launched_by_it(millrace, tmp_path, device):
+    """The stub runs nothing: only that it is called, and what the report says, is tested."""
+    calls = tmp_path / "calls"
+    done = run_with_driver(millrace, tmp_path, device, stub_of(millrace), CALLS=calls)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["gpu"] == {"asked": device, "used": "cuda", "why": None, "name": "stub of a driver, no GPU", "chip": "sm_90a"}
+    assert [step["device"] for step in report["host_kernels"]] == ["cuda"]
+    launched = re.findall(r"cuLaunchKernel\((\w+),", calls.read_text(encoding="utf-8"))
+    assert launched == report["host_kernels"][0]["kernels"] and launched
+
+
+@pytest.mark.parametrize("call", ["cuModuleLoadDataEx", "cuMemcpyHtoD_v2", "cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyDtoH_v2"])
+def test_a_failing_call_of_the_driver_fails_the_run(millrace, tmp_path, call):
+    done = run_with_driver(millrace, tmp_path, "cuda", stub_of(millrace), FAIL=f"{call}=1")
+    assert done.returncode == 3 and not done.stdout
+    assert f"the CUDA driver's {call} failed" in done.stderr
 
 
 @pytest.mark.parametrize("device", ["off", "cpu", "emulate"])

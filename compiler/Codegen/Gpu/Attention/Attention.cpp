@@ -81,7 +81,9 @@ AttentionForm formOf(const AttentionProblem &p, OpBuilder &builder) {
 } // namespace
 
 AttentionSchedule AttentionSchedule::choose(const AttentionProblem &problem) {
-  return chooseSchedule(problem.depth, problem.valueDepth);
+  MLIRContext context;
+  OpBuilder builder(&context);
+  return chooseSchedule(formOf(problem, builder));
 }
 
 Status buildAttention(ModuleOp module, const std::string &name, const AttentionProblem &problem,

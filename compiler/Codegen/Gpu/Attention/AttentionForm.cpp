@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Attention/AttentionForm.h"
 
+#include "compiler/Codegen/Gpu/Attention/KindAttribute.h"
+
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -66,7 +68,7 @@ public:
       : f(form), s(schedule), b(b), place(b.getUnknownLoc()), rows(product(form.rows)),
         tiles((rows + s.rows - 1) / s.rows) {}
 
-  void build(StringRef name) {
+  tile::KernelOp build(StringRef name) {
     SmallVector<Type> types;
     SmallVector<AttentionMemory> all = {f.q, f.k, f.v};
     all.append(f.others.begin(), f.others.end());
@@ -89,6 +91,7 @@ public:
     chooseRows();
     writeRows(attend());
     tile::ReturnOp::create(b, place);
+    return kernel;
   }
 
   OpBuilder &builder() final { return b; }
@@ -378,15 +381,27 @@ private:
 
 } // namespace
 
-AttentionSchedule chooseSchedule(int64_t depth, int64_t valueDepth) {
-  return {64, depth + valueDepth > kDepthOfLongBlocks ? 16 : 32};
+KernelKind AttentionForm::kind() const {
+  int64_t count = 1;
+  for (int64_t size : rows)
+    count *= size;
+  return {"attention",
+          element.isBF16() ? "bf16" : "f16",
+          {{"rows", count}, {"keys", keys}, {"depth_and_values", depth + valueDepth}}};
+}
+
+AttentionSchedule chooseSchedule(const AttentionForm &form, const TuningTable &table) {
+  const auto schedule = table.scheduleFor(
+      form.kind(),
+      {{"rows", 64}, {"keys", form.depth + form.valueDepth > kDepthOfLongBlocks ? 16 : 32}});
+  return {schedule.at("rows"), schedule.at("keys")};
 }
 
 Status buildAttentionForm(OpBuilder &builder, StringRef name, const AttentionForm &form,
                           const AttentionSchedule &schedule) {
   if (Status valid = check(form, schedule); !valid)
     return valid;
-  AttentionBuilder(form, schedule, builder).build(name);
+  setKind(AttentionBuilder(form, schedule, builder).build(name), form.kind());
   return Success{};
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/Codegen/Gpu/Attention/Attention.h"
+#include "compiler/Codegen/Gpu/Tuning/TuningTable.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -56,10 +57,12 @@ struct AttentionForm {
   unsigned keyElement() const { return key() + 1; }
   unsigned valueElement() const { return key() + 2; }
   int64_t size(unsigned loop) const;
+  KernelKind kind() const; ///< as the tuning table has it
 };
 
-/// One that leaves a thread enough registers.
-AttentionSchedule chooseSchedule(int64_t depth, int64_t valueDepth);
+/// The table's for such a kernel, else one that leaves a thread enough registers.
+AttentionSchedule chooseSchedule(const AttentionForm &form,
+                                 const TuningTable &table = TuningTable::builtIn());
 
 /// Adds the tile.kernel `name` at the builder's place. Its arguments: Q, K, V, the others, O.
 /// Errors: as buildAttention has them of sizes and schedules.

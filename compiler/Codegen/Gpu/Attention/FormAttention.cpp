@@ -24,10 +24,13 @@ class FormAttention : public PassWrapper<FormAttention, OperationPass<ModuleOp>>
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FormAttention)
   FormAttention() = default;
-  FormAttention(const std::string &element, std::vector<std::string> *left) : left(left) {
+  FormAttention(const std::string &element, std::vector<std::string> *left,
+                const TuningTable &table)
+      : left(left), table(&table) {
     type = element;
   }
-  FormAttention(const FormAttention &other) : PassWrapper(other), left(other.left) {}
+  FormAttention(const FormAttention &other)
+      : PassWrapper(other), left(other.left), table(other.table) {}
   StringRef getArgument() const final { return "attention-to-tile"; }
   StringRef getDescription() const final {
     return "makes attention at the tensor level the launch of one kernel of the tile level";
@@ -80,8 +83,7 @@ private:
     std::string why = terms.why();
     // All are built under one name, so that equal ones print equally.
     if (why.empty())
-      if (Status done = buildAttentionForm(builder, "kernel", form,
-                                           chooseSchedule(form.depth, form.valueDepth));
+      if (Status done = buildAttentionForm(builder, "kernel", form, chooseSchedule(form, *table));
           !done)
         why = done.error();
     if (!why.empty())
@@ -141,6 +143,7 @@ private:
   Option<std::string> type{*this, "type", llvm::cl::desc("of what is multiplied: bf16 or f16"),
                            llvm::cl::init("f16")};
   std::vector<std::string> *left = nullptr;
+  const TuningTable *table = &TuningTable::builtIn();
   llvm::StringMap<tile::KernelOp> kernels; ///< by their text
   SmallVector<Operation *> unused;
 };
@@ -148,8 +151,9 @@ private:
 } // namespace
 
 std::unique_ptr<Pass> createFormAttentionPass(const std::string &type,
-                                              std::vector<std::string> *left) {
-  return std::make_unique<FormAttention>(type, left);
+                                              std::vector<std::string> *left,
+                                              const TuningTable &table) {
+  return std::make_unique<FormAttention>(type, left, table);
 }
 
 void registerFormAttentionPass() { PassRegistration<FormAttention>(); }

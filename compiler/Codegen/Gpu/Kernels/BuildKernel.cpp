@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/BuildKernel.h"
 
+#include "compiler/Codegen/Gpu/Gather/FindGather.h"
+
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 
 #include "llvm/ADT/SetVector.h"
+
+#include <optional>
 
 namespace millrace::gpu {
 
@@ -15,6 +19,10 @@ namespace {
 
 /// Lanes of kernels whose results have at least as many elements.
 constexpr int64_t kLanes = 256;
+/// Most lanes of a program that has a row, and those of a warp.
+constexpr int64_t kLanesOfRow = 1024, kWarp = 32;
+
+int64_t roundUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
 
 class KernelBuilder {
 public:
@@ -27,14 +35,20 @@ public:
     int64_t elements = 1;
     for (size_t d = 0; d < ranges.size(); ++d)
       elements *= isParallel(d) ? ranges[d] : 1;
-    lanes = std::min(kLanes, (elements + 31) / 32 * 32);
+    chooseRow();
+    lanes = row ? lanesOfRow() : std::min(kLanes, roundUp(elements, kWarp));
+    const int64_t parts = row ? (ranges[*row] + lanes - 1) / lanes : 0,
+                  programs = row ? elements / ranges[*row] * parts : (elements + lanes - 1) / lanes;
     const SmallVector<Type> types(ValueRange(operands.getArrayRef()).getTypes());
     auto kernel = tile::KernelOp::create(b, place, name, b.getFunctionType(types, {}), lanes,
-                                         (elements + lanes - 1) / lanes, ArrayAttr(), ArrayAttr());
+                                         programs, ArrayAttr(), ArrayAttr());
     Block *body = b.createBlock(&kernel.getBody());
     for (Value operand : operands)
       mapping.map(operand, body->addArgument(operand.getType(), place));
-    chooseElement(elements);
+    if (row)
+      chooseElementOfRow(elements / ranges[*row], parts);
+    else
+      chooseElement(elements);
     writeResults();
     tile::ReturnOp::create(b, place);
     if (failure.empty())
@@ -49,6 +63,52 @@ private:
       if (isa<MemRefType>(operand.getType()))
         operands.insert(operand);
     op.getBlock()->walk([&](memref::LoadOp load) { operands.insert(load.getMemref()); });
+  }
+
+  /// Rows that fill the lanes of a warp are not packed with others: what is data is theirs.
+  void chooseRow() {
+    const auto found = op->getAttrOfType<IntegerAttr>(kRowLoop);
+    if (found && found.getInt() >= 0 && found.getInt() < int64_t(ranges.size()) &&
+        isParallel(size_t(found.getInt())) && ranges[size_t(found.getInt())] >= kWarp)
+      row = size_t(found.getInt());
+  }
+
+  /// So many that whole warps access 16 bytes a thread, if the row is long enough.
+  int64_t lanesOfRow() {
+    int64_t bytes = 1;
+    for (Value result : op.getDpsInits())
+      if (auto memory = dyn_cast<MemRefType>(result.getType()))
+        bytes = std::max<int64_t>(bytes, memory.getElementTypeBitWidth() / 8);
+    const int64_t group = kWarp * std::max<int64_t>(16 / bytes, 1);
+    return std::min(kLanesOfRow, roundUp(ranges[*row], ranges[*row] >= group ? group : kWarp));
+  }
+
+  /// A program's number, from the innermost on: parts of the row, then the other loops.
+  void chooseElementOfRow(int64_t rows, int64_t parts) {
+    Value rest = tile::ProgramIdOp::create(b, place), first = number(0);
+    if (parts > 1) {
+      first = combine<arith::MulIOp>(combine<arith::RemUIOp>(rest, number(parts)), number(lanes));
+      rest = combine<arith::DivUIOp>(rest, number(parts));
+    }
+    indices.assign(ranges.size(), Value());
+    Value at =
+        combine<arith::AddIOp>(first, tile::IotaOp::create(b, place, tileOf(b.getIndexType())));
+    if (ranges[*row] % lanes)
+      mask = arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, at,
+                                   asTile(number(ranges[*row])));
+    int64_t left = rows;
+    for (size_t d = ranges.size(); d-- > 0;) {
+      if (d == *row) {
+        indices[d] = at;
+        continue;
+      }
+      indices[d] = ranges[d] == 1      ? number(0)
+                   : ranges[d] == left ? rest // all others have one value
+                                       : combine<arith::RemUIOp>(rest, number(ranges[d]));
+      if (ranges[d] != 1 && ranges[d] != left)
+        rest = combine<arith::DivUIOp>(rest, number(ranges[d]));
+      left /= ranges[d];
+    }
   }
 
   /// Whether a loop is over results, not over what is summed.
@@ -198,6 +258,8 @@ private:
         values.push_back(valueOf(index));
       return mapping.map(read, load(read.getMemref(), values));
     }
+    if (Value same = boundedLoop(inner))
+      return mapping.map(inner->getResult(0), mapping.lookup(same));
     if (!tile::isAllowedInKernel(inner) || inner->getNumRegions())
       fail("'" + inner->getName().getStringRef().str() + "', which is not elementwise");
     for (Value operand : inner->getOperands())
@@ -214,6 +276,26 @@ private:
     }
   }
 
+  /// The loop's index that is the smaller of itself and what it never exceeds, or the greater of
+  /// itself and what it never falls below: indices are bounded, also those that are no data.
+  Value boundedLoop(Operation *inner) {
+    IntegerAttr bound;
+    if (!isa<arith::MinSIOp, arith::MaxSIOp>(inner) ||
+        !matchPattern(inner->getOperand(1), m_Constant(&bound)))
+      return {};
+    const std::optional<int64_t> size = sizeOfLoop(inner->getOperand(0));
+    const bool isSame =
+        size && (isa<arith::MinSIOp>(inner) ? bound.getInt() >= *size - 1 : bound.getInt() <= 0);
+    return isSame ? inner->getOperand(0) : Value();
+  }
+  /// Of a loop's index, bounded or not.
+  std::optional<int64_t> sizeOfLoop(Value value) {
+    Operation *made = value.getDefiningOp();
+    if (auto index = dyn_cast_or_null<linalg::IndexOp>(made))
+      return ranges[index.getDim()];
+    return made && boundedLoop(made) ? sizeOfLoop(made->getOperand(0)) : std::nullopt;
+  }
+
   void fail(const std::string &what) {
     if (failure.empty())
       failure = "has " + what;
@@ -224,6 +306,8 @@ private:
   const Location place;
   const SmallVector<int64_t> ranges;
   const SmallVector<utils::IteratorType> kinds;
+  std::optional<size_t>
+      row; ///< the loop along which a program's elements lie; none: they are packed
   int64_t lanes = 0;
   bool isSingle = false;           ///< the results have one element
   llvm::SetVector<Value> operands; ///< of the launch

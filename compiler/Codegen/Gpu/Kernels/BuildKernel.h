@@ -17,9 +17,11 @@ struct BuiltKernel {
 };
 
 /// Builds a kernel named `name` at the builder's place: a lane computes one element of the results,
-/// in loops over what is summed, in their order. The operation works on buffers of static shape and
-/// has results. Errors name what a kernel cannot have: an operation in its body that is not
-/// elementwise, a number from outside that is no constant, an index that is no sum of multiples.
+/// in loops over what is summed, in their order. Of a gather (FindGather.h) with rows of at least a
+/// warp's lanes a program has a row, or a part of one. The operation works on buffers of static
+/// shape and has results. Errors name what a kernel cannot have: an operation in its body that is
+/// not elementwise, a number from outside that is no constant, an index that is no sum of
+/// multiples.
 Expected<BuiltKernel> buildKernel(mlir::linalg::LinalgOp op, mlir::OpBuilder &builder,
                                   llvm::StringRef name);
 

@@ -2,6 +2,7 @@
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 
 #include "compiler/Codegen/Gpu/Attention/FormAttention.h"
+#include "compiler/Codegen/Gpu/Gather/FindGather.h"
 #include "compiler/Codegen/Gpu/Kernels/BuildKernel.h"
 #include "compiler/Codegen/Gpu/Products/FuseProducts.h"
 #include "compiler/Codegen/Gpu/Selection/FormTopK.h"
@@ -119,20 +120,21 @@ std::unique_ptr<Pass> createFuseElementwisePass() { return std::make_unique<Fuse
 std::unique_ptr<Pass> createFormKernelsPass() { return std::make_unique<FormKernels>(); }
 
 void addTensorForms(OpPassManager &passes, const std::string &multiplied,
-                    std::vector<std::string> *left) {
+                    std::vector<std::string> *left, const TuningTable &table) {
   passes.addPass(createFormTopKPass(left));
   if (!multiplied.empty())
-    passes.addPass(createFormAttentionPass(multiplied, left));
+    passes.addPass(createFormAttentionPass(multiplied, left, table));
   passes.addPass(createNarrowProductsPass());
   passes.addPass(createFuseElementwisePass());
   if (!multiplied.empty())
-    passes.addPass(createFuseProductsPass(multiplied, left));
+    passes.addPass(createFuseProductsPass(multiplied, left, table));
+  passes.addPass(createFindGathersPass());
 }
 
 void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
-                     std::vector<std::string> *left) {
+                     std::vector<std::string> *left, const TuningTable &table) {
   passes.addPass(std::make_unique<MakeSafe>());
-  addTensorForms(passes, multiplied, left);
+  addTensorForms(passes, multiplied, left, table);
   reference::addBufferization(passes);
   passes.addPass(createFormProductsPass());
   passes.addPass(createFormRowsPass());
@@ -141,6 +143,7 @@ void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
 
 void registerKernelPasses() {
   registerPass(createFuseElementwisePass);
+  registerPass(createFindGathersPass);
   registerPass(createNarrowProductsPass);
   registerPass(createFormProductsPass);
   registerPass(createFormRowsPass);

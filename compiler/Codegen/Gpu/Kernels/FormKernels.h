@@ -3,6 +3,8 @@
 // From the tensor level to kernels of the tile level.
 #pragma once
 
+#include "compiler/Codegen/Gpu/Tuning/TuningTable.h"
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,13 +40,15 @@ std::unique_ptr<mlir::Pass> createFormKernelsPass();
 
 /// What works on tensors, in its order. `multiplied`: the type that tensor cores multiply, to which
 /// operands of attention and of matrix products are rounded; empty: nothing is rounded. `left` gets
-/// what is no such kernel, and why.
+/// what is no such kernel, and why; `table`, which outlives the passes, chooses schedules.
 void addTensorForms(mlir::OpPassManager &passes, const std::string &multiplied,
-                    std::vector<std::string> *left);
+                    std::vector<std::string> *left,
+                    const TuningTable &table = TuningTable::builtIn());
 
 /// All of these in their order, with what lies between: from tensors to launches.
 void addTensorToTile(mlir::OpPassManager &passes, const std::string &multiplied = {},
-                     std::vector<std::string> *left = nullptr);
+                     std::vector<std::string> *left = nullptr,
+                     const TuningTable &table = TuningTable::builtIn());
 
 /// Registers them by name, and the pipeline `tensor-to-tile` that leads from the tensor level to
 /// them.

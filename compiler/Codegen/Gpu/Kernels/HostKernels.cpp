@@ -2,9 +2,8 @@
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
+#include "compiler/Codegen/Gpu/Kernels/KernelLauncher.h"
 #include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
-#include "compiler/Codegen/Gpu/Kernels/LaunchCalls.h"
-#include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
@@ -37,60 +36,17 @@ private:
   KernelSummary &summary;
 };
 
-/// Launches on the emulator.
-class EmulatorLauncher : public Launcher {
-public:
-  void takeKernels(ModuleOp module) final {
-    for (auto kernel : llvm::make_early_inc_range(module.getOps<hopper::KernelOp>())) {
-      auto own = ModuleOp::create(kernel.getLoc());
-      kernel->remove();
-      own.push_back(kernel);
-      taken.emplace_back(own);
-    }
-  }
-  /// Of what was taken; not while passes run.
-  Status compileKernels() {
-    for (OwningOpRef<ModuleOp> &module : taken) {
-      hopper::KernelOp kernel = *module->getOps<hopper::KernelOp>().begin();
-      Expected<EmulatedKernel> compiled =
-          EmulatedKernel::create(*module, kernel.getSymName().str());
-      if (!compiled)
-        return compiled.takeError();
-      const auto programs = kernel->getAttrOfType<IntegerAttr>(tile::kProgramsAttribute).getInt();
-      kernels.emplace(kernel.getSymName().str(),
-                      Kernel{std::move(*compiled), static_cast<unsigned>(programs)});
-    }
-    return Success{};
-  }
-  void launch(const LaunchSite &site, void *const *arguments) final {
-    if (!error.empty())
-      return;
-    std::vector<Argument> memory;
-    for (size_t i = 0; i < site.bytes.size(); ++i)
-      memory.push_back(GlobalMemory{arguments[i], site.bytes[i]});
-    Kernel &kernel = kernels.at(site.kernel);
-    if (Status done = kernel.code.run({kernel.programs, 1}, memory, adversary); !done)
-      error = done.error();
-  }
-
-  Adversary adversary;
-  std::string error; ///< the first of a run
-
-private:
-  struct Kernel {
-    EmulatedKernel code;
-    unsigned programs = 0;
-  };
-  std::vector<OwningOpRef<ModuleOp>> taken;
-  std::map<std::string, Kernel> kernels;
-};
-
 } // namespace
+
+const char *nameOf(Device device) {
+  return device == Device::Cpu ? "cpu" : device == Device::Emulated ? "emulate" : "cuda";
+}
 
 struct HostKernels::State {
   KernelSummary summary;
-  EmulatorLauncher launcher;
+  std::unique_ptr<KernelLauncher> launcher; ///< none: kernels are loops
   std::optional<Reference> function;
+  std::string refused; ///< by a GPU's driver; empty: nothing
 };
 
 HostKernels::HostKernels(std::unique_ptr<State> state) : state(std::move(state)) {}
@@ -106,20 +62,27 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
   registry.insert<tile::TileDialect>();
   module.getContext()->appendDialectRegistry(registry);
   auto state = std::make_unique<State>();
+  if (kernels.device == Device::Emulated)
+    state->launcher = makeEmulatorLauncher();
+  if (kernels.device == Device::Cuda) {
+    if (!kernels.cuda)
+      return Error{"no GPU was opened for kernels that are to run on one"};
+    state->launcher = makeCudaLauncher(*kernels.cuda, kernels.timedRuns);
+  }
   ReferenceOptions options;
   options.onTensors = [&](OpPassManager &passes) {
-    addTensorForms(passes, kernels.multiplied, &state->summary.notes);
+    addTensorForms(passes, kernels.multiplied, &state->summary.notes, *kernels.tuning);
   };
   options.onBuffers = [&](OpPassManager &passes) {
     passes.addPass(createFormProductsPass());
     passes.addPass(createFormRowsPass());
     passes.addPass(createFormKernelsPass());
     passes.addPass(std::make_unique<Summarize>(state->summary));
-    if (kernels.device == Device::Cpu)
+    if (!state->launcher)
       return passes.addPass(tile::createLowerToLoopsPass());
     passes.addPass(tile::createLowerToHopperPass());
     passes.addPass(createCSEPass());
-    passes.addPass(createCallLauncherPass(state->launcher));
+    passes.addPass(createCallLauncherPass(*state->launcher));
   };
   options.functions = {{kLaunchFunction, reinterpret_cast<void *>(&millraceLaunch)}};
   // Kernels of other functions are none of this one's.
@@ -128,19 +91,31 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
   if (!function)
     return function.takeError();
   state->function = std::move(*function);
-  if (Status done = state->launcher.compileKernels(); !done)
-    return done.takeError();
+  if (state->launcher)
+    if (Status done = state->launcher->compileKernels(); !done) {
+      if (kernels.device != Device::Cuda)
+        return done.takeError();
+      state->refused = done.error();
+    }
   return HostKernels(std::move(state));
 }
 
 Expected<std::vector<HostTensor>> HostKernels::run(const std::vector<HostView> &inputs,
                                                    const Adversary &adversary) {
-  state->launcher.adversary = adversary;
-  state->launcher.error.clear();
+  if (!state->launcher)
+    return state->function->run(inputs);
+  if (!state->refused.empty())
+    return Error{state->refused};
+  state->launcher->begin(adversary);
   Expected<std::vector<HostTensor>> results = state->function->run(inputs);
-  if (results && !state->launcher.error.empty())
-    return Error{state->launcher.error};
+  if (results && !state->launcher->error().empty())
+    return Error{state->launcher->error()};
   return results;
+}
+
+const std::vector<LaunchTime> &HostKernels::times() const {
+  static const std::vector<LaunchTime> kNone;
+  return state->launcher ? state->launcher->times() : kNone;
 }
 
 } // namespace millrace::gpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/KernelPlan.h"
 
+#include "compiler/Codegen/Gpu/Attention/KindAttribute.h"
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
@@ -64,6 +65,12 @@ void count(Block &block, double times, LaunchWork &work) {
   }
 }
 
+std::string typeName(MemRefType memory) {
+  std::string text;
+  llvm::raw_string_ostream(text) << memory.getElementType();
+  return text;
+}
+
 LaunchWork workOf(tile::LaunchOp launch) {
   LaunchWork work;
   work.kernel = launch.getKernel().str();
@@ -75,7 +82,10 @@ LaunchWork workOf(tile::LaunchOp launch) {
   auto kernel =
       SymbolTable::lookupNearestSymbolFrom<tile::KernelOp>(launch, launch.getKernelAttr());
   work.programs = kernel.getPrograms();
-  count(kernel.getBody().front(), double(work.programs), work);
+  count(kernel.getBody().front(), work.programs, work);
+  const auto result = cast<MemRefType>(launch.getOperands().back().getType());
+  work.kind = kindOf(kernel).value_or(KernelKind{opOf(work.kernel), typeName(result), {}});
+  work.kind.sizes["bytes"] = int64_t(work.bytes);
   return work;
 }
 
@@ -89,7 +99,8 @@ OwningOpRef<ModuleOp> withFunction(ModuleOp module, StringRef entry) {
   return copy;
 }
 
-Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::string &multiplied) {
+Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::string &multiplied,
+                                 const TuningTable &table) {
   MLIRContext *context = module.getContext();
   registerReferenceDialects(*context);
   DialectRegistry registry;
@@ -105,7 +116,7 @@ Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::st
   });
   KernelPlan plan;
   PassManager passes(context);
-  addTensorToTile(passes, multiplied, &plan.notes);
+  addTensorToTile(passes, multiplied, &plan.notes, table);
   if (failed(passes.run(*copy)))
     return Error{"cannot make kernels of '" + entry.str() + "': " + text};
   copy->walk([&](Operation *op) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "arch/spec/Expected.h"
+#include "compiler/Codegen/Gpu/Tuning/Cost.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -14,15 +15,10 @@
 
 namespace millrace::gpu {
 
-/// One launch.
-struct LaunchWork {
-  std::string kernel;
-  int64_t programs = 0;
-  double bytes = 0;       ///< of its tensors, each moved once
-  double matrixFlops = 0; ///< of `dot`: two for each product, with those that pad tiles
-  double otherFlops = 0;  ///< floating-point operations on elements, a function counting as one
-  bool isWhole = true;    ///< else loops whose length is data count once
-};
+/// One launch. Bytes: of its tensors, each moved once. Matrix operations: of `dot`, two for each
+/// product, with those that pad tiles. Others: on floating-point elements, a function counting as
+/// one. Where it is not whole, loops whose length is data count once.
+using LaunchWork = GpuLaunch;
 
 struct KernelPlan {
   std::vector<LaunchWork> launches; ///< in their order
@@ -36,6 +32,7 @@ mlir::OwningOpRef<mlir::ModuleOp> withFunction(mlir::ModuleOp module, llvm::Stri
 /// Of the public function `entry`, as HostKernels would compile it with `multiplied` (there). The
 /// module is not changed. Errors: a function that does not bufferize.
 Expected<KernelPlan> planKernels(mlir::ModuleOp module, llvm::StringRef entry,
-                                 const std::string &multiplied);
+                                 const std::string &multiplied,
+                                 const TuningTable &table = TuningTable::builtIn());
 
 } // namespace millrace::gpu

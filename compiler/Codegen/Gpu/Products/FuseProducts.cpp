@@ -23,10 +23,12 @@ class FuseProducts : public PassWrapper<FuseProducts, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FuseProducts)
   FuseProducts() = default;
-  FuseProducts(const std::string &element, std::vector<std::string> *left) : left(left) {
+  FuseProducts(const std::string &element, std::vector<std::string> *left, const TuningTable &table)
+      : left(left), table(&table) {
     type = element;
   }
-  FuseProducts(const FuseProducts &other) : PassWrapper(other), left(other.left) {}
+  FuseProducts(const FuseProducts &other)
+      : PassWrapper(other), left(other.left), table(other.table) {}
   StringRef getArgument() const final { return "fused-products-to-tile"; }
   StringRef getDescription() const final {
     return "makes matrix products at the tensor level, with what is elementwise around them, "
@@ -73,7 +75,8 @@ private:
   void replace(const FoundProduct &found) {
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     // All are built under one name, so that equal ones print equally.
-    ProductKernel built = buildProduct(found, ProductSchedule(), builder, "kernel");
+    ProductKernel built =
+        buildProduct(found, ProductSchedule::choose(found, *table), builder, "kernel");
     std::string text;
     llvm::raw_string_ostream out(text);
     built.kernel->print(out);
@@ -113,6 +116,7 @@ private:
   Option<std::string> type{*this, "type", llvm::cl::desc("of what is multiplied: bf16 or f16"),
                            llvm::cl::init("f16")};
   std::vector<std::string> *left = nullptr;
+  const TuningTable *table = &TuningTable::builtIn();
   unsigned numbers = 0;
   llvm::StringMap<tile::KernelOp> kernels; ///< by their text
 };
@@ -120,8 +124,9 @@ private:
 } // namespace
 
 std::unique_ptr<Pass> createFuseProductsPass(const std::string &type,
-                                             std::vector<std::string> *left) {
-  return std::make_unique<FuseProducts>(type, left);
+                                             std::vector<std::string> *left,
+                                             const TuningTable &table) {
+  return std::make_unique<FuseProducts>(type, left, table);
 }
 
 void registerFuseProductsPass() { PassRegistration<FuseProducts>(); }

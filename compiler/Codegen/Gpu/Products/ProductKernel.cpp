@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Products/ProductKernel.h"
 
+#include "compiler/Codegen/Gpu/Attention/KindAttribute.h"
 #include "compiler/Codegen/Gpu/Attention/TermWriter.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -42,6 +43,7 @@ public:
       programs *= f.size(loop);
     made.kernel = tile::KernelOp::create(b, place, name, b.getFunctionType(types, {}), lanes,
                                          programs, ArrayAttr(), ArrayAttr());
+    setKind(made.kernel, kindOf(f));
     OpBuilder::InsertionGuard guard(b);
     body = b.createBlock(&made.kernel.getBody());
     for (Type type : types)
@@ -298,6 +300,21 @@ private:
 };
 
 } // namespace
+
+KernelKind kindOf(const FoundProduct &found) {
+  return {"product",
+          found.element.isBF16() ? "bf16" : "f16",
+          {{"rows", found.count(found.rows)},
+           {"columns", found.size(found.column)},
+           {"depth", found.count(found.depths) * found.count(found.steps)}}};
+}
+
+ProductSchedule ProductSchedule::choose(const FoundProduct &found, const TuningTable &table) {
+  const ProductSchedule own;
+  const auto schedule = table.scheduleFor(
+      kindOf(found), {{"rows", own.rows}, {"columns", own.columns}, {"depth", own.depth}});
+  return {schedule.at("rows"), schedule.at("columns"), schedule.at("depth")};
+}
 
 ProductKernel buildProduct(const FoundProduct &found, const ProductSchedule &schedule,
                            OpBuilder &builder, StringRef name) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/Codegen/Gpu/Products/FindProduct.h"
+#include "compiler/Codegen/Gpu/Tuning/TuningTable.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
 namespace millrace::gpu {
@@ -11,7 +12,13 @@ namespace millrace::gpu {
 /// Most rows and columns of the result that a program has, and products that it adds up at a time.
 struct ProductSchedule {
   int64_t rows = 64, columns = 64, depth = 32;
+
+  /// That of the table for such a product.
+  static ProductSchedule choose(const FoundProduct &found, const TuningTable &table);
 };
+
+/// A product as the tuning table has it.
+KernelKind kindOf(const FoundProduct &found);
 
 /// Its arguments are the tensors that it reads, in the order of `read`, then the result.
 struct ProductKernel {

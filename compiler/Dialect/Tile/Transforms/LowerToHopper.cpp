@@ -16,6 +16,8 @@
 #include "mlir/Pass/Pass.h"
 #include "mlir/Transforms/CSE.h"
 
+#include "llvm/ADT/SetVector.h"
+
 namespace millrace::tile {
 
 using namespace mlir;
@@ -23,6 +25,18 @@ using namespace mlir;
 namespace {
 
 using Limits = hopper::Limits;
+
+/// Numbers of the arguments that the kernel stores to, ascending.
+SmallVector<int32_t> writtenBy(KernelOp kernel) {
+  llvm::SmallSetVector<Value, 4> targets;
+  kernel.walk([&](StoreOp store) { targets.insert(store.getTarget()); });
+  kernel.walk([&](StoreRowsOp store) { targets.insert(store.getTarget()); });
+  SmallVector<int32_t> written;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (targets.contains(argument))
+      written.push_back(int32_t(argument.getArgNumber()));
+  return written;
+}
 
 LogicalResult lower(KernelOp kernel) {
   OpBuilder builder(kernel);
@@ -51,6 +65,7 @@ LogicalResult lower(KernelOp kernel) {
   hopper::ReturnOp::create(builder, place);
   function.setSharedMemory(code->sharedBytes());
   function->setAttr(kProgramsAttribute, kernel.getProgramsAttr());
+  function->setAttr(kWrittenAttribute, builder.getDenseI32ArrayAttr(writtenBy(kernel)));
   // Places are written once for each access.
   IRRewriter rewriter(builder.getContext());
   DominanceInfo dominance(function);

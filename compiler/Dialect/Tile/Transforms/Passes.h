@@ -16,6 +16,8 @@ namespace millrace::tile {
 std::unique_ptr<mlir::Pass> createLowerToLoopsPass();
 
 constexpr const char *kProgramsAttribute = "tile.programs";
+/// And another holds the numbers of the arguments that it writes to, ascending.
+constexpr const char *kWrittenAttribute = "tile.written";
 
 /// `tile-to-hopper`: a kernel becomes a hopper.kernel of its name, a CTA per program. Thread t has
 /// the lanes from t x W on; W is one, or as many as 16 bytes hold where that makes accesses to
