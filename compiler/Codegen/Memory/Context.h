@@ -75,7 +75,7 @@ enum class ColumnPlaces {
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
           ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false, unsigned bands = 2, const Used &used = {});
+          bool alternates = false, unsigned bands = 2, const Used &used = {}, unsigned pes = 0);
 
   const Machine &machine;
   const KernelGraph &graph;
@@ -90,6 +90,7 @@ struct Context {
   /// the next share begins while one ends.
   const unsigned bands;
   const Used used;
+  const unsigned pes; ///< that compute; on one alone nothing travels
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor
   std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows
