@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// On how many PEs a small program computes: what is formed for all of them divides work that may be
+// On how many PEs a program computes: what is formed for all of them divides work that may be
 // done sooner by fewer, as rows take time to pass over links.
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
 #include "compiler/Tools/Checks.h"

@@ -67,8 +67,8 @@ private:
   /// Kernels of a tensor level for a machine; with the costs of layouts of others for it.
   std::optional<Failure> formKernelsFor(mlir::ModuleOp tensors, const Machine &machine,
                                         std::shared_ptr<layouts::CostCache> costs);
-  /// Forms the kernels again for fewer PEs, if they are a small program, and keeps those that take
-  /// fewest cycles.
+  /// Forms the kernels again for fewer PEs, if these may take fewer cycles, and keeps those that
+  /// take fewest.
   std::optional<Failure> chooseComputingPes();
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
   /// With --explain what-would-help: of each resource, as much more as there would be and no end.

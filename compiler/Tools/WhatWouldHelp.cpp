@@ -78,6 +78,7 @@ ModelOptions with(ModelOptions options, const Raise &raise) {
   for (const auto &[key, values] : raise.keys)
     options.settings.push_back(key + "=" + values.second);
   options.explain.clear();
+  options.schedule.clear(); // of the problem on the machine as it is
   options.verbosity = Verbosity::Quiet;
   return options;
 }

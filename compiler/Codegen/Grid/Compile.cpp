@@ -138,6 +138,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   std::optional<Error> first;
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
+  const bool isOne = machine.pes() == 1 || options.tactic.pes == 1; // that computes
   unsigned start = 0; // pressure at which the way before was crowded first
   for (Way way : kWays) {
     std::optional<unsigned> crowdedAt;
@@ -163,7 +164,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       const bool isSame = compiler.hemispheres() == dealt;
       // Several PEs are given what their values leave: once more of it changes little.
       const bool isNew = !compiler.isTooLarge() ? way.pressure < 3 || !isSame
-                         : machine.pes() == 1   ? !isSame || options.sparing
+                         : isOne                ? !isSame || options.sparing
                                                 : !wasTooLarge || options.sparing;
       if (compiler.isBeyondMemory()) // however weights are dealt
         return image.takeError();

@@ -99,7 +99,7 @@ Status GridCompiler::planOrder() {
 uint64_t GridCompiler::mostWeightRows() const {
   const uint64_t width = machine.mxm.columnsPerInstall, all = c.rowsOfHemisphere() / width;
   const uint64_t values = storage.mostValueRows() / width;
-  if (machine.pes() > 1)
+  if (c.pes > 1)
     return all - std::min(all, std::max(values, all / 8) + all / 16 * pressure);
   uint64_t taken = values;
   if (pressure > 0)
@@ -129,7 +129,7 @@ Status GridCompiler::planPartition() {
     if (!solved)
       return solved.takeError();
     partition = std::move(*solved);
-    const bool isOne = machine.pes() == 1;
+    const bool isOne = c.pes == 1;
     if (turn == (isOne ? 1 : kMostTurns))
       break;
     const std::vector<uint64_t> room = storage.roomBesideValues(isOne ? 0 : pressure);

@@ -32,7 +32,7 @@ public:
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
         tactic(tactic), program(machine, tactic.used.alus),
         c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands,
-          tactic.used, options.sharesRows),
+          tactic.used, tactic.pes, options.sharesRows),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().

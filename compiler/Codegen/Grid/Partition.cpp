@@ -88,7 +88,7 @@ Expected<Partition> solve(const PartitionProblem &problem, const std::string &na
       for (bool shards : {false, true}) {
         if (name != "auto" && name != solver.name)
           continue;
-        if ((best && m.pes() == 1 &&
+        if ((best && problem.pes() == 1 &&
              best->solver != solver.name) || // all solvers deal one PE alike
             (shards &&
              (spares || !solver.shards || problem.pes() < problem.order.size() || m.pes() == 1)) ||

@@ -22,7 +22,7 @@ bool Storage::installsMoreThan(const Work &work) const {
 /// Whoever writes the last columns writes those behind them, too; rows that come from elsewhere, or
 /// are fewer, have zeros behind them.
 ColumnPadding Storage::paddingOf(unsigned tensor) const {
-  return c.machine.pes() == 1 && !c.ofHost[tensor] &&
+  return c.pes == 1 && !c.ofHost[tensor] &&
                  c.layouts[tensor].rows >= c.machine.mxm.columnsPerInstall
              ? ColumnPadding::Repeats
              : ColumnPadding::Zeros;
@@ -30,7 +30,7 @@ ColumnPadding Storage::paddingOf(unsigned tensor) const {
 
 void Storage::planCopies(const std::vector<size_t> &order, bool sparing) {
   needs.clear();
-  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing, c.used.planes))
+  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing, c.used.planes, c.pes))
     needs.push_back({copies});
   lives.resize(needs.size());
   swept.assign(needs.size(), 0);
@@ -90,7 +90,7 @@ uint64_t Storage::mostValueRows() const {
   uint64_t most = 0, sum = 0;
   for (uint64_t change : live)
     most = std::max(most, sum += change);
-  return (constant + most) / c.machine.pes();
+  return (constant + most) / c.pes;
 }
 
 /// Rows of tables that a hemisphere holds at most, if lane tiles are dealt evenly.

@@ -395,7 +395,7 @@ void WeightRows::even(Partition &p, unsigned pe, Stored &stored) const {
       };
       const uint64_t before = std::max(stored.rows[0], stored.rows[1]);
       // All PEs split K alike, and others' rows are counted.
-      if (p.splitK[k] ? c.machine.pes() > 1 : dealt.empty())
+      if (p.splitK[k] ? c.pes > 1 : dealt.empty())
         continue;
       if (turn() < before)
         better = true;

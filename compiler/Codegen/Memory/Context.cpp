@@ -15,9 +15,10 @@ using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
                  ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands,
-                 const Used &used, bool sharesRows)
+                 const Used &used, unsigned pes, bool sharesRows)
     : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), alternates(alternates), bands(bands), used(used), sharesRows(sharesRows),
+      detours(detours), alternates(alternates), bands(bands), used(used),
+      pes(pes ? std::min(pes, machine.pes()) : machine.pes()), sharesRows(sharesRows),
       layouts(inferLayouts(graph, machine)) {
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine, used.slicesPerRegister, used.banks);

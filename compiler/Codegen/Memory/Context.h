@@ -82,7 +82,7 @@ enum class ColumnPlaces {
 struct Context {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
           ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false, unsigned bands = 2, const Used &used = {},
+          bool alternates = false, unsigned bands = 2, const Used &used = {}, unsigned pes = 0,
           bool sharesRows = false);
 
   const Machine &machine;
@@ -98,6 +98,7 @@ struct Context {
   /// the next share begins while one ends.
   const unsigned bands;
   const Used used;
+  const unsigned pes;    ///< that compute; on one alone nothing travels
   const bool sharesRows; ///< weight tiles of few lanes lie beside each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor

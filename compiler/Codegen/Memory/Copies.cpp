@@ -73,7 +73,7 @@ void spare(const forms::KernelGraph &graph, const Machine &machine, std::vector<
 } // namespace
 
 std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine, bool sparing,
-                             unsigned planes) {
+                             unsigned planes, unsigned pes) {
   std::vector<Copies> all(graph.tensors.size());
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
     addReader(graph, machine, k, planes ? planes : machine.mxm.planes, all);
@@ -88,7 +88,7 @@ std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &mac
     const TensorRole role = graph.tensors[t].role;
     const bool read = (byHost.count(t) && role != TensorRole::Constant) ||
                       role == TensorRole::Output ||
-                      (all[t].columns && machine.pes() > 1); // or to travel
+                      (all[t].columns && (pes ? pes : machine.pes()) > 1); // or to travel
     if (sum(all[t]) == 0 && read)
       all[t].rows[0] = 1;
   }

@@ -22,8 +22,8 @@ struct Copies {
 /// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses;
 /// of several operands of one kernel that are one tensor, each has a row copy of its own. What maps
 /// alone read, one row at a time, has a copy in either hemisphere; with `sparing`, in one of them.
-/// `planes` of a hemisphere are used; 0: all.
+/// `planes` of a hemisphere are used, and `pes` compute; 0: all.
 std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
-                             bool sparing = false, unsigned planes = 0);
+                             bool sparing = false, unsigned planes = 0, unsigned pes = 0);
 
 } // namespace millrace::grid
