@@ -30,9 +30,14 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, const Way &way, const Tactic &tactic)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
-        tactic(tactic), program(machine, tactic.used.alus),
-        c(machine, graph, program, way.columnPlaces, way.detours, way.alternates, tactic.bands,
-          tactic.used, tactic.pes, options.sharesRows),
+        tactic(tactic), program(machine, tactic.used.alus), c(machine, graph, program,
+                                                              {.columnPlaces = way.columnPlaces,
+                                                               .detours = way.detours,
+                                                               .alternates = way.alternates,
+                                                               .bands = tactic.bands,
+                                                               .used = tactic.used,
+                                                               .pes = tactic.pes,
+                                                               .sharesRows = options.sharesRows}),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().

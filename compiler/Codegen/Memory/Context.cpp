@@ -14,12 +14,10 @@ using memory::HemisphereAllocator;
 using memory::Span;
 
 Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-                 ColumnPlaces columnPlaces, bool detours, bool alternates, unsigned bands,
-                 const Used &used, unsigned pes, bool sharesRows)
-    : machine(machine), graph(graph), program(program), columnPlaces(columnPlaces),
-      detours(detours), alternates(alternates), bands(bands), used(used),
-      pes(pes ? std::min(pes, machine.pes()) : machine.pes()), sharesRows(sharesRows),
+                 const StorageWays &ways)
+    : StorageWays(ways), machine(machine), graph(graph), program(program),
       layouts(inferLayouts(graph, machine)) {
+  pes = pes ? std::min(pes, machine.pes()) : machine.pes();
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine, used.slicesPerRegister, used.banks);
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));

@@ -79,27 +79,29 @@ enum class ColumnPlaces {
   Shared ///< as Sets; and rows of many writers leave slices to what one piece touches with them
 };
 
-struct Context {
+/// How rows are stored, and how much of the machine is used.
+struct StorageWays {
+  ColumnPlaces columnPlaces = ColumnPlaces::Sets;
+  bool detours = false; ///< bursts of one piece that meet in a slice are led around each other
+  /// The halves of an owner's rows lie in different banks: who reads the first ones does not wait
+  /// until the last ones are written.
+  bool alternates = false;
+  /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
+  /// the next share begins while one ends.
+  unsigned bands = 2;
+  Used used{};
+  unsigned pes = 0;        ///< that compute, 0: all; on one alone nothing travels
+  bool sharesRows = false; ///< weight tiles of few lanes lie beside each other
+};
+
+struct Context : StorageWays {
   Context(const Machine &machine, const KernelGraph &graph, schedule::Program &program,
-          ColumnPlaces columnPlaces = ColumnPlaces::Sets, bool detours = false,
-          bool alternates = false, unsigned bands = 2, const Used &used = {}, unsigned pes = 0,
-          bool sharesRows = false);
+          const StorageWays &ways = {});
 
   const Machine &machine;
   const KernelGraph &graph;
   schedule::Program &program;
-  const ColumnPlaces columnPlaces;
   mutable bool full = false; ///< something found no rows
-  const bool detours;        ///< bursts of one piece that meet in a slice are led around each other
-  /// The halves of an owner's rows lie in different banks: who reads the first ones does not wait
-  /// until the last ones are written.
-  const bool alternates;
-  /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
-  /// the next share begins while one ends.
-  const unsigned bands;
-  const Used used;
-  const unsigned pes;    ///< that compute; on one alone nothing travels
-  const bool sharesRows; ///< weight tiles of few lanes lie beside each other
   std::vector<TensorLayout> layouts;
   std::vector<std::vector<Company>> company; ///< per tensor
   std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows

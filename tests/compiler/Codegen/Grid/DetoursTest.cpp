@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Is a piece whose bursts meet in a slice led around itself, with every value where it is meant to be?
+// Is a piece whose bursts meet in a slice led around itself, with every value where it is meant to
+// be?
 #include "compiler/Codegen/Grid/Detours.h"
 
 #include "arch/spec/MachineFile.h"
@@ -15,7 +16,8 @@ namespace {
 
 constexpr unsigned kRows = 20;
 
-/// Two columns of kRows vectors, one byte wide, through an ALU each: from (slice, row) to (slice, row).
+/// Two columns of kRows vectors, one byte wide, through an ALU each: from (slice, row) to (slice,
+/// row).
 class Detours : public testing::Test {
 protected:
   struct Place {
@@ -37,12 +39,15 @@ protected:
     return i;
   }
   void addColumn(Piece &piece, const Place &from, const Place &to, Cycle later) {
-    const Unit source{UnitKind::Mem, Hemisphere::West, from.slice}, target{UnitKind::Mem, Hemisphere::West, to.slice};
+    const Unit source{UnitKind::Mem, Hemisphere::West, from.slice},
+        target{UnitKind::Mem, Hemisphere::West, to.slice};
     for (unsigned row = 0; row < kRows; ++row)
-      program.state[0].row(Hemisphere::West, from.slice, from.row + row).origin = {kInitialContents, row, from.row};
+      program.state[0].row(Hemisphere::West, from.slice, from.row + row).origin = {kInitialContents,
+                                                                                   row, from.row};
     const Piece::StreamVar in = piece.stream(0, Hemisphere::West, Direction::Inward, 1),
                            out = piece.stream(0, Hemisphere::West, Direction::Outward, 1);
-    const Piece::BurstId read = piece.add(0, source, access(Opcode::Read, from), later - program.timing.readTo(from.slice, 0));
+    const Piece::BurstId read = piece.add(0, source, access(Opcode::Read, from),
+                                          later - program.timing.readTo(from.slice, 0));
     piece.feed(read, 0, in, 0, 1, machine.position(from.slice), program.timing.readInjects());
     Instruction pass = grid::instruction(Opcode::Alu, grid::dense(kRows, 1));
     pass.function = uint8_t(AluOp::Pass);
@@ -50,12 +55,15 @@ protected:
     piece.tap(alu, ProducerOf::A, in, 0, 1, 0);
     const Cycle leave = later + program.timing.aluToStream(AluOp::Pass);
     piece.feed(alu, 0, out, 0, 1, 0, leave - later);
-    const Piece::BurstId write = piece.add(0, target, access(Opcode::Write, to), leave + program.timing.hops(0, machine.position(to.slice)));
+    const Piece::BurstId write =
+        piece.add(0, target, access(Opcode::Write, to),
+                  leave + program.timing.hops(0, machine.position(to.slice)));
     piece.tap(write, ProducerOf::A, out, 0, 1, machine.position(to.slice));
   }
   /// Which initial row came to rest in a row: back through all copies.
   uint32_t sourceOf(const Place &place, unsigned row) {
-    schedule::Origin at = program.state[0].row(Hemisphere::West, place.slice, place.row + row).origin;
+    schedule::Origin at =
+        program.state[0].row(Hemisphere::West, place.slice, place.row + row).origin;
     while (at.instruction != kInitialContents && at.instruction != schedule::kNoOrigin) {
       const Instruction &write = program.pes[0].instructions[at.instruction];
       EXPECT_EQ(write.opcode, Opcode::Write);
@@ -81,7 +89,7 @@ protected:
 
 TEST_F(Detours, TwoReadsOfOneSliceAreRefusedWithoutThemAndOneIsCopiedBeforeWithThem) {
   for (bool detours : {false, true}) {
-    grid::Context c(machine, graph, program, grid::ColumnPlaces::Sets, detours);
+    grid::Context c(machine, graph, program, {.detours = detours});
     Piece piece(program);
     addColumn(piece, {3, 0}, {5, 0}, 0);
     addColumn(piece, {3, 100}, {6, 0}, 0);
@@ -93,7 +101,7 @@ TEST_F(Detours, TwoReadsOfOneSliceAreRefusedWithoutThemAndOneIsCopiedBeforeWithT
 }
 
 TEST_F(Detours, TwoWritesIntoOneSliceAreLedAroundAndBothArrive) {
-  grid::Context c(machine, graph, program, grid::ColumnPlaces::Sets, /*detours=*/true);
+  grid::Context c(machine, graph, program, {.detours = true});
   Piece piece(program);
   addColumn(piece, {3, 0}, {5, 0}, 0);
   addColumn(piece, {4, 100}, {5, 300}, 0);
@@ -106,7 +114,7 @@ TEST_F(Detours, TwoWritesIntoOneSliceAreLedAroundAndBothArrive) {
 }
 
 TEST_F(Detours, APieceThatMeetsNothingIsPlacedAsItIs) {
-  grid::Context c(machine, graph, program, grid::ColumnPlaces::Sets, /*detours=*/true);
+  grid::Context c(machine, graph, program, {.detours = true});
   Piece piece(program);
   addColumn(piece, {3, 0}, {5, 0}, 0);
   addColumn(piece, {4, 100}, {6, 0}, 0);
@@ -115,8 +123,10 @@ TEST_F(Detours, APieceThatMeetsNothingIsPlacedAsItIs) {
 }
 
 TEST_F(Detours, RowsThatWaitedAreFreeAgain) {
-  grid::Context c(machine, graph, program, grid::ColumnPlaces::Sets, /*detours=*/true);
-  const auto freeRows = [&] { return c.allocator(0, Hemisphere::West).freeRows(0, machine.memory.slices); };
+  grid::Context c(machine, graph, program, {.detours = true});
+  const auto freeRows = [&] {
+    return c.allocator(0, Hemisphere::West).freeRows(0, machine.memory.slices);
+  };
   const uint64_t before = freeRows();
   Piece piece(program);
   addColumn(piece, {3, 0}, {5, 0}, 0);

@@ -75,7 +75,7 @@ TEST(RowCopies, HalvesOfAnOwnersRowsLieInDifferentBanksOfOneSlice) {
   const grid::RowRuns runs{{{0, 64, 0}, {64, 20, 1}, {84, 12, 1}}};
   for (const bool alternates : {false, true}) {
     one.c->layouts[0].copies.clear();
-    grid::Context c(one.machine, one.graph, *one.program, grid::ColumnPlaces::Sets, false, alternates);
+    grid::Context c(one.machine, one.graph, *one.program, {.alternates = alternates});
     ASSERT_TRUE(c.addRowCopy(0, 0, Hemisphere::West, runs));
     const std::vector<grid::Segment> &segments = c.layouts[0].copies[0].tiles[0];
     std::vector<int64_t> rows;
