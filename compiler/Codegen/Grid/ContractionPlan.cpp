@@ -202,38 +202,6 @@ void ContractionPlan::planTiles() {
     tile.key = keyOf(tile);
 }
 
-/// How many tiles as wide as the cell a row of memory holds, none across what two passes multiply.
-unsigned ContractionPlan::tilesInRow(const Tile &cell) const {
-  const unsigned step = m.mxm.format(typeOf(cell))->lanesPerPass;
-  return m.lanes() / step * (step / (cell.k1 - cell.k0));
-}
-
-/// Constant tiles of few lanes lie beside others in memory: 384 channels are a tile of 320 lanes
-/// and one of 64, and four of 64 fill the rows of one. Shifters move activations to those lanes on
-/// their way to the MXM, which multiplies no others; sums, and the order in which they are added,
-/// stay as they are. Tiles are cut to what one pass multiplies where that takes fewer rows.
-void ContractionPlan::cutTiles() {
-  std::vector<Tile> cut;
-  for (const Tile &tile : tiles) {
-    const unsigned step = m.mxm.format(typeOf(tile))->lanesPerPass;
-    std::vector<Tile> cells;
-    double rows = 0;
-    for (unsigned k = tile.k0; k < tile.k1; k = cells.back().k1) {
-      Tile cell = tile;
-      cell.k0 = k;
-      cell.k1 = std::min(tile.k1, (k / step + 1) * step);
-      cell.inRow = tilesInRow(cell);
-      rows += 1.0 / cell.inRow;
-      cells.push_back(std::move(cell));
-    }
-    if (isConstant(tile) && rows < 1 && m.sxm.shifters >= byteWidth(typeOf(tile)))
-      cut.insert(cut.end(), cells.begin(), cells.end());
-    else
-      cut.push_back(tile);
-  }
-  tiles = std::move(cut);
-}
-
 Status ContractionPlan::planPasses() {
   for (size_t t = 0; t < tiles.size(); ++t) {
     const Access &a = kernel.terms[tiles[t].term].a;
