@@ -20,9 +20,10 @@ namespace {
 /// What a partition is made for: a graph on `pes` PEs in a line.
 class Dealt {
 public:
-  Dealt(const forms::KernelGraph &graph, unsigned pes, unsigned rowsPerBank = 4096)
+  Dealt(const forms::KernelGraph &graph, unsigned pes, unsigned rowsPerBank = 4096,
+        bool sharesRows = false)
       : graph(graph), machine(lineOf(pes, rowsPerBank)), program(machine),
-        c(machine, this->graph, program) {
+        c(machine, this->graph, program, {.sharesRows = sharesRows}) {
     for (const forms::Kernel &kernel : this->graph.kernels)
       works.push_back(*grid::workOf(c, kernel));
     for (unsigned pe = 0; pe < pes; ++pe)
@@ -279,7 +280,7 @@ TEST(Partition, HemispheresChangeTilesWhereWeightsLieUnevenly) {
     build.finish(name);
   }
   const auto rows = [&](std::optional<uint64_t> room) {
-    Dealt dealt(graph, 1);
+    Dealt dealt(graph, 1, 4096, /*sharesRows=*/true);
     Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
     EXPECT_TRUE(p) << p.error();
     return std::array{p->weightRows[0], p->weightRows[1]};
