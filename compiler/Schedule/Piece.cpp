@@ -99,10 +99,9 @@ void Piece::collectHolds(BurstId id) {
   if (b.unit.kind != UnitKind::Mem) {
     if (b.onAlu)
       return; // held as a whole, chosen at placement
-    const bool isLink = b.unit.kind == UnitKind::Send || b.unit.kind == UnitKind::Receive;
     const auto hold = [&](unsigned queue) {
-      holds.push_back({&o.units[queue], b.at, length, id, resources.unit(queue),
-                       isLink ? Cause::LinkPort : Cause::MxmPort});
+      const uint32_t port = resources.unit(queue);
+      holds.push_back({&o.units[queue], b.at, length, id, port, *resources.causeOf(port)});
     };
     hold(m.queue(b.unit));
     const MxmFormatSpec *format =

@@ -21,6 +21,7 @@ constexpr std::string_view kNames[kCauses] = {"data_dependence",
                                               "bank",
                                               "mem_queue",
                                               "mxm_port",
+                                              "sxm_port",
                                               "link_port",
                                               "alu",
                                               "stream",
@@ -43,8 +44,12 @@ std::optional<Cause> Resources::causeOf(uint32_t resource) const {
   case UnitKind::Send:
   case UnitKind::Receive:
     return Cause::LinkPort;
-  default:
+  case UnitKind::MxmInstall:
+  case UnitKind::MxmActivate:
+  case UnitKind::MxmAccumulate:
     return Cause::MxmPort;
+  default:
+    return Cause::SxmPort;
   }
 }
 

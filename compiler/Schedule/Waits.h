@@ -33,6 +33,7 @@ enum class Cause : uint8_t {
   Bank,
   Dispatch, ///< a MEM queue lets one instruction go in a cycle
   MxmPort,
+  SxmPort,
   LinkPort,
   Alu,
   Stream,

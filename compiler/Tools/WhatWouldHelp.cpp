@@ -38,8 +38,8 @@ std::optional<Raise> morePes(const Machine &m) {
   const unsigned columns = m.fabric.columns + 1, pes = m.fabric.rows * columns;
   Raise raise = counted("pes", "fabric.columns", m.fabric.columns, 1,
                         {Cause::ReadPort, Cause::WritePort, Cause::Bank, Cause::Dispatch,
-                         Cause::MxmPort, Cause::Alu, Cause::Stream, Cause::BufferReuse,
-                         Cause::AccumulatorRow, Cause::MemoryReuse});
+                         Cause::MxmPort, Cause::SxmPort, Cause::Alu, Cause::Stream,
+                         Cause::BufferReuse, Cause::AccumulatorRow, Cause::MemoryReuse});
   raise.relief.maps = true;
   unsigned ports = m.c2c.ports;
   if (m.fabric.topology == "single") {

@@ -36,8 +36,9 @@ Cause causeOf(ResourceKind kind) {
   case ResourceKind::Banks:
     return Cause::Bank;
   case ResourceKind::MxmPort:
-  case ResourceKind::SxmPort:
     return Cause::MxmPort;
+  case ResourceKind::SxmPort:
+    return Cause::SxmPort;
   case ResourceKind::LinkPort:
   case ResourceKind::Link:
     return Cause::LinkPort;
