@@ -62,12 +62,12 @@ public:
   }
   /// Was it refused before anything was stored, as the partition has too many rows somewhere?
   bool isTooLarge() const { return tooLarge; }
-  /// Is there less memory than weights take, each in one hemisphere?
+  /// Does a single PE have less memory than weights take, each in one hemisphere? Of several, fewer
+  /// may store each.
   bool isBeyondMemory() const {
-    const uint64_t all = uint64_t(machine.pes()) * kHemispheres * machine.memory.slices *
-                         machine.rowsPerSlice() / machine.mxm.columnsPerInstall;
-    return tooLarge && std::accumulate(partition.weightRows.begin(), partition.weightRows.end(),
-                                       uint64_t(0)) > all;
+    return tooLarge && c.pes == 1 &&
+           std::accumulate(partition.weightRows.begin(), partition.weightRows.end(), uint64_t(0)) >
+               kHemispheres * c.rowsOfHemisphere() / machine.mxm.columnsPerInstall;
   }
   /// Where weights lie; more pressure changes nothing once that stays.
   const std::vector<std::vector<std::vector<Hemisphere>>> &hemispheres() const {

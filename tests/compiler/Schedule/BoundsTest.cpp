@@ -2,9 +2,7 @@
 //
 // Are bounds those that follow on paper, met by schedules that lose nothing and below all others?
 #include "compiler/Schedule/Bounds.h"
-
-#include "arch/spec/MachineFile.h"
-#include "compiler/Schedule/Piece.h"
+#include "tests/compiler/Schedule/PieceFixture.h"
 
 #include <gtest/gtest.h>
 
@@ -13,28 +11,11 @@ using namespace millrace::schedule;
 
 namespace {
 
-class BoundsOfPieces : public testing::Test {
+class BoundsOfPieces : public test::PieceFixture {
 protected:
-  BoundsOfPieces() {
-    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
-      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
-        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
-  }
-  Machine machine = *loadMachine("tsp-small");
-  Program program{machine};
-  uint32_t region = program.addRegion({});
   const Cycle slot = program.timing.writeSlot(), again = program.timing.readAfterWrite();
   Image image;
 
-  void add(Piece &piece, Opcode opcode, unsigned slice, unsigned row, unsigned elements, Cycle at) {
-    Instruction i;
-    i.opcode = opcode;
-    i.address = row;
-    i.s0 = 1;
-    i.n0 = uint16_t(elements);
-    i.tensor = region;
-    piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, i, at);
-  }
   void place(Piece &piece, uint32_t kernel, Cycle from = 0) {
     program.waits.kernel = kernel;
     const Expected<Cycle> start = piece.place(from);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Are two bursts of a piece that meet in a slice found, and does one that is moved elsewhere still meet its stream?
-#include "compiler/Schedule/Piece.h"
+// Are two bursts of a piece that meet in a slice found, and does one that is moved elsewhere still
+// meet its stream?
 
-#include "arch/spec/MachineFile.h"
-
+#include "tests/compiler/Schedule/PieceFixture.h"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,31 +13,12 @@ using schedule::Piece;
 
 namespace {
 
-class Conflicts : public testing::Test {
+class Conflicts : public test::PieceFixture {
 protected:
-  Machine machine = *loadMachine("tsp-small");
-  schedule::Program program{machine};
   Piece piece{program};
-  uint32_t region = program.addRegion({});
-
-  Conflicts() {
-    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
-      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
-        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
-  }
 
   bool fits(Piece::BurstId burst, unsigned slice, unsigned bank) {
     return Piece::Conflicts(piece).freePlaces(burst)[slice * machine.memory.banks + bank];
-  }
-  Instruction access(Opcode opcode, unsigned slot, unsigned rows) {
-    Instruction i;
-    i.opcode = opcode;
-    i.address = slot;
-    i.n0 = uint16_t(rows);
-    i.s0 = 1;
-    i.c0 = 1;
-    i.tensor = region;
-    return i;
   }
   /// A Read that passes position 0 at `arrive`, and an ALU there.
   Piece::BurstId read(unsigned slice, unsigned address, unsigned rows, Cycle arrive) {
@@ -95,7 +75,8 @@ TEST_F(Conflicts, ABurstThatIsMovedMeetsItsStreamWhereItLiesNow) {
 }
 
 TEST_F(Conflicts, RowsDoNotMoveBehindThoseWhoSampleThem) {
-  const Piece::BurstId burst = piece.add(0, {UnitKind::Mem, Hemisphere::West, 0}, access(Opcode::Read, 0, 1), 0);
+  const Piece::BurstId burst =
+      piece.add(0, {UnitKind::Mem, Hemisphere::West, 0}, access(Opcode::Read, 0, 1), 0);
   const Piece::StreamVar stream = piece.stream(0, Hemisphere::West, Direction::Outward, 1);
   piece.feed(burst, 0, stream, 0, 1, machine.position(0), program.timing.readInjects());
   const unsigned middle = machine.memory.slices / 2;
@@ -117,7 +98,8 @@ TEST_F(Conflicts, ASearchThatGoesOnFindsThePairsThatOneFromTheBeginningFinds) {
     ASSERT_EQ(piece.conflict(), pair);
     const Piece::BurstId burst = moved % 2 ? pair->first : pair->second;
     const std::vector<bool> places = conflicts.freePlaces(burst);
-    const size_t place = size_t(std::find(places.rbegin(), places.rend(), true).base() - places.begin()) - 1;
+    const size_t place =
+        size_t(std::find(places.rbegin(), places.rend(), true).base() - places.begin()) - 1;
     conflicts.move(burst, unsigned(place) / machine.memory.banks, 200 + 20 * moved, 1, 0, region);
     ++moved;
     ASSERT_LT(moved, 7u);

@@ -2,9 +2,8 @@
 //
 // Is a piece that needs one resource twice at a time refused by name, and one that just fits
 // placed?
-#include "compiler/Schedule/Piece.h"
 
-#include "arch/spec/MachineFile.h"
+#include "tests/compiler/Schedule/PieceFixture.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -15,25 +14,14 @@ using schedule::Piece;
 
 namespace {
 
-class Pieces : public testing::Test {
+class Pieces : public test::PieceFixture {
 protected:
-  Pieces() {
-    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
-      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
-        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
-  }
-  Machine machine = *loadMachine("tsp-small");
-  schedule::Program program{machine};
   Piece piece{program};
 
   static constexpr Unit kSlice{UnitKind::Mem, Hemisphere::West, 3};
 
-  Instruction access(Opcode opcode, unsigned bank) {
-    Instruction i;
-    i.opcode = opcode;
-    i.address = bank * machine.memory.rowsPerBank;
-    i.tensor = region;
-    return i;
+  Instruction access(Opcode opcode, unsigned bank) const {
+    return PieceFixture::access(opcode, bank * machine.memory.rowsPerBank, 1);
   }
   static Instruction multiplication(unsigned elements) {
     Instruction i;
@@ -46,9 +34,6 @@ protected:
     const Expected<Cycle> start = piece.place(0);
     return start ? "placed" : start.error();
   }
-
-private:
-  uint32_t region = program.addRegion({});
 };
 
 TEST_F(Pieces, AReadAndAWriteOfTwoBanksLeaveTheirQueueOneAfterTheOther) {
@@ -60,8 +45,9 @@ TEST_F(Pieces, AReadAndAWriteOfTwoBanksLeaveTheirQueueOneAfterTheOther) {
 TEST_F(Pieces, NoTwoBurstsLeaveOneMemQueueInOneCycle) {
   piece.add(0, kSlice, access(Opcode::Read, 0), 0);
   piece.add(0, kSlice, access(Opcode::Write, 1), 0);
-  EXPECT_EQ(refusal(), "two bursts that belong together leave one MEM queue in one cycle; use a machine "
-                       "with more slices, or cut the node into several");
+  EXPECT_EQ(refusal(),
+            "two bursts that belong together leave one MEM queue in one cycle; use a machine "
+            "with more slices, or cut the node into several");
 }
 
 TEST_F(Pieces, NoTwoReadsHoldOnePort) {
@@ -115,9 +101,9 @@ void readTogether(Piece &piece, const Machine &machine, Instruction read, unsign
     const Piece::StreamVar stream = piece.stream(0, Hemisphere::West, Direction::Inward, 4);
     for (unsigned byte = 0; byte < 4; ++byte) {
       const unsigned slice = 4 * k + byte;
-      const Cycle at = -Cycle(machine.latency.memRead + machine.position(slice) * machine.latency.hop);
-      const Piece::BurstId burst =
-          piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, read, at);
+      const Cycle at =
+          -Cycle(machine.latency.memRead + machine.position(slice) * machine.latency.hop);
+      const Piece::BurstId burst = piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, read, at);
       piece.feed(burst, 0, stream, byte, 1, machine.position(slice), machine.latency.memRead);
     }
     Instruction pass;

@@ -3,9 +3,7 @@
 // Does a program without its waits for a resource take the cycles that follow on paper, and is a
 // record that does not give the program's own cycles found?
 #include "compiler/Schedule/Relief.h"
-
-#include "arch/spec/MachineFile.h"
-#include "compiler/Schedule/Piece.h"
+#include "tests/compiler/Schedule/PieceFixture.h"
 
 #include <gtest/gtest.h>
 
@@ -14,27 +12,10 @@ using namespace millrace::schedule;
 
 namespace {
 
-class Reliefs : public testing::Test {
+class Reliefs : public test::PieceFixture {
 protected:
-  Reliefs() {
-    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
-      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
-        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
-  }
-  Machine machine = *loadMachine("tsp-small");
-  Program program{machine};
-  uint32_t region = program.addRegion({});
   const Cycle slot = program.timing.writeSlot(), again = program.timing.readAfterWrite();
 
-  void add(Piece &piece, Opcode opcode, unsigned slice, unsigned row, unsigned elements, Cycle at) {
-    Instruction i;
-    i.opcode = opcode;
-    i.address = row;
-    i.s0 = 1;
-    i.n0 = uint16_t(elements);
-    i.tensor = region;
-    piece.add(0, {UnitKind::Mem, Hemisphere::West, slice}, i, at);
-  }
   void write(unsigned slice, unsigned bank, unsigned elements, Cycle from = 0) {
     Piece piece(program);
     add(piece, Opcode::Write, slice, bank * machine.memory.rowsPerBank, elements, 0);

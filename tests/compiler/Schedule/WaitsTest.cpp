@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Does a piece say what kept it from starting earlier, until when, and who held it?
-#include "compiler/Schedule/Piece.h"
 
-#include "arch/spec/MachineFile.h"
-
+#include "tests/compiler/Schedule/PieceFixture.h"
 #include <gtest/gtest.h>
 
 using namespace millrace;
@@ -14,27 +12,13 @@ using schedule::Wait;
 
 namespace {
 
-class WaitsOfPieces : public testing::Test {
+class WaitsOfPieces : public test::PieceFixture {
 protected:
-  WaitsOfPieces() {
-    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
-      for (unsigned row = 0; row < machine.rowsPerSlice(); ++row)
-        program.state[0].row(Hemisphere::West, slice, row).origin = {kInitialContents, row, 0};
-  }
-  Machine machine = *loadMachine("tsp-small");
-  schedule::Program program{machine};
   schedule::Resources resources{machine};
-  uint32_t region = program.addRegion({});
 
   static Unit slice(unsigned index) { return {UnitKind::Mem, Hemisphere::West, index}; }
-  Instruction access(Opcode opcode, unsigned bank, unsigned row, unsigned elements) {
-    Instruction i;
-    i.opcode = opcode;
-    i.address = bank * machine.memory.rowsPerBank + row;
-    i.s0 = 1;
-    i.n0 = uint16_t(elements);
-    i.tensor = region;
-    return i;
+  Instruction access(Opcode opcode, unsigned bank, unsigned row, unsigned elements) const {
+    return PieceFixture::access(opcode, bank * machine.memory.rowsPerBank + row, elements);
   }
   /// A burst on a slice, placed from `from` on.
   Cycle place(unsigned index, const Instruction &i, Cycle from = 0) {
