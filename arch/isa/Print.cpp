@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "arch/isa/Print.h"
 
-#include "arch/operations/AluOp.h"
 #include "arch/isa/Fields.h"
+#include "arch/operations/AluOp.h"
 
 #include <charconv>
 #include <cstdio>
@@ -174,6 +174,12 @@ Expected<int64_t> parseSlot(const Machine &m, const Slot &slot, std::string_view
     return Error{std::string(slot.name) + "=" + std::string(text) + " is outside [" +
                  std::to_string(slot.least) + ", " + std::to_string(slot.most) + "]"};
   return value;
+}
+
+std::string hexadecimal(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
 }
 
 } // namespace millrace

@@ -29,6 +29,8 @@ Expected<StreamId> parseStream(const Machine &machine, std::string_view text);
 Expected<int64_t> parseSlot(const Machine &machine, const Slot &slot, std::string_view text);
 /// An integer in decimal or, after 0x, hexadecimal, with an optional sign.
 Expected<int64_t> parseInteger(std::string_view text);
+/// 16 hexadecimal digits, as hashes are written.
+std::string hexadecimal(uint64_t value);
 Expected<ElementType> parseElementType(std::string_view text);
 
 } // namespace millrace

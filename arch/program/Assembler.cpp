@@ -15,7 +15,7 @@ namespace {
 using Problem = std::optional<LineError>;
 
 constexpr const char *kSides[] = {"west", "east"};
-constexpr const char *kRoles[] = {"input", "output", "hostinput", "hostoutput", "hostconstant"};
+constexpr const char *kRoleWords[] = {"input", "output", "hostinput", "hostoutput", "hostconstant"};
 
 class Assembler {
 public:
@@ -277,7 +277,7 @@ private:
   /// [offset=64]`
   void binding(Words &words) {
     Binding b;
-    b.role = Binding::Role(words.choice("role", kRoles));
+    b.role = Binding::Role(words.choice("role", kRoleWords));
     b.name = words.next("the value's name").text;
     b.hostType = words.text("host", "float");
     if (const Token *grid = words.find("grid")) {

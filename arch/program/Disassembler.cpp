@@ -11,12 +11,6 @@ namespace {
 
 const char *sideOf(Hemisphere h) { return h == Hemisphere::West ? "west" : "east"; }
 
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 template <class T> std::string list(const std::vector<T> &values) {
   std::string text;
   for (const T &v : values)
@@ -39,7 +33,7 @@ public:
       : image(image), m(machine), options(options) {}
 
   std::string run() {
-    out = "machine " + quoted(image.machineName) + " hash=" + hex(image.machineHash) + "\n";
+    out = "machine " + quoted(image.machineName) + " hash=" + hexadecimal(image.machineHash) + "\n";
     if (!image.machineYaml.empty())
       out += "yaml " + quoted(image.machineYaml) + "\n";
     for (const auto &[key, value] : image.notes)

@@ -15,12 +15,6 @@ namespace {
 
 constexpr const char *kRoles[] = {"input", "output", "host input", "host output", "host constant"};
 
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::string shapeOf(const Binding &b) {
   std::string text;
   for (int64_t extent : b.shape)
@@ -91,7 +85,7 @@ private:
       count += list.size();
     for (const auto &list : image.producers)
       producers += list.size();
-    line("machine       " + image.machineName + ", hash " + hex(image.machineHash) +
+    line("machine       " + image.machineName + ", hash " + hexadecimal(image.machineHash) +
          (image.machineHash == m.hash() ? "" : " (not that of " + m.name + ")"));
     line("PEs           " + std::to_string(image.instructions.size()));
     line("cycles        " + std::to_string(predictedCycles(image)) + " predicted");
@@ -233,7 +227,7 @@ std::string dumpJson(const Image &image, const Machine &machine) {
   using Json = nlohmann::ordered_json;
   Json json;
   json["machine"] = image.machineName;
-  json["machine_hash"] = hex(image.machineHash);
+  json["machine_hash"] = hexadecimal(image.machineHash);
   json["pes"] = image.instructions.size();
   json["predicted_cycles"] = predictedCycles(image);
   uint64_t count = 0, elements = 0, producers = 0, rows = 0;

@@ -368,9 +368,8 @@ private:
           continue;
         known[i.address] = true;
         if (Problem p = permutation(i.address); !p.empty())
-          return "lane map " + std::to_string(i.address) + " " + p + "; " +
-                 m.queueName(i.queue) + " of pe " + std::to_string(pe) +
-                 " permutes by it, which needs a bijection (R11)";
+          return "lane map " + std::to_string(i.address) + " " + p + "; " + m.queueName(i.queue) +
+                 " of pe " + std::to_string(pe) + " permutes by it, which needs a bijection (R11)";
       }
     return {};
   }
@@ -379,12 +378,6 @@ private:
   const Machine &m;
   bool schedule;
 };
-
-std::string hex(uint64_t value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 } // namespace
 
@@ -433,8 +426,8 @@ Status verifyImage(const Image &image, const Machine &machine, const VerifyOptio
     return s;
   if (!options.anyMachine && image.machineHash != machine.hash())
     return Error{"the image was made for a machine '" + image.machineName + "' of hash " +
-                 hex(image.machineHash) + "; '" + machine.name + "' has " + hex(machine.hash()) +
-                 "; compile again for this machine"};
+                 hexadecimal(image.machineHash) + "; '" + machine.name + "' has " +
+                 hexadecimal(machine.hash()) + "; compile again for this machine"};
   if (Problem p = ImageVerifier(image, machine, options.schedule).run(); !p.empty())
     return Error{p};
   return Success{};

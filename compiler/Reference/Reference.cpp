@@ -3,6 +3,7 @@
 
 #include "compiler/Reference/Lower.h"
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/JitSymbols.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
@@ -31,6 +32,11 @@
 using namespace mlir;
 
 namespace millrace {
+
+struct ReferencePort {
+  HostType type;
+  std::vector<int64_t> shape;
+};
 
 void registerReferenceDialects(MLIRContext &context) {
   DialectRegistry registry;
@@ -82,18 +88,13 @@ std::optional<HostType> hostTypeOf(RankedTensorType type, DictionaryAttr attribu
   return named && plain && byteSize(*named) == byteSize(*plain) ? named : plain;
 }
 
-struct Port {
-  HostType type;
-  std::vector<int64_t> shape;
-};
-
 int64_t elements(const std::vector<int64_t> &shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
 }
 
-Expected<std::vector<Port>> portsOf(TypeRange types,
-                                    llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
-  std::vector<Port> ports;
+Expected<std::vector<ReferencePort>>
+portsOf(TypeRange types, llvm::function_ref<DictionaryAttr(unsigned)> attributes) {
+  std::vector<ReferencePort> ports;
   for (auto [i, type] : llvm::enumerate(types)) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     std::optional<HostType> host = tensor && tensor.hasStaticShape()
@@ -127,32 +128,12 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &failure) {
 } // namespace
 
 struct Reference::State {
-  std::vector<Port> inputs, outputs;
+  std::vector<ReferencePort> inputs, outputs;
   std::vector<ConstantView> constants;
   std::vector<Attribute> held; ///< keeps the resources of the constants
   std::unique_ptr<ExecutionEngine> engine;
   void (*entry)(void **) = nullptr;
 };
-
-namespace {
-
-/// A bf16 number is returned in the low half of the register that an fp32 number is returned in.
-float roundToBf16(double number) {
-  llvm::APFloat real(number);
-  bool isInexact = false;
-  real.convert(llvm::APFloat::BFloat(), llvm::APFloat::rmNearestTiesToEven, &isInexact);
-  return llvm::bit_cast<float>(uint32_t(real.bitcastToAPInt().getZExtValue()));
-}
-float roundFloatToBf16(float number) { return roundToBf16(number); } // exact as double
-
-/// LLVM calls these where the CPU has no instruction for them; GCC 12's library lacks them.
-llvm::orc::SymbolMap roundingToBf16(llvm::orc::MangleAndInterner named) {
-  const auto flags = llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable;
-  return {{named("__truncsfbf2"), {llvm::orc::ExecutorAddr::fromPtr(&roundFloatToBf16), flags}},
-          {named("__truncdfbf2"), {llvm::orc::ExecutorAddr::fromPtr(&roundToBf16), flags}}};
-}
-
-} // namespace
 
 Reference::Reference(std::unique_ptr<State> state) : state(std::move(state)) {}
 Reference::Reference(Reference &&) noexcept = default;
@@ -203,7 +184,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
   auto engine = ExecutionEngine::create(*lowered, engineOptions, std::move(optimizedFor));
   if (!engine)
     return Error{"cannot generate code: " + textOf(engine.takeError())};
-  (*engine)->registerSymbols(roundingToBf16);
+  (*engine)->registerSymbols(roundingsToBf16);
   (*engine)->registerSymbols([&](llvm::orc::MangleAndInterner named) {
     llvm::orc::SymbolMap symbols;
     for (const auto &[name, address] : options.functions)
@@ -225,7 +206,7 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostView> &in
                  std::to_string(state->inputs.size())};
   std::vector<void *> pointers;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Port &port = state->inputs[i];
+    const ReferencePort &port = state->inputs[i];
     const bool fits = inputs[i].shape == port.shape ||
                       (inputs[i].elementCount() == 1 && elements(port.shape) == 1);
     if (!fits || byteSize(inputs[i].type) != byteSize(port.type))
@@ -240,7 +221,7 @@ Expected<std::vector<HostTensor>> Reference::run(const std::vector<HostView> &in
   for (const ConstantView &constant : state->constants)
     pointers.push_back(const_cast<char *>(constant.bytes.data()));
   std::vector<HostTensor> outputs;
-  for (const Port &port : state->outputs)
+  for (const ReferencePort &port : state->outputs)
     outputs.push_back(HostTensor::zeros(port.type, port.shape));
   for (HostTensor &output : outputs)
     if (!output.data.empty())

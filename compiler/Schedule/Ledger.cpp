@@ -55,7 +55,7 @@ private:
   void accountUnit(const std::vector<uint32_t> &bursts);
   void accountGap(Cycle from, Cycle to);
   void add(Cycle from, Cycle to, uint32_t kernel, Cause cause, uint32_t holder);
-  const Placement &placementOf(uint32_t at, uint32_t number) const {
+  const PlacedPiece &placementOf(uint32_t at, uint32_t number) const {
     return program.waits.placements[program.pes[at].placements[number]];
   }
   uint32_t placementOf(uint32_t instruction) const {
@@ -122,7 +122,7 @@ void Accountant::addWait(const Wait &wait, const Range &range) {
 /// is left of the piece would have met what is left of pieces placed before go to the first such
 /// conflict. Which ALUs and streams would have been free is not known.
 void Accountant::addDropped(const Range &range, uint32_t holder) {
-  const Placement &placement = program.waits.placements[range.placement];
+  const PlacedPiece &placement = program.waits.placements[range.placement];
   const std::vector<Held> &all = program.waits.held[step][pe]; // in the order of placements
   const auto ofPe = [&](const Held &h) { return program.pes[pe].placements[h.burst]; };
   const auto first = std::partition_point(all.begin(), all.end(),
@@ -193,7 +193,7 @@ void Accountant::accountGap(Cycle from, Cycle to) {
     return;
   }
   const uint32_t number = placementOf(owner[size_t(to)]);
-  const Placement &placement = program.waits.placements[number];
+  const PlacedPiece &placement = program.waits.placements[number];
   if (firstWork[number].cycle < from) {
     add(from, to, placement.kernel, Cause::Pace, kNobody);
     return;

@@ -33,7 +33,7 @@ private:
   };
   const Image &image;
   const Program &program;
-  const std::vector<Placement> &placements;
+  const std::vector<PlacedPiece> &placements;
   const PlacedImage placed;
   std::vector<uint32_t> stepOf;         ///< by placement
   std::vector<std::vector<Link>> links; ///< by placement

@@ -90,7 +90,7 @@ struct Held {
 };
 
 /// A placed piece.
-struct Placement {
+struct PlacedPiece {
   Cycle start = 0;
   uint32_t kernel = kNobody;
   uint32_t firstWait = 0; ///< of Waits::waits, up to those of the next placement
@@ -98,7 +98,7 @@ struct Placement {
 
 /// All of a program.
 struct Waits {
-  std::vector<Placement> placements;
+  std::vector<PlacedPiece> placements;
   std::vector<Wait> waits;
   std::vector<std::vector<std::vector<Held>>> held; ///< [step][pe], of grid steps
   uint32_t kernel = kNobody;                        ///< for which pieces are placed now

@@ -57,7 +57,7 @@ std::string commandNames(const CLI::App &app) {
 }
 
 /// Within single quotes of a shell.
-std::string quoted(const std::string &text) {
+std::string shellQuoted(const std::string &text) {
   std::string result = "'";
   for (char c : text)
     result += c == '\'' ? std::string("'\\''") : std::string(1, c == '\n' ? ' ' : c);
@@ -153,12 +153,12 @@ std::string zsh(const CLI::App &app) {
       ")\n  _files -g '*.yaml'\n}\n_millrace() {\n  if (( CURRENT == 2 )); then\n"
       "    local -a commands=(\n";
   for (const CLI::App *command : commandsOf(app))
-    text +=
-        "      " + quoted(command->get_name() + ":" + zshText(command->get_description())) + "\n";
+    text += "      " +
+            shellQuoted(command->get_name() + ":" + zshText(command->get_description())) + "\n";
   text += "    )\n    _describe command commands\n    _arguments";
   for (const CLI::Option *option : optionsOf(app))
-    text += " " + quoted(namesOf(*option, " ").substr(0, namesOf(*option, " ").find(' ')) + "[" +
-                         zshText(option->get_description()) + "]");
+    text += " " + shellQuoted(namesOf(*option, " ").substr(0, namesOf(*option, " ").find(' ')) +
+                              "[" + zshText(option->get_description()) + "]");
   text += "\n    return\n  fi\n  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n"
           "  case $command in\n";
   for (const CLI::App *command : commandsOf(app)) {
@@ -171,7 +171,7 @@ std::string zsh(const CLI::App &app) {
                     zshAction(app, *option)
               : "";
       if (option->get_positional()) {
-        text += " \\\n      " + quoted(value);
+        text += " \\\n      " + shellQuoted(value);
         continue;
       }
       std::vector<std::string> names;
@@ -180,8 +180,8 @@ std::string zsh(const CLI::App &app) {
       for (const std::string &name : option->get_snames())
         names.push_back("-" + name);
       for (const std::string &name : names)
-        text += " \\\n      " + quoted((option->get_expected_max() > 1 ? "*" : "") + name + "[" +
-                                       about + "]" + value);
+        text += " \\\n      " + shellQuoted((option->get_expected_max() > 1 ? "*" : "") + name +
+                                            "[" + about + "]" + value);
     }
     text += " ;;\n";
   }
@@ -193,11 +193,11 @@ std::string zsh(const CLI::App &app) {
 std::string fishValues(const CLI::App &app, const CLI::Option &option) {
   switch (kindOf(option)) {
   case Kind::Choice:
-    return " -x -a " + quoted(joined(choicesOf(option)));
+    return " -x -a " + shellQuoted(joined(choicesOf(option)));
   case Kind::Machine:
     return std::string(" -r -a \"(") + kMachines + ")\"";
   case Kind::Command:
-    return " -x -a " + quoted(commandNames(app));
+    return " -x -a " + shellQuoted(commandNames(app));
   default:
     return " -r";
   }
@@ -207,7 +207,7 @@ std::string fish(const CLI::App &app) {
   std::string text = "# fish completion for millrace; `millrace completion fish` wrote it\n";
   for (const CLI::App *command : commandsOf(app))
     text += "complete -c millrace -n __fish_use_subcommand -f -a " + command->get_name() + " -d " +
-            quoted(command->get_description()) + "\n";
+            shellQuoted(command->get_description()) + "\n";
   const auto line = [&](const std::string &when, const CLI::Option &option) {
     text += "complete -c millrace -n '" + when + "'";
     if (option.get_positional()) {
@@ -219,7 +219,7 @@ std::string fish(const CLI::App &app) {
     for (const std::string &name : option.get_snames())
       text += " -s " + name;
     text += takesValue(option) ? fishValues(app, option) : "";
-    text += " -d " + quoted(option.get_description()) + "\n";
+    text += " -d " + shellQuoted(option.get_description()) + "\n";
   };
   for (const CLI::Option *option : optionsOf(app))
     line("__fish_use_subcommand", *option);

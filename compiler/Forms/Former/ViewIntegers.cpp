@@ -10,13 +10,12 @@ using namespace mlir;
 
 namespace {
 
-Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
-
 /// The same view of another tensor.
 Value viewOf(Operation *view, Value source) {
   OpBuilder builder(view);
-  const auto type = RankedTensorType::get(
-      cast<RankedTensorType>(view->getResult(0).getType()).getShape(), elementOf(source));
+  const auto type =
+      RankedTensorType::get(cast<RankedTensorType>(view->getResult(0).getType()).getShape(),
+                            getElementTypeOrSelf(source));
   if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
     Value init =
         tensor::EmptyOp::create(builder, view->getLoc(), type.getShape(), type.getElementType());

@@ -88,14 +88,12 @@ bool isSameConstant(Value x, Value y) {
   return a && b && a->type == b->type && a->splat == b->splat && a->bytes == b->bytes;
 }
 
-Type elementOf(Value value) { return cast<RankedTensorType>(value.getType()).getElementType(); }
-
 } // namespace
 
 bool haveOneScheme(linalg::GenericOp dequantize, linalg::GenericOp quantize) {
   linalg::GenericOp x = dequantize, y = quantize;
   if (x.getNumDpsInputs() != y.getNumDpsInputs() ||
-      elementOf(x->getOperand(0)) != elementOf(y->getResult(0)))
+      getElementTypeOrSelf(x->getOperand(0)) != getElementTypeOrSelf(y->getResult(0)))
     return false;
   for (unsigned i = 1; i < x.getNumDpsInputs(); ++i)
     if (!isSameConstant(x->getOperand(i), y->getOperand(i)) ||
@@ -123,7 +121,7 @@ void poolInteger(Pool op) {
   OpBuilder builder(op);
   Location loc = op.getLoc();
   Value integers = dequantize->getOperand(0);
-  Type element = elementOf(integers);
+  Type element = getElementTypeOrSelf(integers);
   if (pad) {
     Value lowest = arith::ConstantOp::create(
         builder, loc,
@@ -168,8 +166,9 @@ static Value saturated(linalg::GenericOp quantize) {
     return nullptr;
   const Value input = quantize->getOperand(0);
   const auto type = cast<RankedTensorType>(input.getType());
-  const auto highest =
-      double((int64_t(1) << (elementOf(quantize->getResult(0)).getIntOrFloatBitWidth() - 1)) - 1);
+  const auto highest = double(
+      (int64_t(1) << (getElementTypeOrSelf(quantize->getResult(0)).getIntOrFloatBitWidth() - 1)) -
+      1);
   const double offset = zero ? double(zero->integer(0)) : 0, step = scale->real(0);
   OpBuilder builder(quantize);
   const Location loc = quantize.getLoc();

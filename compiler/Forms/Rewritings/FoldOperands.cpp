@@ -14,9 +14,9 @@ namespace {
 using Point = std::vector<int64_t>;
 
 /// Folds one kernel.
-class Folder {
+class OperandFolder {
 public:
-  Folder(KernelGraph &graph, Kernel &kernel) : graph(graph), kernel(kernel) {}
+  OperandFolder(KernelGraph &graph, Kernel &kernel) : graph(graph), kernel(kernel) {}
 
   unsigned fold() {
     constants.assign(kernel.nodes.size(), false);
@@ -187,7 +187,7 @@ private:
 unsigned foldOperands(KernelGraph &graph) {
   unsigned folded = 0;
   for (Kernel &kernel : graph.kernels)
-    folded += Folder(graph, kernel).fold();
+    folded += OperandFolder(graph, kernel).fold();
   return folded;
 }
 

@@ -39,9 +39,9 @@ std::optional<unsigned> summedLoop(const KernelGraph &graph, const Kernel &kerne
   return uses(first.a) == 1 && uses(first.w) == 1 ? loop : std::nullopt;
 }
 
-class Folder {
+class TileFolder {
 public:
-  Folder(KernelGraph &graph, unsigned number, unsigned loop, const Machine &machine)
+  TileFolder(KernelGraph &graph, unsigned number, unsigned loop, const Machine &machine)
       : graph(graph), kernel(graph.kernels[number]), loop(loop), machine(machine),
         row(graph.tensors[kernel.terms[0].a.tensor]),
         vector(std::min<int64_t>(machine.lanes(), machine.mxm.columns)) {}
@@ -191,7 +191,7 @@ unsigned foldTiles(KernelGraph &graph, const Machine &machine) {
     if (!isHost)
       if (const std::optional<unsigned> loop = summedLoop(graph, graph.kernels[number]);
           loop && rows.areIn(graph.kernels[number].terms[0].a.tensor))
-        if (std::optional<Kernel> sum = Folder(graph, number, *loop, machine).folded()) {
+        if (std::optional<Kernel> sum = TileFolder(graph, number, *loop, machine).folded()) {
           graph.kernels[number] = std::move(*sum); // its maps go before it
           ++folds;
         }

@@ -302,9 +302,9 @@ void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group) {
 
 namespace {
 
-class Joiner {
+class HeadJoiner {
 public:
-  Joiner(KernelGraph &graph, const HeadPlan &plan, Repeats &repeated)
+  HeadJoiner(KernelGraph &graph, const HeadPlan &plan, Repeats &repeated)
       : graph(graph), plan(plan), repeated(repeated) {}
 
   void join() {
@@ -491,7 +491,7 @@ private:
 } // namespace
 
 void joinHeads(KernelGraph &graph, const HeadPlan &plan, Repeats &repeats) {
-  Joiner(graph, plan, repeats).join();
+  HeadJoiner(graph, plan, repeats).join();
 }
 
 } // namespace millrace::forms

@@ -51,9 +51,9 @@ std::optional<unsigned> rowDim(const Tensor &tensor) {
 }
 
 /// One attempt changes several kernels and tensors, or nothing.
-class Joiner {
+class LaneJoiner {
 public:
-  Joiner(KernelGraph &graph, const Machine &machine) : graph(graph), machine(machine) {}
+  LaneJoiner(KernelGraph &graph, const Machine &machine) : graph(graph), machine(machine) {}
 
   unsigned run() {
     unsigned changed = 0;
@@ -84,7 +84,7 @@ private:
   }
 };
 
-unsigned Joiner::attempt(unsigned k, const Pair &pair) {
+unsigned LaneJoiner::attempt(unsigned k, const Pair &pair) {
   const size_t tensors = graph.tensors.size(), kernels = graph.kernels.size();
   const auto order = graph.order;
   kernelsBefore.clear();
@@ -102,7 +102,7 @@ unsigned Joiner::attempt(unsigned k, const Pair &pair) {
 }
 
 /// The kernel, and all others that touch what it reads in rows of the outer loop.
-bool Joiner::joinAll(unsigned k, const Pair &pair) {
+bool LaneJoiner::joinAll(unsigned k, const Pair &pair) {
   keep(k);
   std::set<unsigned> crossed;
   for (const Access &operand : graph.kernels[k].operands) {
@@ -128,7 +128,7 @@ bool Joiner::joinAll(unsigned k, const Pair &pair) {
   return true;
 }
 
-bool Joiner::join(unsigned k, Pair pair) {
+bool LaneJoiner::join(unsigned k, Pair pair) {
   keep(k);
   repeatConstants(k, pair);
   return joinLoops(graph.kernels[k], pair.outer, pair.inner) ||
@@ -136,7 +136,7 @@ bool Joiner::join(unsigned k, Pair pair) {
 }
 
 /// The tensor's lanes become those of all its rows of the dimension before, in every access.
-bool Joiner::flatten(unsigned number) {
+bool LaneJoiner::flatten(unsigned number) {
   Tensor &tensor = graph.tensors[number];
   const unsigned lane = tensor.laneDim, row = *rowDim(tensor);
   const int64_t lanes = tensor.shape[lane];
@@ -172,7 +172,7 @@ bool Joiner::flatten(unsigned number) {
 
 /// Constants that only the inner loop moves, along their lanes, lie there once for each step of the
 /// outer one.
-void Joiner::repeatConstants(unsigned k, const Pair &pair) {
+void LaneJoiner::repeatConstants(unsigned k, const Pair &pair) {
   for (size_t o = 0; o < graph.kernels[k].operands.size(); ++o) {
     const Kernel &kernel = graph.kernels[k];
     const Access &operand = kernel.operands[o];
@@ -202,7 +202,7 @@ void Joiner::repeatConstants(unsigned k, const Pair &pair) {
 }
 
 /// What the kernel installs gets copies in which both loops are one dimension's.
-bool Joiner::copyInstalled(unsigned k, const Pair &pair) {
+bool LaneJoiner::copyInstalled(unsigned k, const Pair &pair) {
   for (size_t t = 0; t < graph.kernels[k].terms.size(); ++t) {
     Access w = graph.kernels[k].terms[t].w;
     if (usesEither(graph.kernels[k].terms[t].a, pair))
@@ -224,7 +224,7 @@ bool Joiner::copyInstalled(unsigned k, const Pair &pair) {
 
 /// A kernel that copies the rows that `w` takes, in the order of its loops; `w` then reads the
 /// copy.
-std::optional<unsigned> Joiner::copyOf(const Kernel &kernel, Access &w, const Pair &pair) {
+std::optional<unsigned> LaneJoiner::copyOf(const Kernel &kernel, Access &w, const Pair &pair) {
   const Tensor source = graph.tensors[w.tensor];
   if (usesEither(w.index[source.laneDim], pair))
     return std::nullopt;
@@ -282,7 +282,7 @@ std::optional<unsigned> Joiner::copyOf(const Kernel &kernel, Access &w, const Pa
 } // namespace
 
 unsigned joinLanes(KernelGraph &graph, const Machine &machine) {
-  return Joiner(graph, machine).run();
+  return LaneJoiner(graph, machine).run();
 }
 
 } // namespace millrace::forms

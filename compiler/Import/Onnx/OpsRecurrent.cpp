@@ -140,7 +140,7 @@ Value whereLonger(TensorBuilder &t, Value lengths, int64_t step, Value next, Val
   });
 }
 
-bool isZero(Value value) {
+bool isFloatZero(Value value) {
   DenseElementsAttr constant;
   return matchPattern(value, m_Constant(&constant)) && constant.isSplat() &&
          isa<FloatType>(constant.getElementType()) && constant.getSplatValue<APFloat>().isZero();
@@ -256,7 +256,7 @@ Status importRecurrent(NodeImporter &node, const Kind &kind) {
     return lengths.takeError();
 
   const auto initial = [&](size_t i, int64_t index) -> Value {
-    if (!node.has(i) || isZero(node.in(i)))
+    if (!node.has(i) || isFloatZero(node.in(i)))
       return Value();
     return t.reshape(t.sliceAxis(node.in(i), isBatchFirst ? 1 : 0, index, 1), {batch, hidden});
   };

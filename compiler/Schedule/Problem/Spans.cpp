@@ -185,7 +185,7 @@ void Extractor::markWhatOutlives() {
     outlives.emplace_back(list.size());
   std::map<std::tuple<unsigned, unsigned, uint32_t>, uint32_t> last; // pe, queue, row: its writer
   const auto read = [&](const Binding &binding) {
-    for (const Placement &p : binding.placements)
+    for (const millrace::Placement &p : binding.placements)
       PlacementWalk(binding, p).forEachRows([&](const RowWork &work) {
         for (uint32_t r = 0; r < work.count; ++r)
           for (const uint16_t slice : p.slices)

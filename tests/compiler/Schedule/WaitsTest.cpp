@@ -43,7 +43,7 @@ protected:
   }
   /// Of the piece placed last: each begins where the one before ends, and the last at the start.
   std::vector<Wait> waits() {
-    const schedule::Placement &last = program.waits.placements.back();
+    const schedule::PlacedPiece &last = program.waits.placements.back();
     std::vector<Wait> its(program.waits.waits.begin() + last.firstWait, program.waits.waits.end());
     EXPECT_FALSE(its.empty());
     for (size_t k = 1; k < its.size(); ++k)

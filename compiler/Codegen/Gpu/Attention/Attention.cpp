@@ -8,11 +8,11 @@ namespace millrace::gpu {
 
 using namespace mlir;
 
-namespace {
-
-Error refuse(const std::string &what, int64_t number, const std::string &remedy) {
+Error refusedAttention(const std::string &what, int64_t number, const std::string &remedy) {
   return Error{"attention has " + what + " " + std::to_string(number) + "; " + remedy};
 }
+
+namespace {
 
 Status check(const AttentionProblem &p) {
   const std::pair<const char *, int64_t> sizes[] = {{"a batch of", p.batch},
@@ -24,15 +24,15 @@ Status check(const AttentionProblem &p) {
                                                     {"a depth of values of", p.valueDepth}};
   for (const auto &[what, size] : sizes)
     if (size < 1)
-      return refuse(what, size, "give at least one");
+      return refusedAttention(what, size, "give at least one");
   if (p.queryHeads % p.keyHeads)
-    return refuse("query heads:", p.queryHeads,
-                  "give a multiple of the " + std::to_string(p.keyHeads) + " key heads");
+    return refusedAttention("query heads:", p.queryHeads,
+                            "give a multiple of the " + std::to_string(p.keyHeads) + " key heads");
   if (p.window < 0)
-    return refuse("a window of", p.window, "give the number of keys, or 0 for all");
+    return refusedAttention("a window of", p.window, "give the number of keys, or 0 for all");
   if (p.window && !p.isCausal)
-    return refuse("a window of", p.window,
-                  "make it causal: the window ends at the query's position");
+    return refusedAttention("a window of", p.window,
+                            "make it causal: the window ends at the query's position");
   if (p.softcap < 0)
     return Error{"attention has a softcap below 0; give a positive one, or 0 for none"};
   return Success{};

@@ -45,4 +45,7 @@ Status buildAttention(mlir::ModuleOp module, const std::string &name,
 /// Registers the pass `build-attention{name= type= ...}`, which does that.
 void registerAttentionPass();
 
+/// "attention has `what` `number`; `remedy`".
+Error refusedAttention(const std::string &what, int64_t number, const std::string &remedy);
+
 } // namespace millrace::gpu

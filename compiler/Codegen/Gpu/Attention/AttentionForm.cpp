@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -33,21 +35,17 @@ constexpr int64_t kDepthOfLongBlocks = 192;
 /// Of longer rows they are read again, so many at a time.
 constexpr int64_t kDepthInRegisters = 128, kDepthStep = 32;
 
-Error refuse(const std::string &what, int64_t number, const std::string &remedy) {
-  return Error{"attention has " + what + " " + std::to_string(number) + "; " + remedy};
-}
-
 Status check(const AttentionForm &form, const AttentionSchedule &s) {
   if (form.depth > kMostDepth)
-    return refuse("a depth of", form.depth, "give at most " + std::to_string(kMostDepth));
+    return refusedAttention("a depth of", form.depth, "give at most " + std::to_string(kMostDepth));
   if (form.valueDepth > kMostValueDepth)
-    return refuse("a depth of values of", form.valueDepth,
-                  "give at most " + std::to_string(kMostValueDepth) +
-                      ", which a thread has registers for, or split V");
+    return refusedAttention("a depth of values of", form.valueDepth,
+                            "give at most " + std::to_string(kMostValueDepth) +
+                                ", which a thread has registers for, or split V");
   if (s.rows < 32 || s.rows > kMostRows || s.rows % 32)
-    return refuse("rows of a program:", s.rows, "give a multiple of 32 up to 256");
+    return refusedAttention("rows of a program:", s.rows, "give a multiple of 32 up to 256");
   if (s.keys < 16 || s.keys > kMostKeys || s.keys % 16)
-    return refuse("keys of a block:", s.keys, "give a multiple of 16 up to 128");
+    return refusedAttention("keys of a block:", s.keys, "give a multiple of 16 up to 128");
   return Success{};
 }
 
@@ -239,7 +237,7 @@ private:
   Sums begin() {
     const VectorType lanes = lanesOf(b.getF32Type());
     Sums sums{constant(lanes, kLow), constant(lanes, 0),
-              constant(rowsOf(roundUp(f.valueDepth, 8), b.getF32Type()), 0)};
+              constant(rowsOf(8 * llvm::divideCeilSigned(f.valueDepth, 8), b.getF32Type()), 0)};
     SmallVector<Value> sinks; // keys more, whose values are 0
     for (const auto &sink : f.sinks) {
       Value score = sink(*this);
@@ -261,8 +259,6 @@ private:
     return sums;
   }
 
-  static int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
   Sums attend() {
     if (f.depth <= kDepthInRegisters)
       queries = loadQueries(0);
@@ -281,7 +277,7 @@ private:
   }
 
   int64_t depthFrom(int64_t first) const {
-    const int64_t rest = roundUp(f.depth - first, 16);
+    const int64_t rest = 16 * llvm::divideCeilSigned(f.depth - first, 16);
     return f.depth <= kDepthInRegisters ? rest : std::min(kDepthStep, rest);
   }
   Value loadQueries(int64_t first) {

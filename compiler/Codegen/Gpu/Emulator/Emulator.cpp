@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Gpu/Emulator/Runtime.h"
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
+#include "compiler/Support/JitSymbols.h"
 
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMTypes.h"
@@ -104,6 +105,7 @@ Expected<EmulatedKernel> EmulatedKernel::create(ModuleOp module, std::string_vie
   auto engine = ExecutionEngine::create(*lowered, options);
   if (!engine)
     return Error{"cannot generate code: " + llvm::toString(engine.takeError())};
+  (*engine)->registerSymbols(roundingsToBf16);
   (*engine)->registerSymbols(runtimeSymbols);
   auto entry = (*engine)->lookupPacked(state->name);
   if (!entry)

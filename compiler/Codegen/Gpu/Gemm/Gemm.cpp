@@ -21,7 +21,6 @@ namespace {
 
 /// Elements along K of one panel (128 bytes, the swizzle's span), and of one wgmma.
 constexpr unsigned kPanel = 64, kDepth = 16;
-constexpr unsigned kElementBytes = 2;
 /// Bytes of 64 rows of one panel.
 constexpr unsigned kBlockPanelBytes = 64 * 128;
 /// The named barrier at which consumers meet before C is stored.
@@ -202,7 +201,7 @@ SmallVector<Value> GemmBuilder::multiplyStage(RingState state, ValueRange accumu
           add(addressA, panel * schedule.tileM * 128 + block * kBlockPanelBytes));
       for (unsigned step = 0; step < kPanel / kDepth; ++step) {
         // Descriptors count 16 bytes.
-        const auto along = b.getI64IntegerAttr(int64_t(step) * kDepth * kElementBytes / 16);
+        const auto along = b.getI64IntegerAttr(int64_t(step) * kDepth * kGemmElementBytes / 16);
         Value offset = arith::ConstantOp::create(b, along);
         sums[block] = WgmmaOp::create(b, sums[block], arith::AddIOp::create(b, descriptorA, offset),
                                       arith::AddIOp::create(b, descriptorB, offset), elementType());
@@ -299,7 +298,7 @@ void GemmBuilder::storeFragment(Value sums, unsigned group, Value rowAddress, Va
 }
 
 void GemmBuilder::storeTile(ArrayRef<Value> accumulators) {
-  const unsigned blockBytes = 64 * schedule.tileN * kElementBytes;
+  const unsigned blockBytes = 64 * schedule.tileN * kGemmElementBytes;
   Value consumer = add(warpgroup, -1);
   Value base = add(times(consumer, schedule.blocks() * blockBytes), layout.c);
   Value warp = bits(shiftRight(thread, 5), 3);

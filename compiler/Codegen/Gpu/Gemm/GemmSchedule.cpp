@@ -12,7 +12,6 @@ namespace {
 
 using hopper::Limits;
 
-constexpr unsigned kElementBytes = 2;
 /// What a consumer needs beside its accumulators: addresses, descriptors, the ring's state and the
 /// epilogue's packed values. ptxas is the judge; this keeps hopeless schedules from it.
 constexpr unsigned kOtherRegisters = 32;
@@ -97,10 +96,10 @@ Expected<GemmLayout> planGemm(const GemmSchedule &schedule) {
   if (Status ok = checkRegisters(schedule); !ok)
     return ok.takeError();
   GemmLayout layout;
-  layout.bytesA = schedule.tileM * schedule.tileK * kElementBytes;
-  layout.bytesB = schedule.tileN * schedule.tileK * kElementBytes;
+  layout.bytesA = schedule.tileM * schedule.tileK * kGemmElementBytes;
+  layout.bytesB = schedule.tileN * schedule.tileK * kGemmElementBytes;
   layout.c = schedule.stages * layout.stageBytes();
-  layout.barriers = layout.c + schedule.tileM * schedule.tileN * kElementBytes;
+  layout.barriers = layout.c + schedule.tileM * schedule.tileN * kGemmElementBytes;
   layout.total = layout.barriers + 2 * 8 * schedule.stages;
   if (layout.total <= Limits::kSharedMemory)
     return layout;

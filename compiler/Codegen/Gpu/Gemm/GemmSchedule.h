@@ -10,6 +10,9 @@
 
 namespace millrace::gpu {
 
+/// Of bf16 and fp16.
+inline constexpr unsigned kGemmElementBytes = 2;
+
 /// The free choices of a matrix product C[M, N] = A[M, K] B[N, K]^T. One CTA makes a tile of C: one
 /// warpgroup loads, the others multiply, each tileM / consumers rows.
 struct GemmSchedule {

@@ -8,6 +8,7 @@
 #include "mlir/IR/Matchers.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <optional>
 
@@ -22,8 +23,6 @@ constexpr int64_t kLanes = 256;
 /// Most lanes of a program that has a row, and those of a warp.
 constexpr int64_t kLanesOfRow = 1024, kWarp = 32;
 
-int64_t roundUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
-
 class KernelBuilder {
 public:
   KernelBuilder(linalg::LinalgOp op, OpBuilder &builder)
@@ -36,7 +35,7 @@ public:
     for (size_t d = 0; d < ranges.size(); ++d)
       elements *= isParallel(d) ? ranges[d] : 1;
     chooseRow();
-    lanes = row ? lanesOfRow() : std::min(kLanes, roundUp(elements, kWarp));
+    lanes = row ? lanesOfRow() : std::min(kLanes, kWarp * llvm::divideCeilSigned(elements, kWarp));
     const int64_t parts = row ? (ranges[*row] + lanes - 1) / lanes : 0,
                   programs = row ? elements / ranges[*row] * parts : (elements + lanes - 1) / lanes;
     const SmallVector<Type> types(ValueRange(operands.getArrayRef()).getTypes());
@@ -80,7 +79,8 @@ private:
       if (auto memory = dyn_cast<MemRefType>(result.getType()))
         bytes = std::max<int64_t>(bytes, memory.getElementTypeBitWidth() / 8);
     const int64_t group = kWarp * std::max<int64_t>(16 / bytes, 1);
-    return std::min(kLanesOfRow, roundUp(ranges[*row], ranges[*row] >= group ? group : kWarp));
+    const int64_t step = ranges[*row] >= group ? group : kWarp;
+    return std::min(kLanesOfRow, step * llvm::divideCeilSigned(ranges[*row], step));
   }
 
   /// A program's number, from the innermost on: parts of the row, then the other loops.

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace millrace::gpu {
 
@@ -19,8 +20,6 @@ constexpr int64_t kRowLanes = 1024;
 /// Rows that a program has where a lane has one.
 constexpr int64_t kLanesOfRows = 256;
 
-int64_t roundUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
-
 class RowBuilder {
 public:
   RowBuilder(const RowGroup &group, ArrayRef<Value> stored, OpBuilder &builder)
@@ -31,8 +30,8 @@ public:
       results.push_back(&*group.written.find(root));
     collectOperands();
     isLaneARow = columns <= kShortRow || (!areColumnsSideBySide() && rows >= kShortRow);
-    lanes = isLaneARow ? std::min(kLanesOfRows, roundUp(rows, 32))
-                       : std::min(kRowLanes, roundUp(columns, 32));
+    lanes = isLaneARow ? std::min(kLanesOfRows, 32 * llvm::divideCeilSigned(rows, 32))
+                       : std::min(kRowLanes, 32 * llvm::divideCeilSigned(columns, 32));
   }
 
   BuiltKernel build(StringRef name) {

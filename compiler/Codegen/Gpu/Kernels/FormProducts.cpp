@@ -12,6 +12,7 @@
 #include "mlir/Pass/Pass.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
@@ -121,8 +122,6 @@ constexpr int64_t kMostRows = 64, kMostColumns = 64, kMostProducts = 32;
 /// Fewer rows than these would leave most lanes without one.
 constexpr int64_t kFewRows = 16;
 
-int64_t roundUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
-
 class ProductBuilder {
 public:
   ProductBuilder(linalg::LinalgOp op, OpBuilder &builder)
@@ -167,9 +166,9 @@ private:
 
   tile::KernelOp write(StringRef name) {
     const int64_t rows = count(rowLoops);
-    lanes = std::min(kMostRows, roundUp(rows, 32));
-    columns = std::min(kMostColumns, roundUp(sizes[column], 8));
-    products = std::min(kMostProducts, roundUp(sizes[depth], 16));
+    lanes = std::min(kMostRows, 32 * llvm::divideCeilSigned(rows, 32));
+    columns = std::min(kMostColumns, 8 * llvm::divideCeilSigned(sizes[column], 8));
+    products = std::min(kMostProducts, 16 * llvm::divideCeilSigned(sizes[depth], 16));
     const int64_t rowTiles = (rows + lanes - 1) / lanes,
                   columnTiles = (sizes[column] + columns - 1) / columns;
     SmallVector<Type> types(op->getOperandTypes());

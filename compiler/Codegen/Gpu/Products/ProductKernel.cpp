@@ -6,6 +6,8 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 
 namespace millrace::gpu {
@@ -14,15 +16,13 @@ using namespace mlir;
 
 namespace {
 
-int64_t roundUp(int64_t number, int64_t to) { return (number + to - 1) / to * to; }
-
 class ProductBuilder {
 public:
   ProductBuilder(const FoundProduct &found, const ProductSchedule &schedule, OpBuilder &builder)
       : f(found), b(builder), place(found.last->getLoc()), depth(found.count(found.steps)) {
-    lanes = std::min(schedule.rows, roundUp(f.count(f.rows), 32));
-    columns = std::min(schedule.columns, roundUp(f.size(f.column), 8));
-    products = std::min(schedule.depth, roundUp(depth, 16));
+    lanes = std::min(schedule.rows, 32 * llvm::divideCeilSigned(f.count(f.rows), 32));
+    columns = std::min(schedule.columns, 8 * llvm::divideCeilSigned(f.size(f.column), 8));
+    products = std::min(schedule.depth, 16 * llvm::divideCeilSigned(depth, 16));
   }
 
   ProductKernel build(StringRef name) {

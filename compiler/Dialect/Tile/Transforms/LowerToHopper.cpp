@@ -38,7 +38,7 @@ SmallVector<int32_t> writtenBy(KernelOp kernel) {
   return written;
 }
 
-LogicalResult lower(KernelOp kernel) {
+LogicalResult lowerToHopper(KernelOp kernel) {
   OpBuilder builder(kernel);
   const Location place = kernel.getLoc();
   const bool isOfRows = hasRows(kernel);
@@ -86,7 +86,7 @@ public:
   }
   void runOnOperation() final {
     for (KernelOp kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
-      if (failed(lower(kernel)))
+      if (failed(lowerToHopper(kernel)))
         return signalPassFailure();
       kernel.erase();
     }

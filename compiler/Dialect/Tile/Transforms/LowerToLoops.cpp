@@ -148,7 +148,7 @@ private:
   llvm::DenseMap<Value, Value> kept; ///< tiles of earlier phases, in memory
 };
 
-void lower(KernelOp kernel) {
+void lowerToLoops(KernelOp kernel) {
   OpBuilder builder(kernel);
   const Location place = kernel.getLoc();
   auto function = func::FuncOp::create(builder, place, kernel.getSymName(),
@@ -181,7 +181,7 @@ public:
   }
   void runOnOperation() final {
     for (KernelOp kernel : llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
-      lower(kernel);
+      lowerToLoops(kernel);
       kernel.erase();
     }
     getOperation().walk([](LaunchOp launch) {

@@ -51,7 +51,9 @@ protected:
     ofStub<void()>("millraceStubForget")();
   }
   static void set(const char *name, const std::string &value) {
-    setenv((std::string("MILLRACE_STUB_") + name).c_str(), value.c_str(), 1);
+    std::string variable = "MILLRACE_STUB_";
+    variable += name;
+    setenv(variable.c_str(), value.c_str(), 1);
   }
   std::vector<std::string> said() const {
     std::vector<std::string> lines;
