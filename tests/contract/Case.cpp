@@ -229,6 +229,7 @@ grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
   tactic.mapRows = rows[draw() % std::size(rows)];
   tactic.bands = bands[draw() % std::size(bands)];
   tactic.pes = unsigned(draw() % 3);
+  tactic.flight = draw() % 2 ? 1 : unsigned(draw() % 12) + 2;
   for (const grid::Used &part : grid::partsOf(machine))
     if (part.planes && draw() % 3 == 0)
       tactic.used = part;

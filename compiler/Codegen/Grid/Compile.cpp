@@ -106,6 +106,7 @@ void Improvement::run(Image &image, CompileReport &report) {
       {.orders = !options.keepsOrder,
        .pes = options.partition == "auto" ? fewerPes(machine, options.tactic.pes)
                                           : std::vector<unsigned>(),
+       .flights = machine.pes() == 1,
        .places = true,
        .parts = partsOf(machine)},
       [this](const Tactic &tactic) { return count(tactic); }, options.searching);

@@ -151,7 +151,7 @@ Status GridCompiler::planPartition() {
   return room;
 }
 
-Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry) {
+std::vector<Part> GridCompiler::partsOfContraction(size_t k) {
   const Kernel &kernel = graph.kernels[k];
   const Work &work = works[k];
   const int64_t most = longestShare(c, work);
@@ -175,78 +175,79 @@ Status GridCompiler::scheduleContraction(size_t k, uint32_t provenance, KernelRe
       jobs.back().atOnce = sharesAtOnce(machine, work, jobs.back().shares);
     }
   }
-  ContractionCounts counts;
+  std::vector<Part> parts;
   bool any = true;
   for (size_t turn = 0; any; ++turn) { // all workers advance together
     any = false;
     for (const Job &job : jobs) {
-      const std::span<const Share> shares(job.shares);
       const size_t first = turn * job.atOnce;
-      if (first >= shares.size())
+      if (first >= job.shares.size())
         continue;
       any = true;
-      if (Status s = contract(c, kernel, k, work,
-                              shares.subspan(first, std::min(job.atOnce, shares.size() - first)),
-                              job.workers, mxm, counts, provenance);
-          !s)
-        return s;
+      const auto from = job.shares.begin() + std::ptrdiff_t(first);
+      Part part{
+          {from, from + std::ptrdiff_t(std::min(job.atOnce, job.shares.size() - first))}, {}, {}};
+      for (const Worker &worker : job.workers)
+        part.queues.push_back(
+            machine.queue({UnitKind::MxmActivate, worker.hemisphere, worker.plane}));
+      part.schedule = [this, k, shares = part.shares, workers = job.workers] {
+        return contract(c, graph.kernels[k], k, works[k], shares, workers, mxm, begun[k].counts,
+                        begun[k].provenance);
+      };
+      parts.push_back(std::move(part));
     }
   }
-  Expected<std::vector<forms::Pass>> passes = passesOf(c, kernel, k, work, partition.splitK[k]);
-  if (!passes)
-    return passes.takeError();
-  entry.passes = std::move(*passes);
-  entry.mxmVectors = counts.vectors;
-  entry.mxmInstalls = counts.installs;
-  entry.vxmVectors = counts.emitted;
-  for (const forms::Term &t : kernel.terms)
-    entry.macs += t.macs;
-  return Success{};
+  return parts;
 }
 
-Status GridCompiler::scheduleMap(size_t k, uint32_t provenance, KernelReport &entry) {
-  const Kernel &kernel = graph.kernels[k];
+std::vector<Part> GridCompiler::partsOfMap(size_t k) {
   const Work &work = works[k];
-  const bool running = !work.roles.running.empty();
-  Cycle interval = 1;
-  for (const forms::Node &node : kernel.nodes)
-    if (node.kind == forms::Node::Kind::Reduce)
-      interval = std::max(interval, program.timing.aluOp(node.op));
   const int64_t most = std::max<int64_t>(1, tactic.mapRows / work.stripRows);
+  std::vector<Part> parts;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     const std::vector<Share> shares[kHemispheres] = {sharesOf(c, work, partition, k, pe, 0, most),
                                                      sharesOf(c, work, partition, k, pe, 1, most)};
     for (size_t j = 0; j < std::max(shares[0].size(), shares[1].size()); ++j)
-      for (unsigned h = 0; h < kHemispheres; ++h) {
-        if (j >= shares[h].size())
-          continue;
-        Domain d = domainOf(work, kernel, shares[h][j], pe, provenance);
-        if (running) {
-          d.loop1 = d.loop0;
-          d.loop0.reset();
-          d.flow = Flow{1, d.flow.n0, 1, interval};
-        }
-        for (unsigned attempt = 0;;) {
-          Piece piece(program);
-          if (Status s = addEpilogue(c, piece, d, {}, 0, Hemisphere(h), 0, passesOf(attempt)); !s)
-            return s;
-          if (triesAgain(c, piece, attempt)) {
-            ++attempt;
-            continue;
-          }
-          if ((c.detours || c.columnPlaces != ColumnPlaces::Sets) && !d.keepsCopies &&
-              piece.conflict()) { // first with constants elsewhere
-            d.keepsCopies = true;
-            attempt = 0;
-            continue;
-          }
-          if (Expected<Cycle> start = grid::place(c, piece, 0, attempt); !start)
-            return Error{"kernel '" + kernel.name + "': " + start.error()};
-          break;
-        }
-        entry.vxmVectors += d.flow.n0 * d.flow.n1;
-      }
+      for (unsigned h = 0; h < kHemispheres; ++h)
+        if (j < shares[h].size())
+          parts.push_back({{shares[h][j]}, {}, [this, k, share = shares[h][j], pe, h] {
+                             return scheduleMap(k, share, pe, Hemisphere(h));
+                           }});
   }
+  return parts;
+}
+
+Status GridCompiler::scheduleMap(size_t k, const Share &share, unsigned pe, Hemisphere h) {
+  const Kernel &kernel = graph.kernels[k];
+  Domain d = domainOf(works[k], kernel, share, pe, begun[k].provenance);
+  if (!works[k].roles.running.empty()) {
+    Cycle interval = 1;
+    for (const forms::Node &node : kernel.nodes)
+      if (node.kind == forms::Node::Kind::Reduce)
+        interval = std::max(interval, program.timing.aluOp(node.op));
+    d.loop1 = d.loop0;
+    d.loop0.reset();
+    d.flow = Flow{1, d.flow.n0, 1, interval};
+  }
+  for (unsigned attempt = 0;;) {
+    Piece piece(program);
+    if (Status s = addEpilogue(c, piece, d, {}, 0, h, 0, passesOf(attempt)); !s)
+      return s;
+    if (triesAgain(c, piece, attempt)) {
+      ++attempt;
+      continue;
+    }
+    if ((c.detours || c.columnPlaces != ColumnPlaces::Sets) && !d.keepsCopies &&
+        piece.conflict()) { // first with constants elsewhere
+      d.keepsCopies = true;
+      attempt = 0;
+      continue;
+    }
+    if (Expected<Cycle> start = grid::place(c, piece, 0, attempt); !start)
+      return Error{"kernel '" + kernel.name + "': " + start.error()};
+    break;
+  }
+  begun[k].entry.vxmVectors += d.flow.n0 * d.flow.n1;
   return Success{};
 }
 
@@ -263,37 +264,78 @@ Status GridCompiler::moveResults(size_t k, uint32_t provenance) {
   return Success{};
 }
 
-Status GridCompiler::schedule(size_t k) {
+Expected<std::vector<Part>> GridCompiler::begin(size_t k) {
   const Kernel &kernel = graph.kernels[k];
+  if (Status s = storage.allocateFor(k); !s)
+    return s.takeError();
   KernelReport entry;
   entry.kernel = unsigned(k);
   entry.name = kernel.name;
   entry.provenance = kernel.provenance;
+  entry.firstCycle = INT64_MAX;
+  for (const forms::Term &t : kernel.terms)
+    entry.macs += t.macs;
+  begun[k] = {
+      c.string(kernel.provenance.empty() ? kernel.name : kernel.provenance), std::move(entry), {}};
+  return kernel.terms.empty() ? partsOfMap(k) : partsOfContraction(k);
+}
+
+Status GridCompiler::schedulePart(size_t k, const std::function<Status()> &part) {
   program.waits.kernel = uint32_t(k);
-  if (Status s = storage.allocateFor(k); !s)
-    return s;
-  const uint32_t provenance = c.string(kernel.provenance.empty() ? kernel.name : kernel.provenance);
   std::vector<size_t> before;
   for (const schedule::PeProgram &pe : program.pes)
     before.push_back(pe.instructions.size());
-  Status done = kernel.terms.empty() ? scheduleMap(k, provenance, entry)
-                                     : scheduleContraction(k, provenance, entry);
-  if (done)
-    done = moveResults(k, provenance);
-  if (!done && done.error().starts_with("kernel '"))
-    return done;
-  if (!done)
-    return Error{"kernel '" + kernel.name + "': " + done.error()};
-  entry.firstCycle = INT64_MAX;
+  if (Status s = part(); !s)
+    return s.error().starts_with("kernel '")
+               ? std::move(s)
+               : Status(Error{"kernel '" + graph.kernels[k].name + "': " + s.error()});
+  KernelReport &entry = begun[k].entry;
   for (size_t pe = 0; pe < program.pes.size(); ++pe)
     for (size_t i = before[pe]; i < program.pes[pe].instructions.size(); ++i) {
       const Instruction &burst = program.pes[pe].instructions[i];
       entry.firstCycle = std::min(entry.firstCycle, Cycle(burst.cycle));
       entry.lastCycle = std::max(entry.lastCycle, Cycle(burst.lastCycle()));
     }
-  report.macsOnGrid += entry.macs;
-  report.kernels.push_back(entry);
   return Success{};
+}
+
+Status GridCompiler::end(size_t at) {
+  const size_t k = graph.order[order[at]].second;
+  const Kernel &kernel = graph.kernels[k];
+  if (Status s = schedulePart(k, [&] { return moveResults(k, begun[k].provenance); }); !s)
+    return s;
+  KernelReport &entry = begun[k].entry;
+  if (!kernel.terms.empty()) {
+    Expected<std::vector<forms::Pass>> passes =
+        passesOf(c, kernel, k, works[k], partition.splitK[k]);
+    if (!passes)
+      return passes.takeError();
+    entry.passes = std::move(*passes);
+    entry.mxmVectors = begun[k].counts.vectors;
+    entry.mxmInstalls = begun[k].counts.installs;
+    entry.vxmVectors = begun[k].counts.emitted;
+  }
+  report.macsOnGrid += entry.macs;
+  report.kernels.push_back(std::move(entry));
+  noteEnd(at);
+  return Success{};
+}
+
+/// What nobody touches any more is released once all that come before it in the order have ended.
+void GridCompiler::noteEnd(size_t at) {
+  ended[at] = true;
+  while (released < ended.size() && ended[released]) {
+    releaseAfter(released++);
+    if (options.progress)
+      options.progress(released, order.size());
+  }
+}
+
+Status GridCompiler::scheduleNext(Flight &flight) {
+  Expected<size_t> at = flight.scheduleNext();
+  if (!at)
+    return at.takeError();
+  return flight.isOpen(*at) ? Status(Success{}) : end(*at);
 }
 
 void GridCompiler::releaseAfter(size_t at) {
@@ -387,14 +429,42 @@ Status GridCompiler::scheduleAll() {
     if (c.tensor(t).role == TensorRole::Input)
       if (Status s = storage.allocateFromHost(t); !s)
         return s;
+  begun.resize(graph.kernels.size());
+  ended.assign(order.size(), false);
+  Flight flight(c, program.alus);
+  const unsigned together = machine.pes() == 1 ? tactic.flight : 1;
   for (size_t at = 0; at < order.size(); ++at) {
-    auto [host, index] = graph.order[order[at]];
-    if (Status s = host ? hostStep(graph.hostCalls[index]) : schedule(index); !s)
+    const auto [host, index] = graph.order[order[at]];
+    while (flight.kernels() > 0 && (host || flight.kernels() >= together))
+      if (Status s = scheduleNext(flight); !s)
+        return s;
+    if (host) {
+      if (Status s = hostStep(graph.hostCalls[index]); !s)
+        return s;
+      flight.forget();
+      noteEnd(at);
+      continue;
+    }
+    Expected<std::vector<Part>> parts = begin(index);
+    if (!parts)
+      return parts.takeError();
+    if (together > 1 && !parts->empty()) {
+      for (Part &part : *parts)
+        part.schedule = [this, k = index, its = std::move(part.schedule)] {
+          return schedulePart(k, its);
+        };
+      flight.add(at, index, works[index], std::move(*parts));
+      continue;
+    }
+    for (const Part &part : *parts)
+      if (Status s = schedulePart(index, part.schedule); !s)
+        return s;
+    if (Status s = end(at); !s)
       return s;
-    releaseAfter(at);
-    if (options.progress)
-      options.progress(at + 1, order.size());
   }
+  while (flight.kernels() > 0)
+    if (Status s = scheduleNext(flight); !s)
+      return s;
   if (!program.stepIsEmpty())
     endGridStep();
   return Success{};

@@ -6,6 +6,7 @@
 
 #include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Codegen/Grid/Contraction.h"
+#include "compiler/Codegen/Grid/Flight.h"
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Placement/Fabric.h"
 
@@ -98,13 +99,31 @@ private:
   Status planOrder();
   Status planPartition();
   uint64_t mostWeightRows() const;
+  /// A kernel whose parts are being scheduled.
+  struct Begun {
+    uint32_t provenance = 0;
+    KernelReport entry;
+    ContractionCounts counts;
+  };
+  std::vector<Begun> begun; ///< per kernel
+  std::vector<bool> ended;  ///< per place of the order
+  size_t released = 0;      ///< places before which all have ended
+
   Status moveResults(size_t k, uint32_t provenance);
-  Status schedule(size_t k);
+  /// What all it takes together needs, then its parts in the order in which they would run alone.
+  Expected<std::vector<Part>> begin(size_t k);
+  std::vector<Part> partsOfContraction(size_t k);
+  std::vector<Part> partsOfMap(size_t k);
+  Status scheduleMap(size_t k, const Share &share, unsigned pe, Hemisphere h);
+  /// With its name in errors, and what it takes in the report.
+  Status schedulePart(size_t k, const std::function<Status()> &part);
+  /// Once all its parts are scheduled.
+  Status end(size_t at);
+  Status scheduleNext(Flight &flight);
   Status hostStep(const forms::HostCall &call);
+  void noteEnd(size_t at);
   void releaseAfter(size_t at);
   void endGridStep();
-  Status scheduleContraction(size_t k, uint32_t provenance, KernelReport &entry);
-  Status scheduleMap(size_t k, uint32_t provenance, KernelReport &entry);
   Status scheduleAll();
   Expected<Image> finish();
 };

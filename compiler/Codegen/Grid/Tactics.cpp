@@ -19,6 +19,8 @@ std::string Tactic::text() const {
     text += ", maps of " + std::to_string(mapRows) + " rows";
   if (bands != usual.bands)
     text += ", sweeps of 1/" + std::to_string(bands) + " of the accumulators";
+  if (flight != usual.flight)
+    text += ", " + std::to_string(flight) + " kernels together";
   if (pes)
     text += ", over " + std::to_string(pes) + (pes > 1 ? " PEs" : " PE");
   if (mixed)
@@ -87,7 +89,7 @@ struct Budget {
 /// What an effort allows for orders and lengths of pieces; then for places and parts of the
 /// machine, of which the first few rarely help: by default small programs alone try them.
 constexpr Budget kBudgets[kMostEffort + 1] = {
-    {0, 0}, {12, 500'000}, {64, 5'000'000}, {320, 25'000'000}};
+    {0, 0}, {15, 600'000}, {64, 5'000'000}, {320, 25'000'000}};
 constexpr Budget kPlaceBudgets[kMostEffort + 1] = {
     {0, 0}, {40, 120'000, 8}, {64, 2'000'000}, {128, 10'000'000}};
 
@@ -182,6 +184,17 @@ std::vector<Tactic> lengthsOf(const Tactic &like) {
   return round;
 }
 
+/// With kernels scheduled together.
+std::vector<Tactic> flightsOf(const Tactic &like, const Free &free) {
+  std::vector<Tactic> round;
+  for (const unsigned kernels : {2u, 3u, 12u})
+    if (free.flights) {
+      round.push_back(like);
+      round.back().flight = kernels;
+    }
+  return round;
+}
+
 /// In other places.
 std::vector<Tactic> placesOf(const Tactic &like, const Free &free) {
   std::vector<Tactic> round;
@@ -239,7 +252,7 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Orders, lengths of pieces, fewer PEs, then orders that are drawn while any are allowed.
+/// Orders, fewer PEs, lengths of pieces, kernels scheduled together, then orders that are drawn while any are allowed.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   search.run(ordersOf(first, first, free));
@@ -250,6 +263,7 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   }
   search.run(std::move(round));
   search.run(lengthsOf(best));
+  search.run(flightsOf(best, free));
   constexpr size_t kAtOnce = 8; // drawn with what was best before
   for (uint64_t seed = 1; free.orders && !search.isOver(); seed += kAtOnce) {
     round.assign(kAtOnce, best);

@@ -20,6 +20,7 @@ struct Tactic {
   uint64_t seed = 0;           ///< not 0: the order's priorities are drawn near what they are
   int64_t mapRows = 2048;      ///< most rows of a map in one piece
   unsigned bands = 2;          ///< a share of a contraction has 1/bands of the accumulator rows
+  unsigned flight = 1;         ///< kernels that are scheduled together, on a single PE
   unsigned pes = 0;            ///< that compute, the first of the fabric's line; 0: all
   bool mixed = false;          ///< weights and activations may lie in the same slices
   /// Replicas for Install lie in other slices, halves of an owner's rows in other banks, than in
@@ -44,6 +45,7 @@ constexpr unsigned kMostEffort = 3;
 struct Free {
   bool orders = true;             ///< orders other than that of `first`
   std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
+  bool flights = false;           ///< Tactic::flight
   bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
   std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
@@ -63,10 +65,10 @@ struct Found {
 /// `schedule` makes and counts the program of one, 0 where it has no room; it is called from
 /// several threads. How many are tried depends on `effort` and `bursts` alone: 0 none; 1 about as
 /// many as take some seconds, 2 ten times, 3 fifty times as many, those of less effort first. Tried
-/// are orders and lengths of pieces; fewer PEs, as what passes over links may take longer than it
-/// saves; then, of the best one so far, other places in memory
-/// and parts of the machine, and orders again where one of these takes fewer cycles. Returns the
-/// best one, `first` where none is better, with all that were tried in the order of the search.
+/// are orders, kernels scheduled together and lengths of pieces; fewer PEs, as what passes over
+/// links may take longer than it saves; then, of the best one so far, other places in memory and
+/// parts of the machine, and orders again where one of these takes fewer cycles. Returns the best
+/// one, `first` where none is better, with all that were tried in the order of the search.
 Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsigned effort,
                     const Free &free, const std::function<uint64_t(const Tactic &)> &schedule,
                     const std::function<void(size_t, size_t)> &progress = nullptr);

@@ -165,6 +165,33 @@ TEST(Run, OnSeveralPes) {
   expectRight(buildAttention(20, 24, 16, false), two);
 }
 
+/// A chain of layers whose strips depend on each other, and what does not depend: the same values whoever comes first.
+TEST(Run, KernelsScheduledTogetherComputeWhatTheyComputeOneByOne) {
+  const Expected<Machine> machine = loadMachine("tsp-small");
+  ASSERT_TRUE(machine);
+  bool differs = false; // some schedule from that of kernels one by one
+  for (const KernelGraph &graph :
+       {buildPerceptron(150, 60, 4, ElementType::Fp16), buildAttention(60, 64, 32, true), buildLayerNorm(50, 70), twoProducts(40, 2, 33, ElementType::Fp16)}) {
+    const auto inputs = randomInputs(graph);
+    uint64_t alone = 0;
+    for (const unsigned together : {1u, 2u, 3u, 12u}) {
+      SCOPED_TRACE(std::to_string(together) + " kernels together");
+      grid::CompileOptions options;
+      options.tactic.flight = together;
+      const test::GridRun run = test::runOnGrid(graph, *machine, inputs, true, options);
+      ASSERT_EQ(run.error, "");
+      EXPECT_FALSE(run.simulated.violation) << run.simulated.violation->describe();
+      EXPECT_EQ(run.simulated.measuredCycles, run.report.predictedCycles);
+      EXPECT_EQ(test::distanceFromReference(graph, run, inputs), 0);
+      ASSERT_EQ(run.report.kernels.size(), graph.kernels.size());
+      if (together == 1)
+        alone = run.report.predictedCycles;
+      differs |= run.report.predictedCycles != alone;
+    }
+  }
+  EXPECT_TRUE(differs);
+}
+
 /// Weight tiles of few lanes beside each other: bit by bit the same values, from fewer rows, as far as there are shifters.
 TEST(Run, WeightsThatShareRowsMultiplyTheirOwnLanes) {
   struct Product {

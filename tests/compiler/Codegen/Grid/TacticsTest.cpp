@@ -31,7 +31,7 @@ TEST(Tactics, EffortNoneTriesNone) {
 TEST(Tactics, FindsTheBestAndSaysWhatWasTried) {
   const Found found = searchTactics({}, 5000, 100, 1, {}, made);
   EXPECT_EQ(found.best.text(), "critical, maps of 128 rows, sweeps of 1/8 of the accumulators");
-  ASSERT_EQ(found.tried.size(), 13u);
+  ASSERT_EQ(found.tried.size(), 16u);
   EXPECT_EQ(found.tried.front().tactic, Tactic());
   EXPECT_EQ(found.tried.front().cycles, 5000u);
   for (size_t i = 1; i < found.tried.size(); ++i) {
