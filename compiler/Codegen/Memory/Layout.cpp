@@ -376,7 +376,26 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
   std::vector<Repetition> repetitions;
   for (const Kernel &kernel : graph.kernels)
     collect(graph, kernel, machine, breaks, meetings, repetitions);
-  for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks too
+  const auto spread = [&] {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Repetition &r : repetitions)
+        changed |= repeat(r, breaks[r.tensor]);
+      for (const Meeting &m : meetings) {
+        auto carry = [&](unsigned from, unsigned to, int64_t shift, int64_t lo, int64_t hi) {
+          std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
+          const Tensor &target = graph.tensors[to];
+          for (int64_t e : edges)
+            if (e + shift > 0 && e + shift < target.shape[target.laneDim])
+              changed |= breaks[to].insert(e + shift).second;
+        };
+        carry(m.left, m.right, m.shift, m.from, m.to);
+        carry(m.right, m.left, -m.shift, m.from + m.shift, m.to + m.shift);
+      }
+    }
+  };
+  spread();
+  for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks what is left
     const Tensor &tensor = graph.tensors[t];
     int64_t extent = tensor.shape[tensor.laneDim], from = 0;
     std::set<int64_t> given = breaks[t];
@@ -387,22 +406,7 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
       from = edge;
     }
   }
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const Repetition &r : repetitions)
-      changed |= repeat(r, breaks[r.tensor]);
-    for (const Meeting &m : meetings) {
-      auto carry = [&](unsigned from, unsigned to, int64_t shift, int64_t lo, int64_t hi) {
-        std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
-        const Tensor &target = graph.tensors[to];
-        for (int64_t e : edges)
-          if (e + shift > 0 && e + shift < target.shape[target.laneDim])
-            changed |= breaks[to].insert(e + shift).second;
-      };
-      carry(m.left, m.right, m.shift, m.from, m.to);
-      carry(m.right, m.left, -m.shift, m.from + m.shift, m.to + m.shift);
-    }
-  }
+  spread();
   std::vector<std::vector<int64_t>> phases = phasesOf(graph);
   for (size_t t = 0; t < layouts.size(); ++t) {
     const Tensor &tensor = graph.tensors[t];
