@@ -32,54 +32,83 @@ uint64_t rowsHeld(const TensorRows &rows, unsigned pe) {
 
 } // namespace
 
-std::vector<uint64_t> Storage::leastValueRows() const {
+std::vector<Storage::LeastRows> Storage::leastRowsOn(unsigned pe) const {
   const unsigned width = c.machine.mxm.columnsPerInstall;
+  const std::vector<bool> isReadByRow = findReadByRow();
+  std::vector<LeastRows> least;
+  for (unsigned t = 0; t < needs.size(); ++t) {
+    const bool constant = c.tensor(t).role == TensorRole::Constant;
+    if (lives[t].from == SIZE_MAX || !isOn(t, pe) ||
+        (constant && (isOfOneKernel(t) || !isReadByRow[t])))
+      continue;
+    const uint64_t bytes = byteWidth(c.tensor(t).type),
+                   held = rowsHeld(partition.tensors[t], pe) * bytes;
+    const uint64_t columns =
+        !constant && needs[t].columns
+            ? uint64_t(c.layouts[t].rows) / width * width * bytes * c.layouts[t].tiles.size()
+            : 0;
+    least.push_back({t, constant, {}});
+    for (unsigned h = 0; h < kHemispheres; ++h)
+      least.back().rows[h] = needs[t].rows[h] * held + columns;
+  }
+  for (size_t k = 0; k < c.graph.kernels.size(); ++k)
+    for (const forms::Term &term : c.graph.kernels[k].terms)
+      if (const unsigned t = term.a.tensor;
+          c.tensor(t).role == TensorRole::Constant && isOfOneKernel(t)) {
+        least.push_back({t, true, {}});
+        for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+          for (const std::vector<RowRun> &list : streamedRuns(t, k, pe, h))
+            for (const RowRun &run : list)
+              least.back().rows[size_t(h)] +=
+                  needs[t].rows[size_t(h)] * uint64_t(run.rows) * byteWidth(c.tensor(t).type);
+      }
+  return least;
+}
+
+Storage::Peak Storage::peakOf(const std::vector<LeastRows> &least, Hemisphere h) const {
   size_t end = 0;
   for (const Life &life : lives)
     end = std::max(end, life.from == SIZE_MAX ? 0 : life.to);
-  const std::vector<bool> isReadByRow = findReadByRow();
+  std::vector<int64_t> change(end + 2);
+  Peak peak;
+  for (const LeastRows &its : least) {
+    const auto rows = int64_t(its.rows[size_t(h)]);
+    change[its.isKept ? 0 : lives[its.tensor].from] += rows;
+    change[its.isKept ? end + 1 : lives[its.tensor].to + 1] -= rows;
+  }
+  int64_t sum = 0;
+  for (size_t at = 0; at <= end; ++at)
+    if (sum += change[at]; uint64_t(sum) > peak.rows)
+      peak = {uint64_t(sum), at};
+  return peak;
+}
+
+std::vector<uint64_t> Storage::leastValueRows() const {
   std::vector<uint64_t> least;
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe) {
-    std::vector<std::array<int64_t, kHemispheres>> change(end + 2); // what begins less what ended
-    std::array<uint64_t, kHemispheres> kept{};
-    for (unsigned t = 0; t < needs.size(); ++t) {
-      const bool constant = c.tensor(t).role == TensorRole::Constant;
-      if (lives[t].from == SIZE_MAX || !isOn(t, pe) ||
-          (constant && (isOfOneKernel(t) || !isReadByRow[t])))
-        continue;
-      const uint64_t bytes = byteWidth(c.tensor(t).type),
-                     held = rowsHeld(partition.tensors[t], pe) * bytes;
-      const uint64_t columns =
-          !constant && needs[t].columns
-              ? uint64_t(c.layouts[t].rows) / width * width * bytes * c.layouts[t].tiles.size()
-              : 0;
-      for (unsigned h = 0; h < kHemispheres; ++h) {
-        const uint64_t rows = needs[t].rows[h] * held + columns;
-        if (constant) {
-          kept[h] += rows;
-          continue;
-        }
-        change[lives[t].from][h] += int64_t(rows);
-        change[lives[t].to + 1][h] -= int64_t(rows);
-      }
-    }
-    for (size_t k = 0; k < c.graph.kernels.size(); ++k)
-      for (const forms::Term &term : c.graph.kernels[k].terms)
-        if (const unsigned t = term.a.tensor;
-            c.tensor(t).role == TensorRole::Constant && isOfOneKernel(t))
-          for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
-            for (const std::vector<RowRun> &list : streamedRuns(t, k, pe, h))
-              for (const RowRun &run : list)
-                kept[size_t(h)] +=
-                    needs[t].rows[size_t(h)] * uint64_t(run.rows) * byteWidth(c.tensor(t).type);
-    for (unsigned h = 0; h < kHemispheres; ++h) {
-      int64_t most = 0, sum = 0;
-      for (const auto &its : change)
-        most = std::max(most, sum += its[h]);
-      least.push_back(kept[h] + uint64_t(most));
-    }
+    const std::vector<LeastRows> its = leastRowsOn(pe);
+    for (const Hemisphere h : {Hemisphere::West, Hemisphere::East})
+      least.push_back(peakOf(its, h).rows);
   }
   return least;
+}
+
+/// Of what a hemisphere holds at its peak the three tensors of most rows.
+std::string Storage::largestAtPeak(unsigned pe, Hemisphere h) const {
+  std::vector<LeastRows> least = leastRowsOn(pe);
+  const size_t at = peakOf(least, h).place;
+  std::erase_if(least, [&](const LeastRows &its) {
+    return !its.rows[size_t(h)] ||
+           (!its.isKept && (lives[its.tensor].from > at || lives[its.tensor].to < at));
+  });
+  std::stable_sort(least.begin(), least.end(), [&](const LeastRows &x, const LeastRows &y) {
+    return x.rows[size_t(h)] > y.rows[size_t(h)];
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(3, least.size()); ++i)
+    text += (i ? ", '" : ": '") + c.tensor(least[i].tensor).name + "' " +
+            std::to_string(least[i].rows[size_t(h)]) + " rows";
+  return text;
 }
 
 std::vector<uint64_t> Storage::roomBesideValues(unsigned gaps) const {
@@ -142,8 +171,8 @@ Status Storage::checkRoom() const {
                    " hemisphere of PE " + std::to_string(pe) + " installs take " +
                    size((*weights)[h] * width) +
                    ", and what it holds of other tensors at its peak at least " +
-                   size(values[size_t(pe) * kHemispheres + h]) + "; it has " + size(all) +
-                   "; use a machine with more memory or more PEs"};
+                   size(values[size_t(pe) * kHemispheres + h]) + largestAtPeak(pe, Hemisphere(h)) +
+                   "; it has " + size(all) + "; use a machine with more memory or more PEs"};
     }
   }
   return Success{};

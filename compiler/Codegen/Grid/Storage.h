@@ -85,6 +85,19 @@ private:
   void reserveConstantRows();
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
   bool isOfOneKernel(unsigned tensor) const;
+  /// What a PE holds at least of a tensor.
+  struct LeastRows {
+    unsigned tensor = 0;
+    bool isKept = false; ///< all the time, a constant
+    std::array<uint64_t, kHemispheres> rows{};
+  };
+  std::vector<LeastRows> leastRowsOn(unsigned pe) const;
+  struct Peak {
+    uint64_t rows = 0;
+    size_t place = 0; ///< of the order
+  };
+  Peak peakOf(const std::vector<LeastRows> &least, Hemisphere h) const;
+  std::string largestAtPeak(unsigned pe, Hemisphere h) const;
   std::vector<bool> findReadByRow() const;
   Status storeStreamed();
   RowRuns streamedRuns(unsigned tensor, size_t kernel, unsigned pe, Hemisphere h) const;
