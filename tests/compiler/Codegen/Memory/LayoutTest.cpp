@@ -58,6 +58,24 @@ TEST(Layout, ABreakWhereAWriterEndsIsCarriedToAllThatMeetsTheTensor) {
   EXPECT_THAT(tilesOf(layouts[a]), ElementsAre(Pair(0, 20)));
 }
 
+/// A plane takes 32 lanes: in 40 there are two vectors, wherever the 80 that two of them make would break by themselves.
+TEST(Layout, PartsOfALongRowBreakAllAlike) {
+  KernelGraph graph;
+  const unsigned a = addTensor(graph, "a", {4, 40}, ElementType::Fp16, 1, TensorRole::Input),
+                 b = addTensor(graph, "b", {4, 40}, ElementType::Fp16, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {4, 80}, ElementType::Fp16, 1),
+                 z = addTensor(graph, "z", {4, 80}, ElementType::Fp16, 1, TensorRole::Output);
+  addCopy(graph, a, y, 4, 0, 40);
+  addCopy(graph, b, y, 4, 40, 40);
+  addCopy(graph, y, z, 4, 0, 80);
+  ASSERT_EQ(graph.verify(), "");
+  const auto layouts = layoutsOf(graph);
+  for (unsigned t : {a, b})
+    EXPECT_THAT(tilesOf(layouts[t]), ElementsAre(Pair(0, 32), Pair(32, 8))) << graph.tensors[t].name;
+  for (unsigned t : {y, z})
+    EXPECT_THAT(tilesOf(layouts[t]), ElementsAre(Pair(0, 32), Pair(32, 8), Pair(40, 32), Pair(72, 8))) << graph.tensors[t].name;
+}
+
 /// y[h, m, n] = x[h, m, k + first] w[h, n, k]: weights made at run time.
 static KernelGraph productOfTwo(int64_t first) {
   KernelGraph graph;
