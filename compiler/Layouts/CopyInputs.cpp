@@ -57,10 +57,6 @@ KernelGraph withCopy(const KernelGraph &graph, unsigned tensor, std::vector<unsi
   return copied;
 }
 
-double leastOf(const LayoutProblem &problem) {
-  return problem.graphCost(layoutSolvers().front().solve(problem, 0));
-}
-
 } // namespace
 
 std::vector<std::string> copyInputs(KernelGraph &graph, const Machine &machine,
@@ -82,13 +78,13 @@ std::vector<std::string> copyInputs(KernelGraph &graph, const Machine &machine,
         const LayoutProblem problem(graph, machine, cache);
         if (!isPacked(problem))
           break;
-        least = leastOf(problem);
+        least = solvedCost(problem);
       }
       const std::vector<unsigned> readers = windowReaders(graph, forms::Uses(graph), t);
       std::optional<KernelGraph> best;
       for (size_t cut = 1; cut < readers.size(); ++cut) {
         KernelGraph copied = withCopy(graph, t, {readers.begin() + ptrdiff_t(cut), readers.end()});
-        const double cost = leastOf(LayoutProblem(copied, machine, cache));
+        const double cost = solvedCost(LayoutProblem(copied, machine, cache));
         if (cost >= *least)
           continue;
         least = cost;

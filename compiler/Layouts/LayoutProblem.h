@@ -144,6 +144,8 @@ struct LayoutSolver {
 /// are not small for is improved by exchange. `random`: any choice that all kernels can work in,
 /// for tests.
 const std::vector<LayoutSolver> &layoutSolvers();
+/// Of the choice of the first of them.
+double solvedCost(const LayoutProblem &problem);
 
 /// Every kernel can work in the layouts, and every element has a place.
 Status verify(const LayoutProblem &problem, const Choice &choice);

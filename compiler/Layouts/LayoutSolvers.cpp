@@ -76,4 +76,8 @@ const std::vector<LayoutSolver> &layoutSolvers() {
   return solvers;
 }
 
+double solvedCost(const LayoutProblem &problem) {
+  return problem.graphCost(layoutSolvers().front().solve(problem, 0));
+}
+
 } // namespace millrace::layouts

@@ -209,12 +209,6 @@ void TapBuilder::build(Source source) {
   place(source == Source::Whole);
 }
 
-double leastOf(const KernelGraph &graph, const Machine &machine,
-               const std::shared_ptr<CostCache> &cache) {
-  const LayoutProblem problem(graph, machine, cache);
-  return problem.graphCost(layoutSolvers().front().solve(problem, 0));
-}
-
 } // namespace
 
 std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
@@ -227,14 +221,14 @@ std::vector<std::string> splitTaps(KernelGraph &graph, const Machine &machine,
     if (!taps)
       continue;
     if (!before)
-      before = leastOf(graph, machine, cache);
+      before = solvedCost(LayoutProblem(graph, machine, cache));
     std::optional<KernelGraph> best;
     for (Source source : {Source::Computed, Source::Shared, Source::Whole}) {
       if (source != Source::Computed && !canMove(graph, machine, t))
         continue;
       KernelGraph split = graph;
       TapBuilder(split, *taps).build(source);
-      const double after = leastOf(split, machine, cache);
+      const double after = solvedCost(LayoutProblem(split, machine, cache));
       if (after >= *before)
         continue;
       before = after;

@@ -252,7 +252,8 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Orders, fewer PEs, lengths of pieces, kernels scheduled together, then orders that are drawn while any are allowed.
+/// Orders, fewer PEs, lengths of pieces, kernels scheduled together, then orders that are drawn
+/// while any are allowed.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   search.run(ordersOf(first, first, free));
