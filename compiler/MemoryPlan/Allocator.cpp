@@ -153,6 +153,23 @@ Span HemisphereAllocator::take(unsigned width, unsigned rows, unsigned first, un
   return span;
 }
 
+HemisphereAllocator::Run HemisphereAllocator::joined(unsigned slice, unsigned bank,
+                                                     unsigned rows) const {
+  const std::vector<Run> &list = free[slice * spec.banks + bank];
+  Run best{0, 0, 0, false};
+  for (size_t i = 0; i < list.size(); ++i) {
+    Run run{list[i].address, 0, list[i].notBefore, false};
+    for (size_t k = i;
+         k < list.size() && run.rows < rows && list[k].address == run.address + run.rows; ++k) {
+      run.rows += list[k].rows;
+      run.notBefore = std::max(run.notBefore, list[k].notBefore);
+    }
+    if (run.rows >= rows && (!best.rows || run.notBefore < best.notBefore))
+      best = {run.address, rows, run.notBefore, false};
+  }
+  return best;
+}
+
 std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, unsigned first,
                                                  unsigned last, const std::vector<unsigned> &avoid,
                                                  bool fresh) {
@@ -161,24 +178,31 @@ std::vector<Span> HemisphereAllocator::takeApart(unsigned width, unsigned rows, 
     Cycle notBefore;
   };
   std::vector<Candidate> candidates;
-  for (unsigned s = first; s < last; ++s) {
-    Candidate best{UINT32_MAX, 0, s, 0, 0};
-    for (unsigned bank = 0; bank < spec.banks; ++bank) {
-      const unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
-      unsigned room = 0;
-      const Run *fit = nullptr;
-      for (const Run &r : runs(s, bank)) {
-        if (fresh && !r.fresh)
-          continue;
-        room += r.rows;
-        if (r.rows >= rows && (!fit || r.notBefore < fit->notBefore))
-          fit = &r;
+  // Runs that became free at different times are joined only where too few are long enough.
+  for (const bool joins : {false, true}) {
+    if (candidates.size() >= width || (joins && fresh))
+      break;
+    candidates.clear();
+    for (unsigned s = first; s < last; ++s) {
+      Candidate best{UINT32_MAX, 0, s, 0, 0};
+      for (unsigned bank = 0; bank < spec.banks; ++bank) {
+        const unsigned cost = avoid.empty() ? 0 : avoid[s * spec.banks + bank];
+        unsigned room = 0;
+        Run fit = joins ? joined(s, bank, rows) : Run{0, 0, 0};
+        for (const Run &r : runs(s, bank)) {
+          if (fresh && !r.fresh)
+            continue;
+          room += r.rows;
+          if (!joins && r.rows >= rows && (!fit.rows || r.notBefore < fit.notBefore))
+            fit = r;
+        }
+        if (fit.rows && cost < kForbidden &&
+            (cost < best.cost || (cost == best.cost && room > best.room)))
+          best = {cost, room, s, fit.address, fit.notBefore};
       }
-      if (fit && cost < kForbidden && (cost < best.cost || (cost == best.cost && room > best.room)))
-        best = {cost, room, s, fit->address, fit->notBefore};
+      if (best.cost != UINT32_MAX)
+        candidates.push_back(best);
     }
-    if (best.cost != UINT32_MAX)
-      candidates.push_back(best);
   }
   if (candidates.size() < width)
     return {};
@@ -293,9 +317,14 @@ void HemisphereAllocator::forgetTimes() {
 
 unsigned HemisphereAllocator::longestRun(unsigned slice) const {
   unsigned longest = 0;
-  for (unsigned b = 0; b < spec.banks; ++b)
-    for (const Run &r : free[slice * spec.banks + b])
-      longest = std::max(longest, r.rows);
+  for (unsigned b = 0; b < spec.banks; ++b) {
+    unsigned end = 0, rows = 0; // of runs that follow each other
+    for (const Run &r : free[slice * spec.banks + b]) {
+      rows = r.address == end ? rows + r.rows : r.rows;
+      end = r.address + r.rows;
+      longest = std::max(longest, rows);
+    }
+  }
   return longest;
 }
 

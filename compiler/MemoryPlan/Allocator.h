@@ -66,6 +66,9 @@ private:
   /// The longest run of up to `rows` rows common to all slices, of those the one that is free
   /// first; rows 0 if none. Slices x runs x slices steps.
   Run common(const std::vector<unsigned> &slices, unsigned bank, unsigned rows, bool fresh);
+  /// Of the runs of `rows` rows that neighbouring free runs make together, the one that is free
+  /// first; rows 0 if none.
+  Run joined(unsigned slice, unsigned bank, unsigned rows) const;
   struct Range { ///< rows [begin, end)
     unsigned begin, end;
   };

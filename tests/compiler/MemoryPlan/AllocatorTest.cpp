@@ -120,6 +120,31 @@ TEST(Allocator, LoadsOnlyRowsThatNothingUsedBefore) {
   EXPECT_GE(a.freeRows(0, 1), 8u) << "what was given back is free, only not for loading";
 }
 
+/// Rows that lie together and became free one after the other are free together once the last one is.
+TEST(Allocator, NeighboursThatBecameFreeAtOtherTimesAreOneRunWhereNoneIsLongEnough) {
+  Machine m = machine();
+  m.memory.banks = 1;
+  HemisphereAllocator a(m);
+  const unsigned rows = m.memory.rowsPerBank;
+  Span first = a.take(1, 3, 0, 1, {}), last = a.take(1, rows - 3, 0, 1, {});
+  ASSERT_EQ(first.rows + last.rows, rows);
+  first.notBefore = 70;
+  last.notBefore = 20;
+  a.give(first);
+  a.give(last);
+  EXPECT_EQ(a.longestRun(0), rows);
+  EXPECT_TRUE(a.takeApart(1, rows, 0, 1, {}, true).empty()) << "none of it is fresh";
+  const std::vector<Span> enough = a.takeApart(1, rows - 3, 0, 1, {}, false);
+  ASSERT_EQ(enough.size(), 1u);
+  EXPECT_EQ(enough[0].notBefore, 20) << "one is long enough";
+  a.give(enough[0]);
+  const std::vector<Span> all = a.takeApart(1, rows, 0, 1, {}, false);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].notBefore, 70);
+  EXPECT_EQ(all[0].rows, rows);
+  EXPECT_EQ(a.freeRows(0, 1), 0u);
+}
+
 TEST(Allocator, AvoidsTheDearerSlices) {
   const Machine m = machine();
   HemisphereAllocator a(m);
