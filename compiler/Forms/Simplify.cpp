@@ -187,6 +187,15 @@ void compact(KernelGraph &graph) {
   graph.tensors = std::move(tensors);
 }
 
+} // namespace
+
+void dropUnneeded(KernelGraph &graph) {
+  dropDead(graph);
+  compact(graph);
+}
+
+namespace {
+
 /// Merges maps into the kernel that writes what they read, result by result. `alone`: where that is
 /// all that it writes, and nothing else reads it.
 class Merger {
@@ -438,8 +447,7 @@ void joinLaneLoops(KernelGraph &graph) {
 
 void mergeMaps(KernelGraph &graph, unsigned chain) {
   Merger(graph, chain, /*alone=*/true).run();
-  dropDead(graph);
-  compact(graph);
+  dropUnneeded(graph);
 }
 
 void simplify(KernelGraph &graph, unsigned chain) {
@@ -447,8 +455,7 @@ void simplify(KernelGraph &graph, unsigned chain) {
   dropDead(graph);
   joinLaneLoops(graph);
   Merger(graph, chain, /*alone=*/false).run();
-  dropDead(graph);
-  compact(graph);
+  dropUnneeded(graph);
 }
 
 } // namespace millrace::forms

@@ -14,6 +14,9 @@ void simplify(KernelGraph &graph, unsigned chain);
 /// the same, and a kernel of many results takes more units at a time than several that take turns.
 void mergeMaps(KernelGraph &graph, unsigned chain);
 
+/// Drops kernels, results, host calls and tensors that no output needs.
+void dropUnneeded(KernelGraph &graph);
+
 /// Drops nodes that no result needs, and operands that no node reads.
 void dropDeadNodes(Kernel &kernel);
 

@@ -128,12 +128,12 @@ def attention(tokens, heads, depth, mask=None):
 def test_a_softmax_lies_along_its_maxima(millrace, tmp_path, tokens, heads, depth, turned):
     """Scores are made once, with queries along the lanes, as their maxima lie; what becomes of them is turned, a vector for each
     query and 160 tokens or so (two for a head whose queries lie across two passes), for the product with V: no second product for
-    the scores, no row for each maximum, no sum over lanes. And a normalisation of long rows adds their whole vectors first, of the mean once, of the squares in two terms."""
+    the scores, no row for each maximum, no sum over lanes. And a normalisation of long rows adds their whole squares first, in two terms; the mean, whose square is taken off, keeps its bits."""
     report = check(millrace, tmp_path, *attention(tokens, heads, depth))
     kernels, width = report["kernels"], heads * depth
     assert [kernel["macs"] for kernel in kernels].count(heads * tokens * tokens * depth) == 2
     normalised = sum(kernel["mxm_vectors"] for kernel in kernels if kernel["name"].startswith("LayerNorm"))
-    assert 0 < normalised < 2 * tokens * -(-width // 160)  # 3 times as many, unless
+    assert 0 < normalised < 2.25 * tokens * -(-width // 160)  # 3 times as many, unless
     helpers = sum(kernel["mxm_vectors"] for kernel in kernels if not kernel["macs"])
     assert helpers <= turned + normalised + width  # V may be turned, too
 

@@ -32,7 +32,69 @@ std::optional<unsigned> largestMet(const KernelGraph &graph, const Uses &uses, u
   return largest;
 }
 
+/// For each dimension of what the kernel writes first the one of `result` that moves alike, if it
+/// has those in another order; else nothing.
+std::vector<unsigned> orderAs(const KernelGraph &graph, const Access &first, const Access &result) {
+  const Tensor &leads = graph.tensors[first.tensor], &its = graph.tensors[result.tensor];
+  if (leads.shape.size() != its.shape.size() || leads.laneDim == its.laneDim)
+    return {};
+  std::vector<unsigned> order;
+  for (unsigned d = 0; d < leads.shape.size(); ++d)
+    for (unsigned e = 0; e < its.shape.size(); ++e)
+      if (leads.shape[d] == its.shape[e] && first.index[d] == result.index[e] &&
+          (d == leads.laneDim) == (e == its.laneDim) &&
+          std::find(order.begin(), order.end(), e) == order.end()) {
+        order.push_back(e);
+        break;
+      }
+  return order.size() == its.shape.size() ? order : std::vector<unsigned>();
+}
+
+template <class T> void permute(std::vector<T> &list, const std::vector<unsigned> &order) {
+  std::vector<T> permuted;
+  for (const unsigned d : order)
+    permuted.push_back(list[d]);
+  list = std::move(permuted);
+}
+
 } // namespace
+
+unsigned alignOrders(KernelGraph &graph) {
+  const Uses uses(graph);
+  std::vector<bool> isBound(graph.tensors.size());
+  for (const Kernel &kernel : graph.kernels) {
+    for (const Term &term : kernel.terms)
+      isBound[term.w.tensor] = true;
+    for (const Access &operand : kernel.operands)
+      if (operand.lookup)
+        isBound[operand.tensor] = isBound[operand.lookup->tensor] = true;
+  }
+  unsigned aligned = 0;
+  for (unsigned k = 0; k < graph.kernels.size(); ++k)
+    for (size_t r = 1; r < graph.kernels[k].results.size(); ++r) {
+      const unsigned tensor = graph.kernels[k].results[r].access.tensor;
+      Tensor &its = graph.tensors[tensor];
+      if (its.role != TensorRole::Intermediate || !its.value.empty() || uses.onHost[tensor] ||
+          isBound[tensor] || uses.writers[tensor].size() != 1)
+        continue;
+      const std::vector<unsigned> order =
+          orderAs(graph, graph.kernels[k].results[0].access, graph.kernels[k].results[r].access);
+      if (order.empty())
+        continue;
+      permute(its.shape, order);
+      its.laneDim = graph.tensors[graph.kernels[k].results[0].access.tensor].laneDim;
+      const auto move = [&](Access &access) {
+        if (access.tensor == tensor)
+          permute(access.index, order);
+      };
+      forEachAccess(graph.kernels[k], move);
+      for (const unsigned reader : uses.readers[tensor])
+        if (reader != k)
+          forEachAccess(graph.kernels[reader], move);
+      ++aligned;
+    }
+  return aligned;
+}
 
 unsigned alignRanks(KernelGraph &graph) {
   const Uses uses(graph);

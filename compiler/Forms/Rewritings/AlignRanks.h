@@ -11,4 +11,9 @@ namespace millrace::forms {
 /// Returns how many tensors it gave others.
 unsigned alignRanks(KernelGraph &graph);
 
+/// Gives what a kernel writes beside its first result the order of that one's dimensions, where it
+/// has the same ones and holds no ONNX value: layouts are chosen for both together. Returns how many
+/// tensors it turned.
+unsigned alignOrders(KernelGraph &graph);
+
 } // namespace millrace::forms

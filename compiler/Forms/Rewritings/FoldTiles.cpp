@@ -39,12 +39,31 @@ std::optional<unsigned> summedLoop(const KernelGraph &graph, const Kernel &kerne
   return uses(first.a) == 1 && uses(first.w) == 1 ? loop : std::nullopt;
 }
 
+/// Does a kernel square what this one stores? The square takes in the error of the sum as often as
+/// the mean is larger than what is left of it.
+bool isSquared(const KernelGraph &graph, const Kernel &sum) {
+  const auto isOfSum = [&](const Access &operand) {
+    return std::any_of(sum.results.begin(), sum.results.end(), [&](const Result &result) {
+      return result.access.tensor == operand.tensor;
+    });
+  };
+  return std::any_of(graph.kernels.begin(), graph.kernels.end(), [&](const Kernel &kernel) {
+    return std::any_of(kernel.nodes.begin(), kernel.nodes.end(), [&](const Node &node) {
+      if (node.kind != Node::Kind::Op || node.op != AluOp::MulF32 || node.args[0] != node.args[1])
+        return false;
+      const Node &squared = kernel.nodes[node.args[0]];
+      return squared.kind == Node::Kind::Operand && isOfSum(kernel.operands[squared.index]);
+    });
+  });
+}
+
 class TileFolder {
 public:
   TileFolder(KernelGraph &graph, unsigned number, unsigned loop, const Machine &machine)
       : graph(graph), kernel(graph.kernels[number]), loop(loop), machine(machine),
         row(graph.tensors[kernel.terms[0].a.tensor]),
-        vector(std::min<int64_t>(machine.lanes(), machine.mxm.columns)) {}
+        vector(std::min<int64_t>(machine.lanes(), machine.mxm.columns)),
+        isInParts(kernel.terms.size() == 2 || isSquared(graph, kernel)) {}
 
   /// The kernel that sums what is folded; nothing where that takes no less.
   std::optional<Kernel> folded() {
@@ -72,8 +91,7 @@ private:
   const Machine &machine;
   const Tensor row;
   const int64_t vector;
-
-  bool isInParts() const { return kernel.terms.size() == 2; }
+  const bool isInParts; ///< a folded vector is kept as two, of its high and its low bits
 
   /// Vectors that one map adds: each is widened and added; streams bring two bytes of each.
   int64_t mostTiles() const {
@@ -82,9 +100,9 @@ private:
         std::any_of(kernel.terms.begin(), kernel.terms.end(),
                     [&](const Term &term) { return graph.tensors[term.a.tensor].unbounded; });
     const int64_t parts = int64_t(kernel.terms.size()), // operations on what is stored:
-        rounding = !isInParts() ? 2
-                   : unbounded  ? 6
-                                : 4;
+        rounding = !isInParts  ? 2
+                   : unbounded ? 6
+                               : 4;
     return std::min((int64_t(machine.vxm.alus) - rounding + 1) / (2 * parts),
                     kStreams / (2 * parts));
   }
@@ -95,7 +113,7 @@ private:
     int64_t rows = 1;
     for (unsigned d = 0; d < row.shape.size(); ++d)
       rows *= d == row.laneDim ? 1 : row.shape[d];
-    const int64_t sweeps = int64_t(kernel.terms.size()) * (tiles - 1) *
+    const int64_t sweeps = (int64_t(kernel.terms.size()) * tiles - (isInParts ? 2 : 1)) *
                            ((vector + format.lanesPerPass - 1) / int64_t(format.lanesPerPass));
     const int64_t workers =
         std::max(1u, machine.mxm.planes / format.planes * unsigned(kHemispheres));
@@ -123,7 +141,8 @@ private:
     sum.terms.push_back(std::move(term));
   }
 
-  /// Adds terms for `count` vectors: of their mean, or of two parts of their sum.
+  /// Adds terms for `count` vectors: of their mean, or of two parts of their sum (of their mean, if
+  /// 16 bits of one are all that there is).
   void add(Kernel &sum, int64_t first, int64_t count) {
     if (count == 1) {
       for (const Term &term : kernel.terms)
@@ -154,6 +173,7 @@ private:
         next.push_back(level.back());
       level = next;
     }
+    const bool isMean = kernel.terms.size() == 1;
     const auto store = [&](const char *name, unsigned node, bool isBits) {
       const unsigned tensor = addTensor(graph, row.name + name, shape, row.type, row.laneDim);
       graph.tensors[tensor].unbounded = unbounded;
@@ -161,10 +181,12 @@ private:
         build.storeBits(node, {tensor, index, 0});
       else
         build.store(node, {tensor, index, 0});
-      addTerm(sum, tensor, loop, 0, isInParts() ? 1 : count);
+      addTerm(sum, tensor, loop, 0, isMean ? count : 1);
     };
-    const unsigned value = level.front();
-    if (isInParts()) {
+    unsigned value = level.front();
+    if (isMean) // what stays within the range of its elements
+      value = build.op(AluOp::MulF32, {value, build.constant(1 / float(count))});
+    if (isInParts) {
       const unsigned high = build.op(narrowFromF32(row.type), {value}),
                      wide = build.op(widenToF32(row.type), {high});
       unsigned low = build.op(AluOp::SubF32, {value, wide});
@@ -174,7 +196,7 @@ private:
       store(".folded", high, true);
       store(".folded.low", low, false);
     } else {
-      store(".folded", build.op(AluOp::MulF32, {value, build.constant(1 / float(count))}), false);
+      store(".folded", value, false);
     }
     build.finish(kernel.name, kernel.provenance);
   }

@@ -91,9 +91,10 @@ static const Rewriting table[] = {
        mergeMaps(graph, longestChain(machine));
        return Lines();
      }},
-    {"align-ranks", "gives rows that maps meet the dimensions of what they meet",
+    {"align-ranks", "gives rows that maps meet, and results of one kernel, the dimensions that they meet",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        alignRanks(graph);
+       alignOrders(graph);
        return Lines();
      }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",

@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/WholeVectors.h"
+#include "compiler/Forms/Simplify.h"
 
 #include <algorithm>
 #include <map>
@@ -42,13 +43,51 @@ bool sumsAlike(const KernelGraph &graph, const Kernel &kernel, unsigned lane) {
          });
 }
 
+/// A tensor whose lanes are all alike, and a vector of each that holds the same.
+struct Spread {
+  Access made;   ///< the tensor as it was made
+  Access sum;    ///< what it was made of, by the loops of the same kernel
+  unsigned lane; ///< of these loops
+};
+using Spreads = std::map<unsigned, Spread>; ///< by tensor
+
+/// What the access of a spread tensor reads, there where it is made from; `lane` is the reader's
+/// loop along the lanes. Nothing where it reads something else in each lane.
+std::optional<Access> readSum(const KernelGraph &graph, const Spreads &spreads,
+                              const Access &access, unsigned lane) {
+  const auto known = spreads.find(access.tensor);
+  if (known == spreads.end() || access.lookup)
+    return std::nullopt;
+  const Spread &spread = known->second;
+  const unsigned laneDim = graph.tensors[access.tensor].laneDim;
+  Access sum = spread.sum;
+  for (unsigned d = 0; d < access.index.size(); ++d)
+    if (d == laneDim ? !(access.index[d] == at(lane)) : uses(access.index[d], lane))
+      return std::nullopt;
+  for (AffineIndex &index : sum.index) {
+    if (index == at(spread.lane)) {
+      index = at(lane);
+      continue;
+    }
+    const auto dim = std::find(spread.made.index.begin(), spread.made.index.end(), index);
+    if (dim == spread.made.index.end())
+      return std::nullopt;
+    index = access.index[size_t(dim - spread.made.index.begin())];
+  }
+  return sum;
+}
+
 class Sharer {
 public:
-  Sharer(KernelGraph &graph, const Kernel &kernel, unsigned lane, int64_t vector)
+  Sharer(KernelGraph &graph, const Kernel &kernel, unsigned lane, int64_t vector,
+         const Spreads &spreads)
       : graph(graph), kernel(kernel), lane(lane), vector(vector) {
+    for (const Access &operand : kernel.operands)
+      sumsRead.push_back(readSum(graph, spreads, operand, lane));
     for (const Node &node : kernel.nodes)
       alike.push_back(
           node.kind == Node::Kind::Accumulator || node.kind == Node::Kind::Immediate ||
+          (node.kind == Node::Kind::Operand && sumsRead[node.index]) ||
           (node.kind == Node::Kind::Op &&
            std::all_of(node.args.begin(), node.args.end(), [&](unsigned a) { return alike[a]; })));
     std::vector<bool> read(kernel.nodes.size(), false);
@@ -58,7 +97,8 @@ public:
     for (const Result &r : kernel.results)
       read[r.node] = true;
     for (unsigned n = 0; n < kernel.nodes.size(); ++n)
-      if (read[n] && alike[n] && kernel.nodes[n].kind != Node::Kind::Immediate)
+      if (read[n] && alike[n] && kernel.nodes[n].kind != Node::Kind::Immediate &&
+          kernel.nodes[n].kind != Node::Kind::Operand)
         shared.push_back(n);
   }
 
@@ -74,14 +114,22 @@ public:
     return kernels;
   }
 
+  /// After cut(): adds the results whose lanes are all alike.
+  void noteSpreads(Spreads &spreads) const {
+    for (const Result &r : kernel.results)
+      if (const auto known = std::find(shared.begin(), shared.end(), r.node); known != shared.end())
+        spreads.insert({r.access.tensor, {r.access, sumsOf[size_t(known - shared.begin())], lane}});
+  }
+
 private:
   KernelGraph &graph;
   const Kernel &kernel;
   const unsigned lane;
   const int64_t vector;
-  std::vector<bool> alike;      ///< per node: in all lanes
-  std::vector<unsigned> shared; ///< nodes that maps read
-  std::vector<Access> sumsOf;   ///< per shared node: where it lies, by the loops of the kernel
+  std::vector<std::optional<Access>> sumsRead; ///< per operand that is alike in all lanes
+  std::vector<bool> alike;                     ///< per node: in all lanes
+  std::vector<unsigned> shared;                ///< nodes that maps read
+  std::vector<Access> sumsOf; ///< per shared node: where it lies, by the loops of the kernel
 
   Kernel sums() {
     Access to{0, {}, 0};
@@ -106,10 +154,12 @@ private:
           extents[d] = vector;
       term.w.tensor = splatLike(w, extents);
     }
-    std::map<unsigned, unsigned> place;
+    std::map<unsigned, unsigned> place, operands;
     for (unsigned n = 0; n < kernel.nodes.size(); ++n)
       if (alike[n]) {
         Node node = kernel.nodes[n];
+        if (node.kind == Node::Kind::Operand)
+          readOperand(first, operands, node);
         for (unsigned &a : node.args)
           a = place.at(a);
         place[n] = unsigned(first.nodes.size());
@@ -121,7 +171,16 @@ private:
       first.results.push_back({place.at(n), to});
       sumsOf.push_back(to);
     }
+    dropDeadNodes(first);
     return first;
+  }
+
+  /// Lets the node read the sum that its operand is.
+  void readOperand(Kernel &part, std::map<unsigned, unsigned> &known, Node &node) const {
+    const auto [slot, isNew] = known.emplace(node.index, unsigned(part.operands.size()));
+    if (isNew)
+      part.operands.push_back(*sumsRead[node.index]);
+    node.index = slot->second;
   }
 
   /// A constant that is the same everywhere, of another shape; one of each kind.
@@ -160,6 +219,8 @@ private:
         node.kind = Node::Kind::Operand;
         node.index = unsigned(part.operands.size());
         part.operands.push_back(sumsOf[size_t(known - shared.begin())]);
+      } else if (node.kind == Node::Kind::Operand && sumsRead[node.index]) {
+        readOperand(part, operands, node);
       } else if (alike[n] && node.kind != Node::Kind::Immediate) {
         continue;
       } else if (node.kind == Node::Kind::Operand) {
@@ -178,6 +239,20 @@ private:
     return part;
   }
 };
+
+/// Are the kernel's rows whole vectors, and those that meet them where others read its results?
+bool areWhole(const KernelGraph &graph, const WholeVectors &rows, const Kernel &kernel) {
+  if (!rows.areIn(kernel.results.front().access.tensor))
+    return false;
+  return std::all_of(graph.kernels.begin(), graph.kernels.end(), [&](const Kernel &reader) {
+    const bool meets =
+        std::any_of(reader.operands.begin(), reader.operands.end(), [&](const Access &operand) {
+          return std::any_of(kernel.results.begin(), kernel.results.end(),
+                             [&](const Result &r) { return r.access.tensor == operand.tensor; });
+        });
+    return !meets || rows.areIn(reader.results.front().access.tensor);
+  });
+}
 
 /// Cycles that the kernel's sweeps for all lane tiles but the first take at least.
 int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lane,
@@ -212,6 +287,7 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const WholeVectors rows(graph, vector);
   unsigned cuts = 0;
+  Spreads spreads;
   std::vector<std::pair<bool, unsigned>> order;
   for (const auto &[isHost, index] : graph.order) {
     order.push_back({isHost, index});
@@ -221,12 +297,13 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
     const std::optional<unsigned> lane = laneLoopOf(graph, kernel);
     if (!lane || kernel.loops[*lane].extent <= vector || !sumsAlike(graph, kernel, *lane) ||
         savedCycles(graph, kernel, *lane, machine, vector) < kStep ||
-        !rows.areIn(kernel.results.front().access.tensor))
+        !areWhole(graph, rows, kernel))
       continue;
-    Sharer sharer(graph, kernel, *lane, vector);
+    Sharer sharer(graph, kernel, *lane, vector, spreads);
     if (sharer.sharedCount() == 0 || sharer.sharedCount() > kMostShared)
       continue;
     std::vector<Kernel> kernels = sharer.cut();
+    sharer.noteSpreads(spreads);
     graph.kernels[index] = std::move(kernels.front());
     for (size_t i = 1; i < kernels.size(); ++i) {
       order.push_back({false, unsigned(graph.kernels.size())});
@@ -235,6 +312,8 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
     ++cuts;
   }
   graph.order = std::move(order);
+  if (!spreads.empty()) // readers take what these are made of
+    dropUnneeded(graph);
   return cuts;
 }
 

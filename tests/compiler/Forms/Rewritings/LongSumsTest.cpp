@@ -10,6 +10,8 @@
 
 #include "arch/spec/MachineFile.h"
 
+#include "tests/compiler/Forms/Rewritings/MeanAndVariance.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,6 +82,20 @@ TEST(FoldTiles, AddsAsManyVectorsAsTheVxmTakesAtOnce) {
   EXPECT_EQ(sweepsOf(before), 64 * 3 * 13);
   EXPECT_LT(sweepsOf(after), sweepsOf(before) / 2);
   EXPECT_LT(distance(before, after), 1e-4);
+}
+
+TEST(FoldTiles, KeepsTheLowBitsOfASumThatIsSquared) {
+  for (const ElementType type : {ElementType::Fp16, ElementType::Bf16})
+    for (const auto &[width, folds] : {std::pair{768, 1u}, {2048, 2u}}) {
+      const KernelGraph before = test::buildMeanAndVariance(128, width, type);
+      KernelGraph after = before;
+      EXPECT_EQ(foldTiles(after, tsp()), folds) << "of 768 lanes two parts save nothing";
+      for (const Kernel &kernel : after.kernels)
+        if (kernel.name == "mean" && !kernel.terms.empty() && folds == 2) {
+          EXPECT_GT(kernel.terms.size(), 2u);
+        }
+      EXPECT_LT(distance(before, after), type == ElementType::Fp16 ? 1e-3 : 1e-2);
+    }
 }
 
 TEST(FoldTiles, StaysWhereRowsAreShortOrFew) {
