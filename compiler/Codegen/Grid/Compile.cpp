@@ -14,9 +14,16 @@ namespace {
 /// Half of the memory for values beyond estimates.
 constexpr unsigned kMostPressure = 5;
 
-constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},  {ColumnPlaces::Apart, false, true},
-                         {ColumnPlaces::Sets, false, false}, {ColumnPlaces::Apart, false, false},
-                         {ColumnPlaces::Sets, true, false},  {ColumnPlaces::Shared, true, false}};
+/// In turn: as they are; where weights leave few rows, with less of these; with bursts that are led
+/// around each other.
+constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},
+                         {ColumnPlaces::Apart, false, true},
+                         {ColumnPlaces::Sets, false, false},
+                         {ColumnPlaces::Apart, false, false},
+                         {ColumnPlaces::Sets, false, true, 0, /*sharesRows=*/true},
+                         {ColumnPlaces::Sets, false, false, 0, /*sharesRows=*/true},
+                         {ColumnPlaces::Sets, true, false},
+                         {ColumnPlaces::Shared, true, false}};
 
 /// Ways in which a tactic may find room, where `found` is that of the usual one. A part of the
 /// machine may find it in one that the whole did not.
@@ -140,8 +147,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
   const bool isOne = machine.pes() == 1 || options.tactic.pes == 1; // that computes
-  unsigned start = 0; // pressure at which the way before was crowded first
+  unsigned start = 0;   // pressure at which the way before was crowded first
+  bool isTight = false; // at the last attempt that shared no rows
   for (Way way : kWays) {
+    if (way.sharesRows && (options.sharesRows || !isTight))
+      continue;
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
     bool wasTooLarge = false;
@@ -158,6 +168,8 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       }
       if (options.refused)
         options.refused(image.error());
+      if (!way.sharesRows)
+        isTight = compiler.isTight();
       report.crowded = compiler.crowded();
       full = report.full = full || compiler.full();
       if (report.crowded && !crowdedAt)

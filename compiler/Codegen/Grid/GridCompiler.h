@@ -23,6 +23,7 @@ struct Way {
   /// copies room of their own, then gaps, then an eighth of the memory more each time; and from the
   /// third time on what needs long runs of rows comes before weights.
   unsigned pressure = 0;
+  bool sharesRows = false; ///< weight tiles of few lanes lie beside each other
   bool operator==(const Way &) const = default;
 };
 
@@ -38,7 +39,7 @@ public:
                                                                .bands = tactic.bands,
                                                                .used = tactic.used,
                                                                .pes = tactic.pes,
-                                                               .sharesRows = options.sharesRows}),
+                                                               .sharesRows = options.sharesRows || way.sharesRows}),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().

@@ -118,16 +118,15 @@ Value withoutUnitDims(Value value) {
 /// be exact in 16 bits however little they differ from each other, and so may what is moved of
 /// them.
 bool isRounded(Value value) {
-  constexpr size_t kMostOperations = 64;
-  SmallVector<Operation *> open;
-  SmallPtrSet<Operation *, 16> seen;
+  constexpr size_t kMostOperations = 64; // the nearest first
+  SetVector<Operation *> seen;
   const auto add = [&](Value of) {
-    if (Operation *op = of.getDefiningOp(); op && seen.insert(op).second)
-      open.push_back(op);
+    if (Operation *op = of.getDefiningOp(); op && seen.size() < kMostOperations)
+      seen.insert(op);
   };
   add(value);
-  while (!open.empty() && seen.size() < kMostOperations) {
-    Operation *op = open.pop_back_val();
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Operation *op = seen[i];
     linalg::LinalgOp map = formOf(op->getResult(0));
     if (map && isContraction(map))
       return true;
