@@ -28,6 +28,19 @@ bool isOperand(const Kernel &kernel, unsigned tensor) {
                      [&](const Access &operand) { return operand.tensor == tensor; });
 }
 
+/// Does a kernel write rows of the tensor block by block, in two loops? It takes no layout for them
+/// but the plain one.
+bool isInBlocks(const KernelGraph &graph, const Kernel &writer, unsigned tensor) {
+  for (const forms::Result &result : writer.results)
+    for (unsigned d = 0; result.access.tensor == tensor && d < result.access.index.size(); ++d)
+      if (const auto &terms = result.access.index[d].terms;
+          d != graph.tensors[tensor].laneDim &&
+          std::count_if(terms.begin(), terms.end(),
+                        [&](const auto &term) { return writer.loops[term.first].extent > 1; }) > 1)
+        return true;
+  return false;
+}
+
 class Changer {
 public:
   Changer(const KernelGraph &graph, const Machine &machine, const std::shared_ptr<CostCache> &cache)
@@ -49,7 +62,8 @@ private:
   std::vector<Site> worthwhile(const std::vector<Site> &sites) const;
 };
 
-/// Readers whose lanes meet the tensor's get a copy; all of them where those of what writes it do.
+/// Readers whose lanes meet the tensor's get a copy; all of them where those of what writes it do,
+/// or where it is written block by block.
 std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) const {
   if (problem.variableOf(t) < 0 || graph.tensors[t].role != TensorRole::Intermediate ||
       !canMove(graph, machine, t) || uses.readers[t].empty())
@@ -59,12 +73,13 @@ std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) co
   if (!pad || (type != ElementType::Int8 && !std::isfinite(forms::decode(type, *pad))))
     return std::nullopt;
   const Kernel &writer = graph.kernels[uses.writers[t].front()];
-  const bool meetsWriter =
+  const bool isHeld =
       std::any_of(writer.operands.begin(), writer.operands.end(),
-                  [&](const Access &operand) { return problem.variableOf(operand.tensor) >= 0; });
+                  [&](const Access &operand) { return problem.variableOf(operand.tensor) >= 0; }) ||
+      isInBlocks(graph, writer, t);
   Site site{t, {}, 0};
   for (unsigned k : uses.readers[t])
-    if (meetsWriter || isOperand(graph.kernels[k], t))
+    if (isHeld || isOperand(graph.kernels[k], t))
       site.readers.push_back(k);
   return site.readers.empty() ? std::nullopt : std::optional(std::move(site));
 }

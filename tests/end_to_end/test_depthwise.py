@@ -72,12 +72,3 @@ def test_several_results_of_each_channel(millrace, tmp_path, channels, times, ke
                     {"w0": numbers(channels, 3, *(3,) * rank) / 5, "w1": numbers(channels * times, 1, *(kernel,) * rank, seed=1) / kernel,
                      "b1": numbers(channels * times, seed=2), "w2": numbers(32, channels * times, *(1,) * rank, seed=3) / 20})
     assert report["measured_cycles"] < most
-
-
-@pytest.mark.parametrize("channels, group, results, options", [
-    (16, 16, 16, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # bilinear upsampling as networks learn it
-    (12, 3, 6, {"strides": [2, 2]}), (8, 2, 20, {"dilations": [1, 2], "output_padding": [1, 0], "strides": [2, 1]})], ids=str)
-def test_transposed_in_groups(millrace, tmp_path, channels, group, results, options):
-    """By the host: no kernel reads channels of their own between zeros."""
-    judged(millrace, tmp_path, [node("ConvTranspose", ["x", "w", "b"], ["y"], "transposed", group=group, **options)], [1, channels, 6, 5],
-           {"w": numbers(channels, results // group, 4, 4) / 4, "b": numbers(results, seed=1)}, host=["transposed"])

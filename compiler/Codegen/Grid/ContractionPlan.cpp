@@ -88,7 +88,8 @@ void ContractionPlan::addTiles(size_t index, const std::vector<int64_t> &loops,
     tile.k0 = unsigned(std::max(from, tile.firstLane) - tile.firstLane);
     tile.k1 = unsigned(std::min(to, tile.firstLane + layout.tiles[t].count) - tile.firstLane);
     tile.tap = tap;
-    tiles.push_back(std::move(tile));
+    if (tile.k0 < tile.k1) // else the tap's lanes lie behind the last one
+      tiles.push_back(std::move(tile));
   }
 }
 
@@ -195,6 +196,12 @@ void ContractionPlan::planTiles() {
     }
     for (const auto &[loops, name] : points)
       addTiles(index, loops, name);
+  }
+  if (tiles.empty()) { // all lanes that are summed lie outside: a sum of zeros
+    Tile none;
+    none.loops = domain.loops;
+    none.k1 = 1;
+    tiles.push_back(std::move(none));
   }
   if (c.sharesRows && !work.roles.heads)
     cutTiles();

@@ -185,7 +185,9 @@ FailureOr<Scalar> Former::bodyValue(Attempt &attempt, Value value, Values &known
   if (matchPattern(value, m_Constant(&constant))) {
     if (auto real = dyn_cast<FloatAttr>(constant))
       return Scalar{attempt.build.constant(float(real.getValueAsDouble())), Kind::F32};
-    auto integer = cast<IntegerAttr>(constant);
+    auto integer = dyn_cast<IntegerAttr>(constant);
+    if (!integer) // a table that is looked up in some other way
+      return failure();
     bool isFlag = integer.getType().isInteger(1);
     return Scalar{
         attempt.build.immediate(uint32_t(isFlag ? integer.getValue().getZExtValue()

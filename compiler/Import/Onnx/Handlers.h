@@ -12,6 +12,7 @@ namespace millrace::onnx_import {
 void addArithmeticOps(HandlerTable &table);
 void addActivationOps(HandlerTable &table);
 void addConvolutionOps(HandlerTable &table);
+void addConvTransposeOps(HandlerTable &table);
 void addPoolingOps(HandlerTable &table);
 void addMatMulOps(HandlerTable &table);
 void addReductionOps(HandlerTable &table);

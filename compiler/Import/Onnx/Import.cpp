@@ -60,11 +60,11 @@ Shape allAxes(int64_t rank) {
 
 HandlerTable makeHandlers() {
   HandlerTable table;
-  for (auto add :
-       {addArithmeticOps, addActivationOps, addConvolutionOps, addPoolingOps, addMatMulOps,
-        addReductionOps, addNormalizationOps, addShapeOps, addSliceOps, addGatherOps,
-        addConstantOps, addQuantizationOps, addAttentionOps, addEmbeddingOps, addEinsumOps,
-        addResizeOps, addScatterOps, addTopKOps, addRecurrentOps})
+  for (auto add : {addArithmeticOps,   addActivationOps, addConvolutionOps, addConvTransposeOps,
+                   addPoolingOps,      addMatMulOps,     addReductionOps,   addNormalizationOps,
+                   addShapeOps,        addSliceOps,      addGatherOps,      addConstantOps,
+                   addQuantizationOps, addAttentionOps,  addEmbeddingOps,   addEinsumOps,
+                   addResizeOps,       addScatterOps,    addTopKOps,        addRecurrentOps})
     add(table);
   return table;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Conv, ConvInteger and ConvTranspose in the layout N x C x spatial, weights M x C/group x kernel.
+// Conv and ConvInteger in the layout N x C x spatial, weights M x C/group x kernel.
 #include "compiler/Import/Onnx/Convolution.h"
 
 #include "compiler/Import/Onnx/Handlers.h"
@@ -153,74 +153,6 @@ Status importConv(NodeImporter &node) {
   return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
 }
 
-/// The transposed convolution as a convolution of the input spread by the strides, with flipped
-/// weights M x C/group x kernel from C x M/group x kernel.
-Status importConvTranspose(NodeImporter &node) {
-  TensorBuilder &t = node.t;
-  Shape in(node.shape(0)), kernel(node.shape(1));
-  const int64_t group = node.getInt("group", 1);
-  if (in.size() < 3 || in.size() > 5 || kernel.size() != in.size())
-    return node.error("convolves tensors of rank " + std::to_string(in.size()) + " and " +
-                      std::to_string(kernel.size()) + "; 1 to 3 spatial dimensions are supported");
-  if (kernel[0] != in[1] || group < 1 || in[1] % group != 0)
-    return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
-                      std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]) + " in " +
-                      std::to_string(group) + " groups");
-  if (in.size() == 5 && group != 1)
-    return node.error("grouped convolution in 3 dimensions is not supported");
-  size_t rank = in.size() - 2;
-  if (node.getString("auto_pad", "NOTSET") != "NOTSET" || node.attribute("output_shape"))
-    return node.error(
-        "auto_pad and output_shape are not supported; export the model with explicit pads");
-  Shape strides = node.getInts("strides", Shape(rank, 1)),
-        dilations = node.getInts("dilations", Shape(rank, 1));
-  Shape pads = node.getInts("pads", Shape(2 * rank, 0)),
-        tail = node.getInts("output_padding", Shape(rank, 0));
-  if (strides.size() != rank || dilations.size() != rank || pads.size() != 2 * rank ||
-      tail.size() != rank)
-    return node.error("its window attributes do not fit " + std::to_string(rank) +
-                      " spatial dimensions");
-  Window window;
-  window.dilations = dilations;
-  Shape spread(in), offsets(in.size(), 0), steps(in.size(), 1),
-      permutation = allAxes(static_cast<int64_t>(in.size()) + 1), parted(kernel), turned(kernel);
-  std::swap(permutation[1], permutation[2]); // behind the group
-  parted[0] = turned[1] = in[1] / group;
-  parted.insert(parted.begin(), group);
-  turned[0] = group * kernel[1];
-  Value weights = t.reshape(t.transpose(t.reshape(node.in(1), parted), permutation), turned);
-  SmallVector<AffineExpr> flipped;
-  for (unsigned i = 0; i < in.size(); ++i)
-    flipped.push_back(i < 2 ? t.ops().getAffineDimExpr(i)
-                            : kernel[i] - 1 - t.ops().getAffineDimExpr(i));
-  weights =
-      t.map(shapeOf(weights), {weights},
-            {AffineMap::get(static_cast<unsigned>(in.size()), 0, flipped, t.ops().getContext())},
-            elementTypeOf(weights), [](Scalars &, ValueRange x) { return x[0]; });
-  for (size_t i = 0; i < rank; ++i) {
-    int64_t reach = (kernel[i + 2] - 1) * dilations[i], before = reach - pads[i],
-            after = reach - pads[rank + i] + tail[i];
-    if (before < 0 || after < 0)
-      return node.error("pads beyond the kernel's reach are not supported");
-    offsets[i + 2] = before;
-    steps[i + 2] = strides[i];
-    spread[i + 2] = (in[i + 2] - 1) * strides[i] + 1 + before + after;
-    window.kernel.push_back(kernel[i + 2]);
-    window.strides.push_back(1);
-    for (Shape *none : {&window.low, &window.high, &window.extra})
-      none->push_back(0);
-    window.outputs.push_back(spread[i + 2] - reach);
-  }
-  auto attributes = [&](ArrayRef<int64_t> values) {
-    return getAsIndexOpFoldResult(t.ops().getContext(), values);
-  };
-  Value zeros = t.filled(spread, t.scalar(elementTypeOf(node.in(0)), 0));
-  Value input = tensor::InsertSliceOp::create(t.ops(), node.in(0), zeros, attributes(offsets),
-                                              attributes(in), attributes(steps));
-  Value result = convolve(node, input, weights, window);
-  return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
-}
-
 /// int32 sums of (x - zero point) * (w - zero point); exact.
 Status importConvInteger(NodeImporter &node) {
   Type i32 = node.t.ops().getI32Type();
@@ -252,7 +184,6 @@ Status importConvInteger(NodeImporter &node) {
 
 void addConvolutionOps(HandlerTable &table) {
   table[":Conv"] = importConv;
-  table[":ConvTranspose"] = importConvTranspose;
   table[":ConvInteger"] = importConvInteger;
 }
 
