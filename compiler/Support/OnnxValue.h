@@ -11,5 +11,9 @@ inline constexpr char kOnnxValue[] = "onnx.value";
 /// Unit attribute of an operation, or an argument of @main, whose value lies in memory as fp32
 /// whatever the precision.
 inline constexpr char kKeepFp32[] = "millrace.keep_fp32";
+/// On a generic operation: it sums all elements of its operand up to each along a dimension, which
+/// the attribute's integers name, then whether the element itself is left out, and whether from the
+/// end.
+inline constexpr char kCumulative[] = "millrace.cumulative";
 
 } // namespace millrace

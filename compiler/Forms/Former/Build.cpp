@@ -130,6 +130,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   PointsByNode contractions = contractionsOf(function);
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of
   multiplyBlocks(function, options.activation());
+  multiplyCumulative(function, options.activation());
   if (options.precision != Precision::Int8)
     multiplySlices(function, options.activation(), options.lanes);
   KernelGraph graph;

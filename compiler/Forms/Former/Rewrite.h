@@ -50,6 +50,10 @@ void mapBeforeViews(mlir::func::FuncOp function);
 /// finite as memory holds it in `stored`: sums keep its lanes.
 void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
+/// Sums of all elements up to each along a dimension (`kCumulative`) become products with a constant
+/// triangle of ones, where the elements are computed, or finite as memory holds them in `stored`.
+void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
+
 /// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
 /// becomes one product of the rows with a constant matrix of 0, 1 and -1, where they are finite as
 /// memory holds them in `stored`; of blocks of up to `lanes`. Exact.

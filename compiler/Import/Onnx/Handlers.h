@@ -29,6 +29,7 @@ void addResizeOps(HandlerTable &table);
 void addScatterOps(HandlerTable &table);
 void addTopKOps(HandlerTable &table);
 void addRecurrentOps(HandlerTable &table);
+void addFourierOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);

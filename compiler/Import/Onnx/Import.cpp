@@ -64,7 +64,8 @@ HandlerTable makeHandlers() {
                    addPoolingOps,      addMatMulOps,     addReductionOps,   addNormalizationOps,
                    addShapeOps,        addSliceOps,      addGatherOps,      addConstantOps,
                    addQuantizationOps, addAttentionOps,  addEmbeddingOps,   addEinsumOps,
-                   addResizeOps,       addScatterOps,    addTopKOps,        addRecurrentOps})
+                   addResizeOps,       addScatterOps,    addTopKOps,        addRecurrentOps,
+                   addFourierOps})
     add(table);
   return table;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// ConvTranspose as a convolution that makes, at each place of the input, a block of results as
-// large as the strides: each phase of the block is a channel more. The blocks are then laid out in
-// space. A result of phase r at place q takes kernel element k times the input at
+// ConvTranspose and Col2Im. The first is a convolution that makes, at each place of the input, a
+// block of results as large as the strides: each phase of the block is a channel more. The blocks
+// are then laid out in space. A result of phase r at place q takes kernel element k times the input
+// at
 //
 //   q + (r + pad - dilation * k) / stride,    where that is whole,
 //
@@ -190,8 +191,93 @@ Status importConvTranspose(NodeImporter &node) {
   return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
 }
 
+/// Sums columns of one spatial dimension to where they overlap: axis `taps` of the kernel's extent
+/// goes, axis `places` of the input's becomes the outputs'.
+Value addColumns(TensorBuilder &t, Value columns, int64_t taps, int64_t places, const Spread &d) {
+  const size_t rank = shapeOf(columns).size();
+  const Value zero = t.scalar(elementTypeOf(columns), 0);
+  Shape low(rank, 0), high(rank, 0);
+  high[size_t(taps)] = 1; // for taps that a phase does not take
+  low[size_t(places)] = std::max<int64_t>(0, -d.first);
+  high[size_t(places)] = std::max<int64_t>(0, d.end() - d.inputs);
+  const Value padded = t.pad(columns, low, high, zero);
+  Value sum;
+  for (int64_t tap = 0; tap < d.taps; ++tap) {
+    SmallVector<Value> phases;
+    for (int64_t phase = 0; phase < d.stride; ++phase)
+      phases.push_back(t.sliceAxis(t.sliceAxis(padded, taps, d.element(phase, tap), 1), places,
+                                   d.first + low[size_t(places)] + tap * d.step, d.places()));
+    const Value its = t.concat(phases, taps);
+    sum = !sum ? its : t.map({sum, its}, elementTypeOf(its), [](Scalars &s, ValueRange x) {
+      return Arithmetic(s).add(x[0], x[1]);
+    });
+  }
+  Shape order, joined;
+  for (size_t dim = 0; dim < rank; ++dim) { // phases behind places
+    if (int64_t(dim) == taps)
+      continue;
+    order.push_back(int64_t(dim));
+    joined.push_back(shapeOf(sum)[dim]);
+    if (int64_t(dim) == places) {
+      order.push_back(taps);
+      joined.back() *= d.stride;
+    }
+  }
+  const auto at = size_t(places - (taps < places));
+  const Value all = t.reshape(t.transpose(sum, order), joined);
+  Shape none(rank - 1, 0), sizes(joined), behind(none);
+  sizes[at] = std::min(sizes[at], d.outputs);
+  behind[at] = d.outputs - sizes[at];
+  return t.pad(t.slice(all, none, sizes), none, behind, zero);
+}
+
+/// N x (C, kernel) x places: what a window saw of each place, added up where it lay.
+Status importCol2Im(NodeImporter &node) {
+  const std::optional<Shape> image = node.constantIntegers(1), kernel = node.constantIntegers(2);
+  if (!image || !kernel)
+    return node.error("its shapes of the image and of the block are not constant");
+  const size_t rank = image->size();
+  const Shape strides = node.getInts("strides", Shape(rank, 1)),
+              dilations = node.getInts("dilations", Shape(rank, 1)),
+              pads = node.getInts("pads", Shape(2 * rank, 0)), in(node.shape(0));
+  if (rank < 1 || in.size() != 3 || kernel->size() != rank || strides.size() != rank ||
+      dilations.size() != rank || pads.size() != 2 * rank)
+    return node.error("its window attributes do not fit " + std::to_string(rank) +
+                      " spatial dimensions");
+  SmallVector<Spread> spreads;
+  for (size_t i = 0; i < rank; ++i) {
+    Spread d{0, (*kernel)[i], strides[i], dilations[i], pads[i], (*image)[i]};
+    const int64_t reach = (d.kernel - 1) * d.dilation + 1,
+                  padded = d.outputs + pads[i] + pads[rank + i];
+    if (d.kernel < 1 || d.stride < 1 || d.dilation < 1 || padded < reach)
+      return node.error("its block does not fit dimension " + std::to_string(i) + " of the image");
+    d.inputs = (padded - reach) / d.stride + 1;
+    d.findWindow();
+    spreads.push_back(d);
+  }
+  const int64_t taps = productOf(*kernel);
+  int64_t places = 1;
+  for (const Spread &d : spreads)
+    places *= d.inputs;
+  if (in[1] % taps || in[2] != places)
+    return node.error("its " + std::to_string(in[1]) + " x " + std::to_string(in[2]) +
+                      " columns are not " + std::to_string(places) + " of blocks of " +
+                      std::to_string(taps));
+  Shape parted{in[0], in[1] / taps};
+  parted.append(*kernel);
+  for (const Spread &d : spreads)
+    parted.push_back(d.inputs);
+  Value columns = node.t.reshape(node.in(0), parted);
+  for (size_t i = 0; i < rank; ++i) // the first of the kernel's axes goes each time
+    columns = addColumns(node.t, columns, 2, int64_t(2 + (rank - i) + i), spreads[i]);
+  return node.done(columns);
+}
+
 } // namespace
 
-void addConvTransposeOps(HandlerTable &table) { table[":ConvTranspose"] = importConvTranspose; }
+void addConvTransposeOps(HandlerTable &table) {
+  table[":ConvTranspose"] = importConvTranspose;
+  table[":Col2Im"] = importCol2Im;
+}
 
 } // namespace millrace::onnx_import

@@ -3,6 +3,7 @@
 // Reductions over axes, and the index of the largest or smallest element.
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/Reduction.h"
+#include "compiler/Support/OnnxValue.h"
 
 using namespace mlir;
 
@@ -231,6 +232,7 @@ Status importCumSum(NodeImporter &node) {
         Value counts = reverse ? a.compare(order, to, from) : a.compare(order, from, to);
         linalg::YieldOp::create(s, a.choose(counts, a.add(x[1], x[0]), x[1]));
       });
+  generic->setAttr(kCumulative, t.ops().getDenseI64ArrayAttr({*axis, exclusive, reverse}));
   return node.done(generic.getResult(0));
 }
 

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Sums up to each element, Fourier transforms and columns that are put back into an image are products with constants, or sums:
+they run on the grid, in a network's midst."""
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+from oracle import cycles_on_grid
+
+node = helper.make_node
+
+
+def between(nodes, shape, constants, width=None):
+    """`nodes` make q of p, a product of x; y is a product of q."""
+    draw = np.random.default_rng(len(nodes))
+    weights = {"w0": draw.standard_normal((shape[-1],) * 2) / shape[-1]**0.5,
+               "w1": draw.standard_normal((width or shape[-1], 8)) / (width or shape[-1])**0.5}
+    nodes = [node("MatMul", ["x", "w0"], ["p"]), *nodes, node("MatMul", ["q", "w1"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.float32(value), name) for name, value in weights.items()] +
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("options", [{}, {"exclusive": 1}, {"reverse": 1}, {"reverse": 1, "exclusive": 1}], ids=str)
+def test_sums_up_to_each_element(millrace, tmp_path, axis, options):
+    model = between([node("CumSum", ["p", "axis"], ["q"], **options)], [3, 10, 24], {"axis": np.int64(axis)})
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) < 1_200
+
+
+def test_a_spectrum_of_both_dimensions_mixes_tokens(millrace, tmp_path):
+    """FNet's mixing: the real part of a transform of all tokens and all lanes. As rows of two lanes each it took 200 times as long."""
+    nodes = [node("Unsqueeze", ["p", "last"], ["u"]), node("DFT", ["u", "", "second"], ["a"]), node("DFT", ["a", "", "first"], ["b"]),
+             node("Gather", ["b", "zero"], ["q"], axis=3)]
+    model = between(nodes, [1, 16, 64], {"last": np.int64([-1]), "first": np.int64(1), "second": np.int64(2), "zero": np.int64(0)})
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 3e-3) < 2_000
+
+
+def test_a_filter_of_frequencies(millrace, tmp_path):
+    """A one-sided spectrum, each frequency times a number, and back: 20 is even, its middle frequency counts once."""
+    nodes = [node("Unsqueeze", ["p", "last"], ["u"]), node("DFT", ["u", "", "axis"], ["a"], onesided=1), node("Mul", ["a", "filter"], ["b"]),
+             node("DFT", ["b", "", "axis"], ["c"], onesided=1, inverse=1), node("Squeeze", ["c", "last"], ["q"])]
+    draw = np.random.default_rng(3).standard_normal((1, 11, 1, 1)).astype(np.float32)
+    model = between(nodes, [1, 20, 16], {"last": np.int64([-1]), "axis": np.int64(1), "filter": draw})
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 3e-3) < 4_000
+
+
+@pytest.mark.parametrize("kernel, image, options", [
+    ((2, 2), (6, 8), {"strides": [2, 2]}), ((3, 2), (5, 6), {}), ((3, 3), (6, 6), {"pads": [1, 1, 1, 1]}),
+    ((2, 3), (7, 9), {"dilations": [2, 1], "strides": [1, 2], "pads": [0, 1, 1, 0]})], ids=str)
+def test_columns_are_added_up_where_they_lay(millrace, tmp_path, kernel, image, options):
+    taps, pads = kernel[0] * kernel[1], options.get("pads", [0] * 4)
+    places = 1
+    for i in range(2):
+        reach = (kernel[i] - 1) * options.get("dilations", [1, 1])[i] + 1
+        places *= (image[i] + pads[i] + pads[i + 2] - reach) // options.get("strides", [1, 1])[i] + 1
+    nodes = [node("Relu", ["p"], ["r"]), node("Col2Im", ["r", "image", "block"], ["q"], **options)]
+    model = between(nodes, [1, 4 * taps, places], {"image": np.int64(image), "block": np.int64(kernel)}, image[1])
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) > 0
