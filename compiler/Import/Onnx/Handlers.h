@@ -30,6 +30,7 @@ void addScatterOps(HandlerTable &table);
 void addTopKOps(HandlerTable &table);
 void addRecurrentOps(HandlerTable &table);
 void addFourierOps(HandlerTable &table);
+void addGridSampleOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);

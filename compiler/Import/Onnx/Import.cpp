@@ -65,7 +65,7 @@ HandlerTable makeHandlers() {
                    addShapeOps,        addSliceOps,      addGatherOps,      addConstantOps,
                    addQuantizationOps, addAttentionOps,  addEmbeddingOps,   addEinsumOps,
                    addResizeOps,       addScatterOps,    addTopKOps,        addRecurrentOps,
-                   addFourierOps})
+                   addFourierOps,      addGridSampleOps})
     add(table);
   return table;
 }

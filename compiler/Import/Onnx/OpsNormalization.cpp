@@ -128,20 +128,16 @@ LayerNorm rmsNorm(TensorBuilder &t, Value input, int64_t axis, double epsilon, V
 
 namespace {
 
-void keepFp32(TensorBuilder &t, Value value) {
-  value.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
-}
-
 /// The sum over the block that each index of the last dimension lies in, of `parts` equal blocks,
 /// handed back to every member.
 Value sumOfBlocks(TensorBuilder &t, Value input, int64_t parts) {
   const Shape shape(shapeOf(input));
   const int64_t extent = shape.back(), rows = productOf(shape) / extent, block = extent / parts;
   Value sums = t.reduceSum(t.reshape(input, {rows, parts, block}), {2});
-  keepFp32(t, sums);
+  t.keepFp32(sums);
   Value handed = t.broadcast(t.reshape(sums, {rows, parts, 1}), {rows, parts, block});
   if (handed != sums)
-    keepFp32(t, handed);
+    t.keepFp32(handed);
   return t.reshape(handed, shape);
 }
 
@@ -161,19 +157,19 @@ Value groupNorm(TensorBuilder &t, const Normalised &of, double epsilon, Value sc
   const Shape axes = axesFrom(axis, int64_t(shapeOf(input).size()));
   const double count = countOver(input, axes) * double(shapeOf(input)[axis - 1] / parts);
   Value sums = t.reduceSum(input, axes);
-  keepFp32(t, sums);
+  t.keepFp32(sums);
   Value total = sumOfBlocks(t, sums, parts);
   Value mean = t.map({total}, elementTypeOf(total), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
     return a.div(x[0], a.like(x[0], count));
   });
-  keepFp32(t, mean);
+  t.keepFp32(mean);
   Value centred =
       mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
   Value squares = sumOfSquares(t, centred, axes);
-  keepFp32(t, squares);
+  t.keepFp32(squares);
   Value inverse = inverseDeviation(t, sumOfBlocks(t, squares, parts), count, epsilon);
-  keepFp32(t, inverse);
+  t.keepFp32(inverse);
   return scaleAndShift(t, centred, inverse, axes, count, scale, bias);
 }
 
@@ -281,7 +277,7 @@ Status normaliseGroups(NodeImporter &node, const Normalised &of, int64_t outer) 
     return node.done(t.reshape(groupNorm(t, of, epsilon, scale, bias), node.shape(0)));
   LayerNorm norm = layerNorm(t, of.input, of.axis, epsilon, scale, bias);
   for (Value statistic : {norm.mean, norm.inverseDeviation}) // an error in them moves all elements
-    keepFp32(t, statistic);
+    t.keepFp32(statistic);
   return node.done(t.reshape(norm.result, node.shape(0)));
 }
 

@@ -304,10 +304,6 @@ Value product(TensorBuilder &t, Value x, Value y) {
                [](Scalars &s, ValueRange v) { return Arithmetic(s).mul(v[0], v[1]); });
 }
 
-void keepFp32(TensorBuilder &t, Value value) {
-  value.getDefiningOp()->setAttr(kKeepFp32, t.ops().getUnitAttr());
-}
-
 /// Gates: input, output, forget, cell. Functions: of the gates, of the cell's gate, of the cell.
 State stepOfLstm(NodeImporter &node, Direction &d, const State &state, int64_t step) {
   enum { In, Out, Forget, Cell };
@@ -332,7 +328,7 @@ State stepOfLstm(NodeImporter &node, Direction &d, const State &state, int64_t s
           return a.add(a.mul(x[3], x[2]), a.mul(x[0], x[1]));
         });
   }
-  keepFp32(t, cell); // its errors add up over the steps
+  t.keepFp32(cell); // its errors add up over the steps
   Value out = gate(Out, 0, d.peephole(1, cell));
   return {product(t, out, d.apply(2, {{cell, Value()}})), cell};
 }
@@ -345,7 +341,7 @@ State stepOfGru(NodeImporter &node, Direction &d, const State &state, int64_t st
     return d.apply(0, {d.input(which, step), d.recurrent(which, state.hidden)});
   };
   Value update = gate(Update), made;
-  keepFp32(t, update); // what is fresh counts by its distance from 1
+  t.keepFp32(update); // what is fresh counts by its distance from 1
   if (node.getInt("linear_before_reset", 0) != 0) {
     Value product = d.recurrent(Hidden, state.hidden).value, bias = d.recurrentBias(Hidden).value;
     Value linear =

@@ -3,6 +3,7 @@
 
 #include "compiler/Import/Onnx/Arithmetic.h"
 #include "compiler/Support/HostTensor.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -112,6 +113,10 @@ SmallVector<OpFoldResult> indexAttributes(OpBuilder &builder, ArrayRef<int64_t> 
 }
 
 } // namespace
+
+void TensorBuilder::keepFp32(Value value) {
+  value.getDefiningOp()->setAttr(kKeepFp32, b.getUnitAttr());
+}
 
 Value TensorBuilder::fail(const std::string &text, ArrayRef<int64_t> shape, Type type) {
   if (firstFailure.empty())

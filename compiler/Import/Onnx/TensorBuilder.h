@@ -91,6 +91,9 @@ public:
   /// The map from all loops to those not in `axes`: what a reduction over `axes` writes.
   mlir::AffineMap withoutAxes(unsigned rank, llvm::ArrayRef<int64_t> axes);
 
+  /// The value, the result of an operation, lies in memory as fp32 whatever the precision.
+  void keepFp32(mlir::Value value);
+
   /// Remembers `text` and returns a tensor of zeros.
   mlir::Value fail(const std::string &text, llvm::ArrayRef<int64_t> shape, mlir::Type type);
 
