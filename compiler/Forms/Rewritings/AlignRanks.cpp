@@ -14,6 +14,19 @@ bool isRow(const Tensor &tensor) {
          elementCount(tensor) == tensor.shape[tensor.laneDim];
 }
 
+/// Per tensor: is it installed, or are rows of it looked up or do they say which?
+std::vector<bool> installedOrLookedUp(const KernelGraph &graph) {
+  std::vector<bool> is(graph.tensors.size());
+  for (const Kernel &kernel : graph.kernels) {
+    for (const Term &term : kernel.terms)
+      is[term.w.tensor] = true;
+    for (const Access &operand : kernel.operands)
+      if (operand.lookup)
+        is[operand.tensor] = is[operand.lookup->tensor] = true;
+  }
+  return is;
+}
+
 /// The largest result whose lanes a map meets with those of the tensor.
 std::optional<unsigned> largestMet(const KernelGraph &graph, const Uses &uses, unsigned tensor) {
   const Tensor &row = graph.tensors[tensor];
@@ -61,14 +74,7 @@ template <class T> void permute(std::vector<T> &list, const std::vector<unsigned
 
 unsigned alignOrders(KernelGraph &graph) {
   const Uses uses(graph);
-  std::vector<bool> isBound(graph.tensors.size());
-  for (const Kernel &kernel : graph.kernels) {
-    for (const Term &term : kernel.terms)
-      isBound[term.w.tensor] = true;
-    for (const Access &operand : kernel.operands)
-      if (operand.lookup)
-        isBound[operand.tensor] = isBound[operand.lookup->tensor] = true;
-  }
+  const std::vector<bool> isBound = installedOrLookedUp(graph);
   unsigned aligned = 0;
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
     for (size_t r = 1; r < graph.kernels[k].results.size(); ++r) {
@@ -98,18 +104,11 @@ unsigned alignOrders(KernelGraph &graph) {
 
 unsigned alignRanks(KernelGraph &graph) {
   const Uses uses(graph);
-  std::vector<bool> isInstalled(graph.tensors.size()), isLookedUp(graph.tensors.size());
-  for (const Kernel &kernel : graph.kernels) {
-    for (const Term &term : kernel.terms)
-      isInstalled[term.w.tensor] = true;
-    for (const Access &operand : kernel.operands)
-      if (operand.lookup)
-        isLookedUp[operand.tensor] = isLookedUp[operand.lookup->tensor] = true;
-  }
+  const std::vector<bool> isBound = installedOrLookedUp(graph);
   unsigned aligned = 0;
   const auto align = [&](unsigned tensor) { // its readers' results are aligned already
     Tensor &row = graph.tensors[tensor];
-    if (!isRow(row) || uses.onHost[tensor] || isInstalled[tensor] || isLookedUp[tensor])
+    if (!isRow(row) || uses.onHost[tensor] || isBound[tensor])
       return;
     const std::optional<unsigned> met = largestMet(graph, uses, tensor);
     if (!met || (graph.tensors[*met].shape.size() == row.shape.size() &&
