@@ -407,6 +407,7 @@ FailureOr<Scalar> Former::computeContraction(Attempt &attempt, linalg::LinalgOp 
                                              const Point &index) {
   if (attempt.contracts)
     return failure();
+  attempt.recomputes |= op->hasAttr(kUncounted);
   Type element = cast<RankedTensorType>(op->getOperand(0).getType()).getElementType();
   bool isInteger = element.isInteger(8);
   if (!isInteger && !isa<FloatType>(element))

@@ -46,7 +46,7 @@ struct Attempt {
   int lane = -1; ///< the loop along the lanes of the result; none if they are all one
   bool contracts = false, runs = false;
   bool reduces = false;    ///< what is pulled now goes into a running reduction
-  bool recomputes = false; ///< a copy of a contraction, whose multiplications do not count
+  bool recomputes = false; ///< a copy of a contraction, or none of the model's: it does not count
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
   mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
@@ -370,6 +370,8 @@ mlir::linalg::LinalgOp formOf(mlir::Value value);
 bool isMap(mlir::linalg::LinalgOp op);
 /// On an operation: the host computes it.
 inline constexpr llvm::StringLiteral kOnHost = "millrace.host";
+/// On a contraction: it is none of the model's, and its multiplications do not count.
+inline constexpr llvm::StringLiteral kUncounted = "millrace.uncounted";
 /// On a map: its inputs from this number on are scales.
 inline constexpr llvm::StringLiteral kScales = "millrace.scales";
 /// "quantize" or "dequantize" for the maps that import tags so, else empty.

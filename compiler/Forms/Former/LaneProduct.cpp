@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/LaneProduct.h"
 
+#include "compiler/Forms/Former/Former.h"
 #include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -35,7 +36,7 @@ linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
   Value empty = tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
   Value init =
       linalg::FillOp::create(builder, loc, ValueRange(zero), ValueRange(empty)).getResult(0);
-  return linalg::GenericOp::create(
+  auto product = linalg::GenericOp::create(
       builder, loc, TypeRange(init.getType()), ValueRange{rows, factors}, ValueRange(init),
       {mapOf(read), mapOf({dims[rank], dims[rank - 1]}), mapOf(ArrayRef(dims).take_front(rank))},
       loops, [&](OpBuilder &b, Location at, ValueRange x) {
@@ -43,6 +44,8 @@ linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
         Value added = arith::AddFOp::create(b, at, x[2], multiplied);
         linalg::YieldOp::create(b, at, added);
       });
+  product->setAttr(kUncounted, builder.getUnitAttr());
+  return product;
 }
 
 } // namespace millrace::forms
