@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kMostPressure = 5;
 
 /// In turn: as they are; where weights leave few rows, with less of these; with bursts that are led
-/// around each other.
+/// around each other. Of the last two the one of fewer cycles is taken.
 constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},
                          {ColumnPlaces::Apart, false, true},
                          {ColumnPlaces::Sets, false, false},
@@ -149,8 +149,22 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   const bool isOne = machine.pes() == 1 || options.tactic.pes == 1; // that computes
   unsigned start = 0;   // pressure at which the way before was crowded first
   bool isTight = false; // at the last attempt that shared no rows
+  struct Compiled {
+    Image image;
+    CompileReport report;
+    Way way;
+  };
+  std::optional<Compiled> sharing; // rows, by itself
+  const auto best = [&](Compiled found) -> Image {
+    if (sharing && sharing->report.predictedCycles <= found.report.predictedCycles)
+      found = std::move(*sharing);
+    report = std::move(found.report);
+    if (options.effort > 0)
+      Improvement(graph, machine, options, found.way, before).run(found.image, report);
+    return std::move(found.image);
+  };
   for (Way way : kWays) {
-    if (way.sharesRows && (options.sharesRows || !isTight))
+    if (way.sharesRows && (options.sharesRows || !isTight || sharing))
       continue;
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
@@ -161,10 +175,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       GridCompiler compiler(graph, machine, options, report, way, options.tactic);
       Status planned = compiler.plan();
       Expected<Image> image = planned ? compiler.run() : planned.takeError();
+      if (image && !way.sharesRows)
+        return best({std::move(*image), std::move(report), way});
       if (image) {
-        if (options.effort > 0)
-          Improvement(graph, machine, options, way, before).run(*image, report);
-        return image;
+        sharing = {std::move(*image), std::move(report), way};
+        break;
       }
       if (options.refused)
         options.refused(image.error());
@@ -179,7 +194,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       const bool isNew = !compiler.isTooLarge() ? way.pressure < 3 || !isSame
                          : isOne                ? !isSame || options.sparing
                                                 : !wasTooLarge || options.sparing;
-      if (compiler.isBeyondMemory()) // however weights are dealt
+      if (compiler.isBeyondMemory() && !sharing) // however weights are dealt
         return image.takeError();
       wasTooLarge = compiler.isTooLarge();
       dealt = compiler.hemispheres();
@@ -187,7 +202,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
         continue;
       if (report.crowded && way.pressure < 2 && compiler.isTight())
         continue;
-      if (!first && !crowdedAt)
+      if (!first && !crowdedAt && !sharing)
         return image.takeError();
       if (!first ||
           (way.detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
@@ -195,6 +210,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       break;
     }
     start = crowdedAt.value_or(start);
+  }
+  if (sharing) {
+    Compiled its = std::move(*sharing);
+    sharing.reset();
+    return best(std::move(its));
   }
   report.crowded = true;
   return *first;

@@ -98,4 +98,37 @@ LogicalResult Former::emit(Value root, unsigned tensor, ArrayRef<int64_t> offset
   return emitBoxes(root, all, tensor, offsets, lane, laneSplit, isStored, 0);
 }
 
+/// Elements from one step of each part of a dimension to the next, the last part's (1) left out.
+static SmallVector<int64_t> stepsOf(ArrayRef<int64_t> parts) {
+  SmallVector<int64_t> steps;
+  int64_t step = 1;
+  for (const int64_t extent : llvm::reverse(parts.drop_front()))
+    steps.push_back(step *= extent);
+  return steps;
+}
+
+Operation *joinedOtherwise(tensor::ExpandShapeOp expand) {
+  const auto groups = expand.getReassociationIndices();
+  for (auto [dim, group] : llvm::enumerate(groups)) {
+    const SmallVector<int64_t> steps =
+        stepsOf(ArrayRef(expand.getStaticOutputShape()).slice(size_t(group.front()), group.size()));
+    Value value = expand.getSrc();
+    size_t at = dim;
+    while (auto turned = value.getDefiningOp<linalg::TransposeOp>()) {
+      at = size_t(turned.getPermutation()[at]);
+      value = turned.getInput();
+    }
+    auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+    if (!collapse || steps.empty())
+      continue;
+    const ReassociationIndices parts = collapse.getReassociationIndices()[at];
+    for (const int64_t x : steps)
+      for (const int64_t y :
+           stepsOf(collapse.getSrcType().getShape().slice(size_t(parts.front()), parts.size())))
+        if (x % y && y % x)
+          return collapse;
+  }
+  return nullptr;
+}
+
 } // namespace millrace::forms

@@ -244,8 +244,13 @@ std::optional<Outsides> outsideSource(Operation *view, const Outsides &dims) {
 } // namespace
 
 /// Padding over a view finds what the view leaves out, or a neighbour, where the view's indices
-/// outside are inside its source: such a view is stored as it is.
+/// outside are inside its source: such a view is stored as it is. So is one that is cut again where
+/// its parts do not end.
 void Former::findStoredViews() {
+  function.walk([&](tensor::ExpandShapeOp expand) {
+    if (Operation *view = joinedOtherwise(expand))
+      copies.insert(view);
+  });
   function.walk([&](tensor::PadOp pad) {
     Outsides dims;
     for (auto [low, high] : llvm::zip(pad.getStaticLow(), pad.getStaticHigh()))
@@ -471,6 +476,14 @@ Former::LaneChoice Former::chooseLane(Value base) {
     --last;
   if (auto found = stored.find(base); found != stored.end() && !found->second.front().laneSplit)
     return {graph.tensors[found->second.front().tensor].laneDim, true};
+  if (auto collapse = base.getDefiningOp<tensor::CollapseShapeOp>();
+      collapse && copies.contains(collapse)) {
+    if (const std::optional<LaneChoice> lane = shownLane(collapse.getSrc());
+        lane && lane->dim < shapeOf(collapse.getSrc()).size())
+      if (const std::optional<unsigned> dim = dimOfView(collapse, lane->dim))
+        return {*dim, lane->hasReason};
+    return {last, false};
+  }
   if (auto concat = base.getDefiningOp<tensor::ConcatOp>()) {
     Value part = concat.getInputs()[0];
     return baseOf(part) == part ? chooseLane(part) : LaneChoice{last, false};

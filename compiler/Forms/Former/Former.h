@@ -360,6 +360,10 @@ std::optional<LookupForm> lookupOf(mlir::Operation *op);
 /// The ONNX node that the value came from.
 std::string nameOf(mlir::Value value);
 
+/// The view that joins parts to a dimension which `expand` cuts elsewhere (windows of 7 in 8 rows
+/// become a grid of 8 by 7): no index of one is a multiple of the other's.
+mlir::Operation *joinedOtherwise(mlir::tensor::ExpandShapeOp expand);
+
 /// What a reduction's body does.
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };
 Combiner combinerOf(mlir::linalg::LinalgOp op);
