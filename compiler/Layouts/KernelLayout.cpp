@@ -220,6 +220,19 @@ bool KernelLayout::meetsResult(const Access &access) {
   return true;
 }
 
+/// Another result: the rows that are made are all of its rows, bands with what windows read beyond
+/// them too.
+bool KernelLayout::hasRowsOfResult(const Access &access) const {
+  const Layout &mine = layouts(access.tensor);
+  for (unsigned d = 0; d < mine.dims.size(); ++d)
+    if (const std::optional<size_t> j = rowLoopOf(access.index[d]);
+        d != mine.laneDim && j && rowLoops_[*j].dim >= 0 &&
+        (mine.dims[d].rows != rowLoops_[*j].split.rows ||
+         mine.dims[d].start != rowLoops_[*j].split.start))
+      return false;
+  return true;
+}
+
 /// Rows of the result step through the access's rows in whole steps.
 bool KernelLayout::widenPeriods(const Access &access) {
   const Layout &layout = layouts(access.tensor);
@@ -338,7 +351,7 @@ std::optional<KernelLayout> KernelLayout::of(const KernelGraph &graph, const Ker
   if (!layout.splitLoops() || !layout.takesLanes())
     return std::nullopt;
   for (const forms::Result &r : kernel.results)
-    if (!layout.meetsResult(r.access))
+    if (!layout.meetsResult(r.access) || !layout.hasRowsOfResult(r.access))
       return std::nullopt;
   for (const Term &term : kernel.terms)
     if (!layout.fits(term))

@@ -93,6 +93,7 @@ private:
   bool takesLanes();
   bool fits(const Term &term);
   bool meetsResult(const Access &access);
+  bool hasRowsOfResult(const Access &access) const;
   bool widenPeriods(const Access &access);
   bool cutRuns();
   int64_t runEnd(const Term &term, unsigned dim, size_t rowLoop, int64_t first) const;

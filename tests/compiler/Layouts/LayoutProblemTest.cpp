@@ -7,6 +7,7 @@
 #include "tests/compiler/Codegen/Grid/TestMachine.h"
 
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/KernelBuilder.h"
 
 #include <gtest/gtest.h>
 
@@ -123,6 +124,35 @@ TEST(LayoutProblem, AChoiceIsRememberedForAGraphThatIsFormedAgain) {
   ASSERT_TRUE(assignLayouts(alone, machine, "exact"));
   EXPECT_EQ(first, second);
   EXPECT_EQ(first, alone);
+}
+
+TEST(KernelLayout, OfTwoResultsHasTheSameRowsInBoth) {
+  const Machine machine = test::testMachine(20);
+  KernelGraph graph;
+  const std::vector<int64_t> shape{1, 32, 12, 10};
+  const unsigned x = addTensor(graph, "x", shape, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned made[] = {addTensor(graph, "a", shape, ElementType::Fp16, 1),
+                           addTensor(graph, "b", {1, 12, 10, 32}, ElementType::Fp32, 3)};
+  KernelBuilder build(graph);
+  const unsigned c = build.loop(32), h = build.loop(12), w = build.loop(10);
+  const unsigned value = build.load({x, {fixed(0), at(c), at(h), at(w)}, 0});
+  build.store(value, {made[0], {fixed(0), at(c), at(h), at(w)}, 0});
+  build.store(value, {made[1], {fixed(0), at(h), at(w), at(c)}, 0});
+  build.finish("both");
+  ASSERT_EQ(graph.verify(), "");
+  // Two bands of six rows; with the row before and the one behind that a window reads, eight.
+  const auto banded = [&](unsigned t, unsigned dim, int64_t halo) {
+    Layout layout = Layout::plain(graph.tensors[t]);
+    layout.dims[dim] = {6 + 2 * halo, 1, 2, 6, halo, 32};
+    layout.lanes = 64;
+    return layout;
+  };
+  for (const int64_t first : {0, 1})
+    for (const int64_t second : {0, 1}) {
+      const std::vector<Layout> layouts{banded(x, 2, 1), banded(made[0], 2, first), banded(made[1], 1, second)};
+      const LayoutOf layoutOf = [&](unsigned t) -> const Layout & { return layouts[t]; };
+      EXPECT_EQ(KernelLayout::of(graph, graph.kernels[0], machine, layoutOf).has_value(), first == second) << first << second;
+    }
 }
 
 } // namespace
