@@ -147,6 +147,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt
   bool full = false;
   const bool isOne = machine.pes() == 1 || options.tactic.pes == 1; // that computes
+  std::string last;     // error of the way before, at its first pressure
   unsigned start = 0;   // pressure at which the way before was crowded first
   bool isTight = false; // at the last attempt that shared no rows
   struct Compiled {
@@ -169,7 +170,9 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
     bool wasTooLarge = false;
-    for (way.pressure = start;; ++way.pressure) {
+    // What shares rows stores each weight once.
+    const unsigned from = way.sharesRows ? std::max(start, 1u) : start;
+    for (way.pressure = from;; ++way.pressure) {
       report = before;
       way.alternates = alternates && way.pressure < 2;
       GridCompiler compiler(graph, machine, options, report, way, options.tactic);
@@ -183,6 +186,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       }
       if (options.refused)
         options.refused(image.error());
+      // As it was with replicas elsewhere: they are not why.
+      const bool isKnown =
+          way.columnPlaces == ColumnPlaces::Apart && way.pressure == from && image.error() == last;
+      if (way.pressure == from)
+        last = image.error();
       if (!way.sharesRows)
         isTight = compiler.isTight();
       report.crowded = compiler.crowded();
@@ -200,7 +208,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       dealt = compiler.hemispheres();
       if (!report.crowded && compiler.full() && way.pressure < kMostPressure && isNew)
         continue;
-      if (report.crowded && way.pressure < 2 && compiler.isTight())
+      if (report.crowded && way.pressure < 2 && compiler.isTight() && !isKnown)
         continue;
       if (!first && !crowdedAt && !sharing)
         return image.takeError();
