@@ -203,8 +203,8 @@ std::optional<CentredSquares> centredSquaresOf(linalg::LinalgOp sum) {
     handed.push_back(loop.getPosition());
   }
   const double count = countOf(sum);
-  if (!isRounded(found.x) || handed != dims.kept || count < kLeastSquares ||
-      !sum->getResult(0).hasOneUse())
+  if (isKept(withoutUnitDims(found.x)) || !isRounded(found.x) || handed != dims.kept ||
+      count < kLeastSquares || !sum->getResult(0).hasOneUse())
     return std::nullopt;
   found.user = dyn_cast<linalg::LinalgOp>(*sum->getResult(0).user_begin());
   if (!scalarOf(found.user) || found.user.getNumDpsInputs() != 1 ||

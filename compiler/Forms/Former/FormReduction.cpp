@@ -477,7 +477,10 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     if (failed(value))
       return failure();
     FailureOr<Access> a = access(attempt, *value, *source);
-    const SmallVector<unsigned, 3> parts = partsToSum(value->tensor);
+    // No zeros are among the factors: an infinity adds up to one, as it does in the model.
+    const SmallVector<unsigned, 3> parts = graph.tensors[value->tensor].type == ElementType::Fp32
+                                               ? threeParts(value->tensor)
+                                               : partsToSum(value->tensor);
     if (failed(a) || parts.empty())
       return failure();
     if (isInstalled && !areColumns(graph.tensors[a->tensor], *a, unsigned(attempt.lane)))

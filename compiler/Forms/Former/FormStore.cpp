@@ -54,8 +54,7 @@ bool Former::isScale(Value value) {
   });
 }
 
-/// Whether somebody asked for fp32.
-static bool isKept(Value value) {
+bool isKept(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
     return function && function.getArgAttr(argument.getArgNumber(), kKeepFp32);

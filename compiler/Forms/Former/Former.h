@@ -364,6 +364,9 @@ std::string nameOf(mlir::Value value);
 /// become a grid of 8 by 7): no index of one is a multiple of the other's.
 mlir::Operation *joinedOtherwise(mlir::tensor::ExpandShapeOp expand);
 
+/// Whether somebody asked for fp32 in memory.
+bool isKept(mlir::Value value);
+
 /// What a reduction's body does.
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };
 Combiner combinerOf(mlir::linalg::LinalgOp op);
