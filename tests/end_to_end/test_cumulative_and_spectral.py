@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import probe
-from oracle import cycles_on_grid
+from oracle import cycles_on_grid, run_millrace, save_model
 
 node = helper.make_node
 
@@ -29,6 +29,27 @@ def between(nodes, shape, constants, width=None):
 def test_sums_up_to_each_element(millrace, tmp_path, axis, options):
     model = between([node("CumSum", ["p", "axis"], ["q"], **options)], [3, 10, 24], {"axis": np.int64(axis)})
     assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) < 1_200
+
+
+@pytest.mark.parametrize("infinite", ["chosen", "divided"])
+def test_sums_before_an_infinity_keep_their_values(millrace, tmp_path, infinite):
+    """A product with zeros would spoil them: what may be infinite though all inputs are finite is left to the host."""
+    made = {"chosen": [node("Where", ["mask", "lowest", "r"], ["w"])], "divided": [node("Reciprocal", ["r"], ["w"])]}[infinite]
+    nodes = [node("Relu", ["x"], ["r"]), *made, node("CumSum", ["w", "axis"], ["y"])]
+    mask = np.zeros((4, 12), bool)
+    mask[:, 7] = True
+    constants = {"axis": np.int64(1)} | ({"mask": mask, "lowest": np.float32(-np.inf)} if infinite == "chosen" else {})
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 12])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    x = np.random.default_rng(4).standard_normal((4, 12)).astype(np.float32)
+    x[:, :3] = np.abs(x[:, :3])  # finite sums first
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", {"x": x}, tmp_path).outputs["y"]
+    expected = probe.run(model, {"x": x})["y"]
+    assert (np.isinf(expected).any(axis=1) & np.isfinite(expected).any(axis=1)).all()
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(expected))
+    np.testing.assert_allclose(got[np.isfinite(got)], expected[np.isfinite(got)], rtol=4e-3, atol=1e-3)
 
 
 def test_a_spectrum_of_both_dimensions_mixes_tokens(millrace, tmp_path):

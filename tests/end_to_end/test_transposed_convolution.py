@@ -60,3 +60,13 @@ def test_what_is_made_block_by_block_is_packed_for_who_reads_it(millrace, tmp_pa
     """19,445 cycles for the first when the host put zeros between the elements, of which the grid then took 16 products for one."""
     model = transposed([1, channels, extent, extent], results, (stride, stride), strides=[stride] * 2, between=True)
     assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) < most
+
+
+@pytest.mark.parametrize("shape, kernel, options, text", [
+    ([1, 2, 2, 2], (2, 2), {"pads": [4, 4, 4, 4]}, "'y' has a dimension of"),
+    ([1, 2, 3, 3, 3], (2, 2, 2), {"group": 2}, "grouped convolution in 3 dimensions is not supported"),
+], ids=str)
+def test_what_cannot_be_is_refused(call, tmp_path, shape, kernel, options, text):
+    (tmp_path / "bad.onnx").write_bytes(transposed(shape, 2, kernel, **options).SerializeToString())
+    assert text in call("compile", "bad.onnx", "-o", "bad.mrp", code=3)[1]
+    assert not (tmp_path / "bad.mrp").exists()

@@ -22,9 +22,8 @@ Value transposed(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t
   return linalg::TransposeOp::create(builder, loc, value, init, order)->getResult(0);
 }
 
-/// Is the value computed, so that memory holds no infinity of it? What is given may have some, with
-/// numbers before them that a product with zeros would spoil; NaN, which is all that is left of
-/// something lost, may spoil its row.
+/// Is the value computed, and not given? What is given may have infinities, with numbers before
+/// them that a product with zeros would spoil.
 bool isComputed(Value value) {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp,
@@ -75,9 +74,10 @@ void multiplyCumulative(func::FuncOp function, ElementType stored) {
   });
   if (found.empty())
     return;
-  const Ranges ranges(function, stored);
+  const Ranges ranges(function, stored), ofFinite(function, stored, /*givesFinite=*/true);
   llvm::erase_if(found, [&](linalg::GenericOp op) {
-    return !isComputed(op->getOperand(0)) && !ranges.of(op->getOperand(0)).isFinite();
+    const Value summed = op->getOperand(0);
+    return !ranges.of(summed).isFinite() && !(isComputed(summed) && ofFinite.of(summed).isFinite());
   });
   for (linalg::GenericOp op : found)
     multiply(op);

@@ -90,12 +90,13 @@ static bool meetsWindow(Value value, int depth = 0) {
          });
 }
 
-Ranges::Ranges(func::FuncOp function, ElementType stored) : stored(stored) {
+Ranges::Ranges(func::FuncOp function, ElementType stored, bool givesFinite) : stored(stored) {
   for (BlockArgument argument : function.getArguments())
     if (auto type = dyn_cast<RankedTensorType>(argument.getType())) {
       tensors[argument] = anyOf(type.getElementType());
       // Images are taken to be finite: their pixels are packed beside each other in rows.
-      if (isa<FloatType>(type.getElementType()) && type.getRank() >= 3 && meetsWindow(argument))
+      if (isa<FloatType>(type.getElementType()) &&
+          (givesFinite || (type.getRank() >= 3 && meetsWindow(argument))))
         tensors[argument] = {-largestOf(stored), largestOf(stored), false, false, false, true};
     }
   for (Operation &op : function.getBody().front()) // in the order of the block: operands first

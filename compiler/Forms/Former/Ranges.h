@@ -36,7 +36,8 @@ struct Range {
 class Ranges {
 public:
   /// `stored`: the 16-bit type in which real values lie in memory.
-  Ranges(mlir::func::FuncOp function, ElementType stored);
+  /// `givesFinite`: if all that is given were finite.
+  Ranges(mlir::func::FuncOp function, ElementType stored, bool givesFinite = false);
   /// What an element of the tensor may be.
   Range of(mlir::Value tensor) const;
   /// Whether 16 bits lose what counts: indices and angles that are too large for their last place.

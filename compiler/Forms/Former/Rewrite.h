@@ -51,7 +51,8 @@ void mapBeforeViews(mlir::func::FuncOp function);
 void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
 /// Sums of all elements up to each along a dimension (`kCumulative`) become products with a constant
-/// triangle of ones, where the elements are computed, or finite as memory holds them in `stored`.
+/// triangle of ones, where the elements are finite as memory holds them in `stored`, or computed and
+/// finite if all that is given is.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
 
 /// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
