@@ -272,14 +272,14 @@ std::vector<unsigned> boundTensors(const KernelGraph &graph) {
 
 /// Appends the elements of a constant to the image's data; returns where they begin.
 static uint64_t addElements(Context &c, const Tensor &t) {
-  const uint64_t offset = c.data.size();
   size_t elements = 1;
   for (int64_t extent : t.shape)
     elements *= size_t(extent);
-  c.data.reserve(c.data.size() + elements * byteWidth(t.type));
-  for (size_t k = 0; k < (t.splat ? elements : 1); ++k)
-    c.data.insert(c.data.end(), t.data.begin(), t.data.end());
-  return offset;
+  return c.data.add(elements * byteWidth(t.type),
+                    [&t, copies = t.splat ? elements : 1](uint8_t *to) {
+                      for (size_t k = 0; k < copies; ++k)
+                        to = std::copy(t.data.begin(), t.data.end(), to);
+                    });
 }
 
 /// A scalar of the model has no dimension; the tensor that holds it has one, of extent 1.

@@ -134,17 +134,11 @@ std::string ContractionPlan::keyOf(const Tile &tile) const {
   return isConstant(tile) ? c.keyOfContent(name, [&] { return contentOf(tile); }) : name;
 }
 
-/// Which elements of which bytes the columns multiply: neighbouring columns that go on in even
-/// steps are one run.
-std::string ContractionPlan::contentOf(const Tile &tile) const {
-  struct Run {
-    int64_t first, columns, lane, lanes, element, step;
-    int64_t laneStep = 0, elementStep = 0; ///< from column to column
-  };
-  std::vector<Run> runs;
+std::vector<WeightRun> ContractionPlan::runsOf(const Tile &tile) const {
+  std::vector<WeightRun> runs;
   forEachColumn(tile, [&](int64_t n, int64_t lane, int64_t lanes, int64_t element, int64_t step) {
     if (!runs.empty()) {
-      Run &run = runs.back();
+      WeightRun &run = runs.back();
       const int64_t laneStep = run.columns == 1 ? lane - run.lane : run.laneStep,
                     elementStep = run.columns == 1 ? element - run.element : run.elementStep;
       if (run.first + run.columns == n && run.lanes == lanes && run.step == step &&
@@ -159,12 +153,17 @@ std::string ContractionPlan::contentOf(const Tile &tile) const {
     runs.push_back({n, 1, lane, lanes, element, step});
     return true;
   });
+  return runs;
+}
+
+/// Which elements of which bytes the columns multiply.
+std::string ContractionPlan::contentOf(const Tile &tile) const {
   const unsigned w = kernel.terms[tile.term].w.tensor;
   std::string content = std::to_string(c.numberOfData(w)) + ":" + nameOf(typeOf(tile)) + ":" +
                         std::to_string(tile.k1) + "x" + std::to_string(domain.lanes);
   if (tile.inRow > 1)
     content += ":" + std::to_string(tile.k0);
-  for (const Run &r : runs)
+  for (const WeightRun &r : runsOf(tile))
     for (int64_t part :
          {r.first, r.columns, r.lane, r.lanes, r.element, r.step, r.laneStep, r.elementStep})
       content += "," + std::to_string(part);
@@ -338,27 +337,36 @@ void ContractionPlan::orderPasses() {
   std::stable_partition(middle, passes.end(), [&](const Pass &p) { return key(p) != lastKey; });
 }
 
-void ContractionPlan::fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const {
+/// Bytes [slice][plane][group][lane] of the tile.
+ConstantData::Writer ContractionPlan::writerOf(const Tile &tile) const {
   const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
-  const unsigned width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall,
-                 groups = columnGroups();
-  forEachColumn(tile, [&](int64_t n, int64_t lane, int64_t count, int64_t element, int64_t step) {
-    for (int64_t k = 0; k < count; ++k)
-      for (unsigned b = 0; b < width; ++b)
-        bytes[((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * tile.k1 +
-              size_t(lane + k)] = w.data[size_t(element + k * step) * width + b];
-    return true;
-  });
+  return [runs = runsOf(tile), &w, width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall,
+          groups = columnGroups(), lanes = tile.k1](uint8_t *bytes) {
+    for (const WeightRun &run : runs)
+      for (int64_t column = 0; column < run.columns; ++column) {
+        const int64_t n = run.first + column, lane = run.lane + column * run.laneStep,
+                      element = run.element + column * run.elementStep;
+        for (unsigned b = 0; b < width; ++b) {
+          uint8_t *to =
+              bytes + ((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * lanes +
+              lane;
+          const uint8_t *from = w.data.data() + size_t(element) * width + b;
+          for (int64_t k = 0; k < run.lanes; ++k)
+            to[k] = from[k * run.step * width];
+        }
+      }
+  };
 }
 
 Expected<WeightTile> ContractionPlan::store(Tile &tile) {
   const MxmFormatSpec &format = *m.mxm.format(typeOf(tile));
-  const auto fill = [&](std::vector<uint8_t> &bytes) { fillTile(tile, bytes); };
+  const auto writer = [&] { return writerOf(tile); };
   const WeightShape shape{columnGroups(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
   const std::string &name = c.tensor(kernel.terms[tile.term].w.tensor).name;
   Expected<WeightTile> stored =
-      tile.inRow > 1 ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, fill)
-                     : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, fill);
+      tile.inRow > 1
+          ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, writer)
+          : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, writer);
   if (stored)
     tile.shift = stored->shift;
   return stored;

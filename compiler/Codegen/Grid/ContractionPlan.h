@@ -32,6 +32,15 @@ struct Pass {
   unsigned half = 0;       ///< of a split K
 };
 
+/// Neighbouring columns of a tile that go on in even steps: which elements of the weights are in
+/// which lanes.
+struct WeightRun {
+  int64_t first, columns;                ///< columns [first, first + columns)
+  int64_t lane, lanes;                   ///< of the first column
+  int64_t element, step;                 ///< in its first lane, and from lane to lane
+  int64_t laneStep = 0, elementStep = 0; ///< from column to column
+};
+
 class ContractionPlan {
 public:
   ContractionPlan(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
@@ -81,7 +90,8 @@ private:
   bool isAlwaysInside(const Tile &tile) const;
   template <class F> void forEachColumn(const Tile &tile, F f) const;
   bool multipliesNothing(const Pass &pass) const;
-  void fillTile(const Tile &tile, std::vector<uint8_t> &bytes) const;
+  std::vector<WeightRun> runsOf(const Tile &tile) const;
+  ConstantData::Writer writerOf(const Tile &tile) const;
 };
 
 } // namespace millrace::grid

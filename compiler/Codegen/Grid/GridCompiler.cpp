@@ -379,7 +379,7 @@ Expected<Image> GridCompiler::finish() {
   std::vector<std::vector<uint32_t>> numbers = program.finish(image);
   image.bindings = bindingsOf(c, partition);
   image.blocks = std::move(c.blocks);
-  image.data = std::move(c.data);
+  image.data = c.data.write();
   image.strings = std::move(c.strings);
   image.hostModule = graph.hostModule;
   const schedule::Pruned pruned = schedule::prune(image, machine);

@@ -126,9 +126,7 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadd
       else
         spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
     }
-    const uint64_t zero = data.size();
-    if (padded)
-      data.push_back(0);
+    const uint64_t zero = padded ? data.add(1) : 0;
     for (int64_t n = layout.rows; padded && n < int64_t(groups) * width; ++n)
       for (unsigned b = 0; b < bytes; ++b) {
         const unsigned at = b * width + unsigned(n + int64_t(width / 2) * b) % width;
@@ -184,21 +182,22 @@ void Context::loadConstant(unsigned id, const Copy &copy) {
   for (size_t d = t.laneDim + 1; d < t.shape.size(); ++d)
     laneStride *= t.shape[d];
   // Element (row, lane): rows count all dimensions but the lanes, row major.
-  auto elementOf = [&](int64_t row, int64_t lane) {
+  const auto elementOf = [laneStride, &t](int64_t row, int64_t lane) {
     int64_t above = row / laneStride, below = row % laneStride;
     return (above * t.shape[t.laneDim] + lane) * laneStride + below;
   };
   for (size_t tile = 0; tile < layout.tiles.size(); ++tile)
     for (const Segment &s : copy.tiles[tile])
       for (unsigned b = 0; b < width; ++b) {
-        const uint64_t offset = data.size();
-        const int64_t count = layout.tiles[tile].count;
-        data.resize(offset + size_t(s.rows * count));
-        for (int64_t r = 0; r < s.rows; ++r)
-          for (int64_t l = 0; l < count; ++l) {
-            int64_t e = t.splat ? 0 : elementOf(s.firstRow + r, layout.tiles[tile].start + l);
-            data[offset + size_t(r * count + l)] = t.data[size_t(e) * width + b];
-          }
+        const int64_t first = s.firstRow, rows = s.rows, start = layout.tiles[tile].start,
+                      count = layout.tiles[tile].count;
+        const uint64_t offset = data.add(uint64_t(rows * count), [=, &t](uint8_t *bytes) {
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t l = 0; l < count; ++l) {
+              const int64_t e = t.splat ? 0 : elementOf(first + r, start + l);
+              *bytes++ = t.data[size_t(e) * width + b];
+            }
+        });
         addBlock(copy.pe, copy.hemisphere, s.slices[b], s.addresses[b], unsigned(s.rows),
                  unsigned(count), s.regions[b], offset);
         program.noteAccessFromStart(s.regions[b]);
@@ -323,9 +322,10 @@ std::optional<ConstantRow> Context::findConstantRow(const Kernel &kernel, unsign
   const size_t lanes = bytes.size() / width;
   for (unsigned b = 0; b < width; ++b) {
     row.regions.push_back(constantRegion("constant", pe, h, row.slices[b], row.addresses[b], 1));
-    const uint64_t offset = data.size();
-    for (size_t l = 0; l < lanes; ++l)
-      data.push_back(bytes[l * width + b]);
+    const uint64_t offset = data.add(lanes, [=](uint8_t *to) {
+      for (size_t l = 0; l < lanes; ++l)
+        to[l] = bytes[l * width + b];
+    });
     addBlock(pe, h, row.slices[b], row.addresses[b], 1, unsigned(lanes), row.regions[b], offset);
   }
   constantRows[key].push_back(row);
@@ -361,7 +361,7 @@ const std::string &Context::keyOfContent(const std::string &name,
 /// Rows of as many slices as an install reads at once, loaded from the data that begins there.
 Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
                                              unsigned groups, unsigned planes, unsigned lanes,
-                                             size_t dataAt) {
+                                             uint64_t dataAt) {
   const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
   const std::vector<Span> spans = takeInstallRows(pe, h, rows, {});
   if (spans.empty())
@@ -388,17 +388,14 @@ std::string placeOf(const std::string &key, unsigned pe, Hemisphere h) {
 
 Expected<WeightTile> Context::weightTile(const std::string &key, const std::string &tensor,
                                          unsigned pe, Hemisphere h, const WeightShape &shape,
-                                         const std::function<void(std::vector<uint8_t> &)> &fill) {
+                                         const std::function<ConstantData::Writer()> &writer) {
   const std::string place = placeOf(key, pe, h);
   if (auto it = weightTiles.find(place); it != weightTiles.end())
     return it->second;
-  auto [known, fresh] = tileData.emplace(key, data.size());
-  if (fresh) {
-    std::vector<uint8_t> bytes(size_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes *
-                               shape.k1);
-    fill(bytes);
-    data.insert(data.end(), bytes.begin(), bytes.end());
-  }
+  const auto [known, fresh] = tileData.emplace(key, 0);
+  if (fresh)
+    known->second = data.add(
+        uint64_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes * shape.k1, writer());
   Expected<WeightTile> tile =
       takeWeightRows(tensor, pe, h, shape.groups, shape.planes, shape.k1, known->second);
   if (tile)
@@ -409,7 +406,7 @@ Expected<WeightTile> Context::weightTile(const std::string &key, const std::stri
 Expected<WeightTile>
 Context::weightTileBeside(const std::string &key, const std::string &tensor, unsigned pe,
                           Hemisphere h, const WeightShape &shape,
-                          const std::function<void(std::vector<uint8_t> &)> &fill) {
+                          const std::function<ConstantData::Writer()> &writer) {
   const std::string place = placeOf(key, pe, h);
   if (auto it = weightTiles.find(place); it != weightTiles.end())
     return it->second;
@@ -427,11 +424,11 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, uns
         slot = i;
       }
   if (!rows) {
-    const size_t at = data.size();
+    const uint64_t at =
+        data.add(uint64_t(machine.mxm.columnsPerInstall) * high * shape.planes * lanes);
     Expected<WeightTile> fresh = takeWeightRows(tensor, pe, h, high, shape.planes, lanes, at);
     if (!fresh)
       return fresh;
-    data.resize(at + size_t(machine.mxm.columnsPerInstall) * high * shape.planes * lanes);
     all.push_back({std::move(*fresh), at, std::vector<unsigned>(slots, 0)});
     rows = &all.back();
   }
@@ -443,13 +440,15 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, uns
   tile.shift = int(lane) - int(shape.k0);
   for (unsigned &address : tile.addresses)
     address += unsigned(first);
-  std::vector<uint8_t> bytes(size_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes *
-                             shape.k1);
-  fill(bytes);
-  const uint8_t *from = bytes.data() + shape.k0;
-  for (size_t row = 0; row < size_t(machine.mxm.columnsPerInstall) * shape.planes; ++row)
-    for (size_t g = first; g < first + shape.groups; ++g, from += shape.k1)
-      std::copy(from, from + width, data.begin() + rows->data + (row * high + g) * lanes + lane);
+  data.fill(rows->data, [=, write = writer(),
+                         planes = machine.mxm.columnsPerInstall * shape.planes](uint8_t *to) {
+    std::vector<uint8_t> bytes(size_t(planes) * shape.groups * shape.k1);
+    write(bytes.data());
+    const uint8_t *from = bytes.data() + shape.k0;
+    for (size_t plane = 0; plane < planes; ++plane)
+      for (size_t g = first; g < first + shape.groups; ++g, from += shape.k1)
+        std::copy(from, from + width, to + (plane * high + g) * lanes + lane);
+  });
   weightTiles.emplace(place, tile);
   return tile;
 }

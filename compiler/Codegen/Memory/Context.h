@@ -4,6 +4,7 @@
 #pragma once
 
 #include "arch/program/Image.h"
+#include "compiler/Codegen/Memory/ConstantData.h"
 #include "compiler/Codegen/Memory/Layout.h"
 #include "compiler/Codegen/Memory/Tables.h"
 #include "compiler/Codegen/Memory/Used.h"
@@ -112,7 +113,7 @@ struct Context : StorageWays {
   std::vector<IndexMap> indexMaps;
   std::vector<std::string> strings;
   std::vector<Block> blocks;
-  std::vector<uint8_t> data;
+  ConstantData data; ///< that the blocks load
 
   memory::HemisphereAllocator &allocator(unsigned pe, Hemisphere h) {
     return allocators[size_t(pe) * kHemispheres + size_t(h)];
@@ -190,15 +191,15 @@ struct Context : StorageWays {
   /// One key for all weight tiles of equal content; `content` is asked once for each name.
   const std::string &keyOfContent(const std::string &name,
                                   const std::function<std::string()> &content);
-  /// Stores a weight tile of the tensor once per (key, pe, hemisphere); `fill` gives its bytes:
-  /// [slice][plane][group][lane bytes].
+  /// Stores a weight tile of the tensor once per (key, pe, hemisphere). `writer` is asked once for
+  /// each key, for what writes its bytes: [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor, unsigned pe,
                                   Hemisphere h, const WeightShape &shape,
-                                  const std::function<void(std::vector<uint8_t> &)> &fill);
+                                  const std::function<ConstantData::Writer()> &writer);
   /// The same in some lanes of rows that other tiles of as many lanes take, too.
   Expected<WeightTile> weightTileBeside(const std::string &key, const std::string &tensor,
                                         unsigned pe, Hemisphere h, const WeightShape &shape,
-                                        const std::function<void(std::vector<uint8_t> &)> &fill);
+                                        const std::function<ConstantData::Writer()> &writer);
 
   /// Tables and map vectors for every lookup of the kernel on a PE. Errors name the table or the
   /// tensor of indices.
@@ -233,7 +234,7 @@ private:
   /// Rows that weight tiles share, which lie beside each other in slots of as many lanes.
   struct SharedRows {
     WeightTile rows;
-    size_t data = 0;            ///< [slice][plane][group][lane]
+    uint64_t data = 0;          ///< offset of [slice][plane][group][lane]
     std::vector<unsigned> used; ///< per slot: column groups
   };
   using SharedKind = std::tuple<size_t, unsigned, unsigned, unsigned>; ///< allocator, planes, step,
@@ -241,7 +242,7 @@ private:
   std::map<SharedKind, std::vector<SharedRows>> sharedRows;
   Expected<WeightTile> takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
                                       unsigned groups, unsigned planes, unsigned lanes,
-                                      size_t dataAt);
+                                      uint64_t dataAt);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;
   std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor

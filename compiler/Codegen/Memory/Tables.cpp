@@ -105,26 +105,26 @@ void Context::loadTable(const TableCopy &copy, const LookupKey &key) {
   const unsigned width = byteWidth(t.type);
   const std::string name = "table " + std::to_string(copy.table) + " " + std::to_string(copy.tile) +
                            " " + std::to_string(pads) + " " + std::to_string(copy.pad);
-  auto [known, fresh] = tileData.emplace(name, data.size());
-  const size_t bytes = size_t((rows + pads) * tile.count);
-  if (fresh)
-    data.resize(known->second + bytes * width);
+  const auto [known, fresh] = tileData.emplace(name, 0);
+  const uint64_t bytes = uint64_t((rows + pads) * tile.count);
   int64_t laneStride = 1; // elements from one lane to the next
   for (size_t d = t.laneDim + 1; d < t.shape.size(); ++d)
     laneStride *= t.shape[d];
-  for (unsigned b = 0; b < width; ++b) {
-    const uint64_t offset = known->second + b * bytes;
-    for (int64_t r = 0; r < rows + pads && fresh; ++r)
-      for (int64_t l = 0; l < tile.count; ++l) {
-        const int64_t element =
-            (r / laneStride * t.shape[t.laneDim] + tile.start + l) * laneStride + r % laneStride;
-        data[offset + size_t(r * tile.count + l)] =
-            r < rows ? t.data[size_t(t.splat ? 0 : element) * width + b]
-                     : uint8_t(copy.pad >> (8 * b));
-      }
+  if (fresh)
+    known->second = data.add(bytes * width, [=, &t, pad = copy.pad](uint8_t *to) {
+      for (unsigned b = 0; b < width; ++b)
+        for (int64_t r = 0; r < rows + pads; ++r)
+          for (int64_t l = 0; l < tile.count; ++l) {
+            const int64_t element =
+                (r / laneStride * t.shape[t.laneDim] + tile.start + l) * laneStride +
+                r % laneStride;
+            *to++ = r < rows ? t.data[size_t(t.splat ? 0 : element) * width + b]
+                             : uint8_t(pad >> (8 * b));
+          }
+    });
+  for (unsigned b = 0; b < width; ++b)
     addBlock(copy.pe, copy.hemisphere, copy.slices[b], copy.addresses[b], unsigned(rows + pads),
-             unsigned(tile.count), copy.regions[b], offset);
-  }
+             unsigned(tile.count), copy.regions[b], known->second + b * bytes);
 }
 
 /// One lane tile of the tables that a kernel looks up, on hemisphere `h`; false if they do not fit.

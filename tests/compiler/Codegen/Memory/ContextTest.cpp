@@ -122,31 +122,32 @@ TEST(HostRows, TheHostNamesTheRowsOfColumnsThatItWritesAndNoOthers) {
 TEST(Columns, APaddedCopyHasZeroRowsUpToAWholeGroupAndAGroupMore) {
   OneTensor one({20, 32});
   ASSERT_TRUE(one.c->addColumnCopy(0, 0, Hemisphere::West, grid::ColumnPadding::Zeros));
-  one.c->data.push_back(7); // whatever comes next is no zero
+  one.c->data.add(1, [](uint8_t *next) { *next = 7; }); // whatever comes next is no zero
+  const std::vector<uint8_t> data = one.c->data.write();
   EXPECT_EQ(one.c->blocks.size(), 3u * 16 - 20);
   std::set<std::pair<unsigned, unsigned>> rows;
   for (const Block &b : one.c->blocks) {
     EXPECT_EQ(b.rows, 1u);
     EXPECT_EQ(b.bytes, 1u);
-    ASSERT_LT(b.offset, one.c->data.size());
-    EXPECT_EQ(one.c->data[b.offset], 0);
+    ASSERT_LT(b.offset, data.size());
+    EXPECT_EQ(data[b.offset], 0);
     EXPECT_TRUE(rows.insert({b.slice, b.row}).second);
   }
   EXPECT_EQ(one.c->layouts[0].copies[0].columnTiles[0].rows, 20);
   OneTensor plain({32, 32});
   ASSERT_TRUE(plain.c->addColumnCopy(0, 0, Hemisphere::West, grid::ColumnPadding::None));
   EXPECT_TRUE(plain.c->blocks.empty());
-  EXPECT_TRUE(plain.c->data.empty());
+  EXPECT_TRUE(plain.c->data.write().empty());
 }
 
 TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
   OneTensor one({2, 32});
   one.c->weightSlices = 32;
-  const auto fill = [](std::vector<uint8_t> &bytes) { bytes.assign(bytes.size(), 1); };
+  const auto writer = [] { return [](uint8_t *) { FAIL() << "before the program is known"; }; };
   std::vector<unsigned> sets;
   for (const char *key : {"a", "b", "c", "d", "e"}) { // each fills half a bank of the two
     const Expected<grid::WeightTile> tile =
-        one.c->weightTile(key, "w", 0, Hemisphere::West, {.groups = one.machine.memory.rowsPerBank / 2, .planes = 1, .k1 = 32, .step = 32}, fill);
+        one.c->weightTile(key, "w", 0, Hemisphere::West, {.groups = one.machine.memory.rowsPerBank / 2, .planes = 1, .k1 = 32, .step = 32}, writer);
     ASSERT_TRUE(tile) << tile.error();
     for (unsigned slice : tile->slices)
       EXPECT_EQ(slice / 16, tile->slices[0] / 16) << key;
@@ -161,12 +162,13 @@ TEST(Weights, OfFewLanesLieBesideEachOther) {
   std::set<std::tuple<unsigned, unsigned, unsigned>> taken;                                // slice, row, lane
   std::set<unsigned> addresses;
   for (unsigned number = 1; number <= 10; ++number) {
-    const auto fill = [&](std::vector<uint8_t> &bytes) {
-      ASSERT_EQ(bytes.size(), 16u * 2 * 1 * 22);
-      for (size_t i = 0; i < bytes.size(); ++i)
-        bytes[i] = uint8_t(i % 22 < 16 ? 0 : number);
+    const auto writer = [&] {
+      return [number](uint8_t *bytes) {
+        for (size_t i = 0; i < 16u * 2 * 1 * 22; ++i)
+          bytes[i] = uint8_t(i % 22 < 16 ? 0 : number);
+      };
     };
-    const auto store = [&] { return one.c->weightTileBeside("w" + std::to_string(number), "w", 0, Hemisphere::West, shape, fill); };
+    const auto store = [&] { return one.c->weightTileBeside("w" + std::to_string(number), "w", 0, Hemisphere::West, shape, writer); };
     const Expected<grid::WeightTile> tile = store(), again = store();
     ASSERT_TRUE(tile) << tile.error();
     ASSERT_TRUE(again);
@@ -175,6 +177,7 @@ TEST(Weights, OfFewLanesLieBesideEachOther) {
     EXPECT_EQ(tile->groups, 1u);
     EXPECT_EQ(tile->pitch, 2u); // 32 columns, two groups of 16
     const unsigned first = unsigned(16 + tile->shift);
+    const std::vector<uint8_t> data = one.c->data.write();
     EXPECT_EQ(first / 16, (first + 5) / 16) << "lies across two passes";
     for (unsigned s = 0; s < 16; ++s)
       for (unsigned plane = 0; plane < 2; ++plane) {
@@ -184,7 +187,7 @@ TEST(Weights, OfFewLanesLieBesideEachOther) {
           if (b.slice == tile->slices[s] && b.row <= row && row < b.row + b.rows)
             for (unsigned lane = first; lane < first + 6; ++lane) {
               EXPECT_TRUE(taken.insert({tile->slices[s], row, lane}).second);
-              EXPECT_EQ(one.c->data[b.offset + size_t(row - b.row) * b.bytes + lane], number);
+              EXPECT_EQ(data[b.offset + size_t(row - b.row) * b.bytes + lane], number);
             }
       }
   }
