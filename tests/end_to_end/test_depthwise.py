@@ -34,6 +34,8 @@ def numbers(*shape, seed=0):
     (24, (8, 6), {"dilations": [2, 1]}),
     (16, (5, 5), {"pads": [2, 0, 1, 2]}),
     (12, (20,), {"pads": [1, 1]}),
+    (12, (4, 5, 6), {"pads": [1, 1, 1, 1, 1, 1], "strides": [1, 2, 2]}),
+    (6, (5, 4, 5), {"dilations": [2, 1, 1]}),
 ], ids=str)
 def test_a_window_over_each_channel(millrace, tmp_path, machine, channels, extents, options):
     kernel = (3,) * len(extents)

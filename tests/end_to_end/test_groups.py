@@ -2,10 +2,11 @@
 """Convolutions of groups of channels: blocks in a matrix of zeros, which take no memory."""
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 import probe
-from oracle import relative_l2, run_millrace, save_model
+from oracle import cycles_on_grid, relative_l2, run_millrace, save_model
 
 NUMBERS = np.random.default_rng(5)
 
@@ -31,3 +32,16 @@ def test_zeros_between_groups_do_not_make_a_model_too_large(millrace, tmp_path):
     assert got.report["predicted_cycles"] == got.report["measured_cycles"]
     assert got.report["host_ops"] == []
     assert relative_l2(got.outputs["x4"], probe.run(model, inputs)["x4"]) < 2e-3
+
+
+@pytest.mark.parametrize("extents", [(9,), (6, 7), (4, 5, 6)])
+@pytest.mark.parametrize("channels, filters, group", [(24, 12, 3), (40, 80, 2)])
+def test_groups_in_one_to_three_dimensions(millrace, tmp_path, extents, channels, filters, group):
+    rank = len(extents)
+    weights = NUMBERS.normal(0, 0.1, (filters, channels // group, *(3,) * rank)).astype(np.float32)
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], group=group, pads=[1] * 2 * rank, strides=[2] * rank)], "g",
+                              [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, channels, *extents])],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) > 0

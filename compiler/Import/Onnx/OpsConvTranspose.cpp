@@ -171,8 +171,6 @@ Status importConvTranspose(NodeImporter &node) {
     return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
                       std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]) + " in " +
                       std::to_string(group) + " groups");
-  if (in.size() == 5 && group != 1)
-    return node.error("grouped convolution in 3 dimensions is not supported");
   const Expected<SmallVector<Spread>> spreads = readSpreads(node, in, kernel);
   if (!spreads)
     return Error{spreads.error()};

@@ -28,7 +28,9 @@ Value depthwise(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t
   weights = node.t.reshape(weights, kernel);
   if (window.rank() == 1)
     return createConvolution<linalg::DepthwiseConv1DNcwCwOp>(node, input, weights, shape, window);
-  return createConvolution<linalg::DepthwiseConv2DNchwChwOp>(node, input, weights, shape, window);
+  if (window.rank() == 2)
+    return createConvolution<linalg::DepthwiseConv2DNchwChwOp>(node, input, weights, shape, window);
+  return createConvolution<linalg::DepthwiseConv3DNcdhwCdhwOp>(node, input, weights, shape, window);
 }
 
 /// Several results of each channel: a depthwise convolution for the first ones, for the second ones
@@ -54,28 +56,33 @@ Value depthwiseTimes(NodeImporter &node, Value input, Value weights, ArrayRef<in
   return t.reshape(t.transpose(t.reshape(t.concat(parts, 1), parted), order), shape);
 }
 
-/// Groups as a dimension of their own: N x G x C/G x H x W.
+/// Groups as a dimension of their own: loops n, group, results of one, positions, channels, taps.
 Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
               const Window &window, int64_t group) {
-  ArrayRef<int64_t> in = shapeOf(input), kernel = shapeOf(weights);
-  Shape inputShape{in[0], group, in[1] / group, in[2], in[3]};
-  Shape weightShape{group, kernel[0] / group, kernel[1], kernel[2], kernel[3]};
-  Shape resultShape{shape[0], group, shape[1] / group, shape[2], shape[3]};
-  Value result = createConvolution<linalg::Conv2DNgchwGfchwOp>(
-      node, node.t.reshape(input, inputShape), node.t.reshape(weights, weightShape), resultShape,
-      window);
-  return node.t.reshape(result, shape);
-}
-
-/// One spatial dimension as two of which the first has extent 1.
-void addUnitDimension(NodeImporter &node, Value &input, Value &weights, Window &window) {
-  Shape in(shapeOf(input)), kernel(shapeOf(weights));
-  in.insert(in.begin() + 2, 1);
-  kernel.insert(kernel.begin() + 2, 1);
-  input = node.t.reshape(input, in);
-  weights = node.t.reshape(weights, kernel);
-  for (Shape *field : {&window.kernel, &window.strides, &window.dilations, &window.outputs})
-    field->insert(field->begin(), 1);
+  TensorBuilder &t = node.t;
+  const auto rank = static_cast<unsigned>(window.rank()), channel = 3 + rank, tap = channel + 1,
+             loops = tap + rank;
+  const auto loop = [&](unsigned l) { return t.ops().getAffineDimExpr(l); };
+  const auto split = [&](ArrayRef<int64_t> all, unsigned dim) {
+    Shape parted(all);
+    parted[dim] /= group;
+    parted.insert(parted.begin() + dim, group);
+    return parted;
+  };
+  SmallVector<AffineExpr> in{loop(0), loop(1), loop(channel)};
+  SmallVector<unsigned> kernel{1, 2, channel}, out{0, 1, 2}, summed{channel};
+  for (unsigned i = 0; i < rank; ++i) {
+    in.push_back(windowIndex(node, 3 + i, tap + i, window.strides[i], window.dilations[i]));
+    kernel.push_back(tap + i);
+    out.push_back(3 + i);
+    summed.push_back(tap + i);
+  }
+  const Value result = t.contract(t.reshape(input, split(shapeOf(input), 1)),
+                                  t.reshape(weights, split(shapeOf(weights), 0)), split(shape, 1),
+                                  {AffineMap::get(loops, 0, in, t.ops().getContext()),
+                                   t.select(loops, kernel), t.select(loops, out)},
+                                  summed);
+  return t.reshape(result, shape);
 }
 
 } // namespace
@@ -90,8 +97,6 @@ Expected<Window> readConvolution(NodeImporter &node, Value input, Value weights)
     return node.error(std::to_string(in[1]) + " channels do not fit weights of " +
                       std::to_string(kernel[0]) + " x " + std::to_string(kernel[1]) + " in " +
                       std::to_string(group) + " groups");
-  if (in.size() == 5 && group != 1)
-    return node.error("grouped convolution in 3 dimensions is not supported");
   Shape taps(kernel.drop_front(2)), given = node.getInts("kernel_shape", taps);
   if (given != taps)
     return node.error("its kernel_shape " + shapeText({given.begin(), given.end()}) +
@@ -104,16 +109,9 @@ Value convolve(NodeImporter &node, Value input, Value weights, Window window) {
   input = padWindow(node, input, window, node.t.scalar(elementTypeOf(input), 0));
   Shape shape{shapeOf(input)[0], shapeOf(weights)[0]};
   shape.append(window.outputs);
-  if (group > 1 && window.rank() < 3 && group == shape[1] && group == shapeOf(input)[1])
-    return depthwise(node, input, weights, shape, window);
-  if (group > 1 && window.rank() < 3 && group == shapeOf(input)[1])
-    return depthwiseTimes(node, input, weights, shape, window);
-  if (group > 1 && window.rank() == 1) {
-    addUnitDimension(node, input, weights, window);
-    Shape wide(shape);
-    wide.insert(wide.begin() + 2, 1);
-    return node.t.reshape(grouped(node, input, weights, wide, window, group), shape);
-  }
+  if (group > 1 && group == shapeOf(input)[1])
+    return group == shape[1] ? depthwise(node, input, weights, shape, window)
+                             : depthwiseTimes(node, input, weights, shape, window);
   if (group > 1)
     return grouped(node, input, weights, shape, window, group);
   if (window.rank() == 1)
