@@ -187,6 +187,28 @@ def dense(seed: int = 0) -> onnx.ModelProto:
 
 
 @family
+def dual_path(seed: int = 0, *, added: int = 52, grown: int = 12) -> onnx.ModelProto:
+    """A dual path network: of each block's channels the first are added to those before, the others put beside them."""
+    g = Net("dual_path", seed)
+
+    def block(y: str, channels: int, filters: int, group: int = 4) -> str:
+        y = g.relu(g.conv(g.relu(g.norm(y, channels)), channels, 32))
+        return g.conv(g.relu(g.conv(y, 32, 32, 3, group=group)), 32, filters, scale=0.5)
+
+    x = g.relu(g.conv(g.input("x", [1, 3, 14, 14]), 3, 24, 3, stride=2))
+    wide = g.conv(g.relu(g.norm(x, 24)), 24, added + grown)
+    sums, beside, channels = g.slice(wide, 0, added, 1), g.slice(wide, added, added + grown, 1), added + grown
+    y = block(x, 24, added + 4)
+    for last in (False, True):
+        sums = g.add("Add", sums, g.slice(y, 0, added, 1))
+        x, channels = g.add("Concat", sums, beside, g.slice(y, added, added + 4, 1), axis=1), channels + 4
+        if last:
+            return g.classify(g.relu(g.norm(x, channels)), channels)
+        sums, beside = g.slice(x, 0, added, 1), g.slice(x, added, channels, 1)
+        y = block(x, channels, added + 4)
+
+
+@family
 def dilated(seed: int = 0) -> onnx.ModelProto:
     """DeepLab's pyramid: windows of several dilations and an average over all pixels, side by side; a label per pixel."""
     g = Net("dilated", seed)

@@ -135,7 +135,8 @@ Expected<Contraction::Installs> Contraction::installRows(const Tile &tile, unsig
   for (auto [l, k] : term.a.index[c.tensor(term.a.tensor).laneDim].terms)
     isAlongLanes &= k != 1 || kernel.loops[l].kind != forms::LoopKind::Contracted ||
                     kernel.loops[l].extent == 1 || coefficient(term.w.index[w.laneDim], l) == 1;
-  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) || !inColumns || !isAlongLanes)
+  if (!copy || lane - layout.tiles[wTile].start != int64_t(tile.k0) ||
+      int64_t(tile.k1) > layout.tiles[wTile].count || !inColumns || !isAlongLanes)
     return Error{"kernel '" + kernel.name + "': '" + w.name + "' does not lie as weights for '" +
                  c.tensor(term.a.tensor).name + "': lanes or columns do not match"};
   const Columns &columns = copy->columnTiles[wTile];

@@ -255,20 +255,26 @@ bool repeat(const Repetition &repetition, std::set<int64_t> &breaks) {
   return changed;
 }
 
-/// Every value of the lane index with the unit-step loop at 0, and how many lanes follow. With
-/// `roles` only the kernel's lane loop steps through lanes.
+/// The longest of the loops that step by one lane, if any: with `roles` only the kernel's lane
+/// loop.
+std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index,
+                                 const LoopRoles *roles = nullptr) {
+  std::optional<unsigned> unit;
+  for (auto [l, c] : index.terms)
+    if (c == 1 && (!roles || l == roles->lane) &&
+        kernel.loops[l].extent >= (unit ? kernel.loops[*unit].extent : 1))
+      unit = l;
+  return unit;
+}
+
+/// Every value of the lane index with its unit loop at 0, and how many lanes follow.
 struct LaneRange {
   int64_t start, count;
 };
 std::vector<LaneRange> laneRanges(const Kernel &kernel, const AffineIndex &index,
                                   const LoopRoles *roles = nullptr) {
-  int64_t count = 1;
-  unsigned unit = ~0u;
-  for (auto [l, c] : index.terms)
-    if (c == 1 && kernel.loops[l].extent >= count && (!roles || l == roles->lane)) {
-      count = kernel.loops[l].extent;
-      unit = l;
-    }
+  const std::optional<unsigned> unit = unitLoop(kernel, index, roles);
+  const int64_t count = unit ? kernel.loops[*unit].extent : 1;
   std::vector<LaneRange> ranges{{index.offset, count}};
   for (auto [l, c] : index.terms) {
     if (l == unit)
@@ -282,6 +288,25 @@ std::vector<LaneRange> laneRanges(const Kernel &kernel, const AffineIndex &index
   std::sort(ranges.begin(), ranges.end(),
             [](const LaneRange &x, const LaneRange &y) { return x.start < y.start; });
   return ranges;
+}
+
+/// Where ranges of lanes of two indices begin that are met at the same time.
+std::set<std::pair<int64_t, int64_t>> startsTogether(const Kernel &kernel, const AffineIndex &x,
+                                                     const AffineIndex &y) {
+  const std::optional<unsigned> unitX = unitLoop(kernel, x), unitY = unitLoop(kernel, y);
+  std::set<std::pair<int64_t, int64_t>> starts{{x.offset, y.offset}};
+  for (unsigned l = 0; l < kernel.loops.size(); ++l) {
+    const int64_t inX = l == unitX ? 0 : coefficient(x, l),
+                  inY = l == unitY ? 0 : coefficient(y, l);
+    if (!inX && !inY)
+      continue;
+    std::set<std::pair<int64_t, int64_t>> next;
+    for (const auto &[a, b] : starts)
+      for (int64_t v = 0; v < kernel.loops[l].extent; ++v)
+        next.insert({a + v * inX, b + v * inY});
+    starts = std::move(next);
+  }
+  return starts;
 }
 
 /// Joins ranges that touch when they need not be apart.
@@ -314,14 +339,10 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
   };
   const Access &first = kernel.results.front().access;
   auto meet = [&](const Access &x, const Access &y) {
-    std::vector<LaneRange> xs = laneRanges(kernel, lanesOf(x)), ys = laneRanges(kernel, lanesOf(y));
-    // Parts of one tensor can meet the same lanes of the other, one after the other.
-    const size_t pairs = xs.size() == 1 || ys.size() == 1 ? std::max(xs.size(), ys.size())
-                                                          : std::min(xs.size(), ys.size());
-    for (size_t i = 0; i < pairs; ++i) {
-      const LaneRange &u = xs[xs.size() == 1 ? 0 : i], &v = ys[ys.size() == 1 ? 0 : i];
-      meetings.push_back({x.tensor, y.tensor, v.start - u.start, u.start, u.start + u.count});
-    }
+    const std::optional<unsigned> unit = unitLoop(kernel, lanesOf(x));
+    const int64_t count = unit ? kernel.loops[*unit].extent : 1;
+    for (const auto &[u, v] : startsTogether(kernel, lanesOf(x), lanesOf(y)))
+      meetings.push_back({x.tensor, y.tensor, v - u, u, u + count});
   };
   for (const forms::Result &r : kernel.results) {
     std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access), &roles);
@@ -384,6 +405,8 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
       for (const Meeting &m : meetings) {
         auto carry = [&](unsigned from, unsigned to, int64_t shift, int64_t lo, int64_t hi) {
           std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
+          if (lo == 0) // a tile begins there, too
+            edges.push_back(0);
           const Tensor &target = graph.tensors[to];
           for (int64_t e : edges)
             if (e + shift > 0 && e + shift < target.shape[target.laneDim])

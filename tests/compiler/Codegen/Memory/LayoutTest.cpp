@@ -206,3 +206,28 @@ TEST(Layout, WhatTheHostTouchesOrAProductInstallsLiesInItsOrder) {
   ASSERT_EQ(graph.verify(), "");
   EXPECT_THAT(layoutsOf(graph)[1].phases, ElementsAre(1, 1));
 }
+
+TEST(Layout, ABreakIsCarriedFromEachRangeToTheOneThatItMeets) {
+  // Lanes of blocks of 16 times an identity of 32 lanes: range p1 * 32 + p4 * 16 of y meets range p4 * 16 of the identity.
+  KernelGraph graph;
+  const unsigned eye = addTensor(graph, "eye", {32, 32}, ElementType::Fp16, 1, TensorRole::Constant),
+                 y = addTensor(graph, "y", {4, 64}, ElementType::Fp16, 1, TensorRole::Input),
+                 turned = addTensor(graph, "turned", {64, 4}, ElementType::Fp16, 1, TensorRole::Output),
+                 end = addTensor(graph, "end", {4, 12}, ElementType::Fp16, 1, TensorRole::Output);
+  graph.tensors[eye].data.resize(size_t(32) * 32 * 2);
+  KernelBuilder turn(graph);
+  const unsigned row = turn.loop(4), p1 = turn.loop(2), p4 = turn.loop(2), m = turn.loop(16),
+                 k = turn.loop(16, LoopKind::Contracted);
+  const auto lanesOf = [&](unsigned inner) { return AffineIndex{0, {{p1, 32}, {p4, 16}, {inner, 1}}}; };
+  turn.term({eye, {{0, {{p4, 16}, {m, 1}}}, {0, {{p4, 16}, {k, 1}}}}, 0}, {y, {at(row), lanesOf(k)}, 0}, 0);
+  turn.store(turn.op(AluOp::CvtF32F16Fin, {turn.accumulator()}), {turned, {lanesOf(m), at(row)}, 0});
+  turn.finish("turn");
+  KernelBuilder cut(graph); // lanes 52 to 63 alone, which begin a vector
+  const unsigned its = cut.loop(4), lane = cut.loop(12);
+  cut.store(cut.load({y, {at(its), at(lane, 1, 52)}, 0}), {end, {at(its), at(lane)}, 0});
+  cut.finish("cut");
+  ASSERT_EQ(graph.verify(), "");
+  const auto layouts = layoutsOf(graph);
+  EXPECT_THAT(tilesOf(layouts[y]), ElementsAre(Pair(0, 20), Pair(20, 12), Pair(32, 20), Pair(52, 12)));
+  EXPECT_THAT(tilesOf(layouts[eye]), ElementsAre(Pair(0, 20), Pair(20, 12)));
+}
