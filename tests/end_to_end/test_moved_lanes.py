@@ -6,8 +6,10 @@ Each of them is one product with a constant matrix where numbers are finite; an 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
+import probe
+from oracle import cycles_on_grid
 from test_infinities import check as check_places
 from test_infinities import strange
 from test_masks_and_windows import check
@@ -130,3 +132,17 @@ def test_tokens_of_large_values_are_channels(millrace, tmp_path):
                    opset=17)
     assert report["host_ops"] == []
     assert sum(kernel["mxm_vectors"] for kernel in report["kernels"]) < 3000
+
+
+@pytest.mark.parametrize("count, most", [(700, 2_000), (640, 1_600), (322, 1_200), (200, 900)])
+def test_a_value_for_each_row_comes_from_lanes_vector_by_vector(millrace, tmp_path, count, most):
+    """As many rows as values, of one vector each; all lanes of all of them took 2,795 cycles for 700."""
+    nodes = [node("Tanh", ["t"], ["s"]), node("MatMul", ["s", "w"], ["sums"]), node("Reshape", ["s", "column"], ["each"]),
+             node("Mul", ["x", "each"], ["scaled"]), node("Add", ["scaled", "sums"], ["y"])]
+    weights = NUMBERS.standard_normal((count, 14)).astype(np.float32) / count**0.5
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("t", onnx.TensorProto.FLOAT, [1, count]),
+                                           helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [count, 14])],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.int64([count, 1]), "column")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 2e-3) < most

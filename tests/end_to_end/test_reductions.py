@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from oracle import run_millrace, save_model
+from oracle import cycles_on_grid, run_millrace, save_model
 
 SHAPES = [(7,), (4, 8), (1, 8), (3, 1, 4), (2, 3, 4, 5)]
 OPERATIONS = ["ReduceMax", "ReduceMin", "ReduceMean", "ReduceSum", "ReduceL2", "ReduceLogSumExp"]
@@ -41,3 +41,20 @@ def test_a_reduction_over_any_axes(op, machine, millrace, tmp_path):
                 scale = max(np.linalg.norm(expected), np.abs(inputs["x"]).max())
                 error = np.linalg.norm(got.outputs["y"] - expected) / scale
                 assert error <= 2e-3, f"{shape} over {axes}: {error}"
+
+
+@pytest.mark.parametrize("nodes, shape, most", [
+    (["Tanh", "Softmax"], (40, 331), 3_200),  # 2,230,269 cycles when a row of a prime number of lanes was cut lane by lane
+    (["Tanh", "Softmax"], (3, 2003), 5_000),  # refused
+    (["Tanh", "Softmax"], (1, 50257), 16_000),
+    (["ReduceMax"], (1, 4096), 1_700),  # refused for want of accumulator rows
+])
+def test_extremes_of_long_rows(millrace, tmp_path, nodes, shape, most):
+    names = ["x", *(f"t{n}" for n in range(len(nodes) - 1)), "y"]
+    made = [helper.make_node(op, [names[n]], [names[n + 1]], **({"axis": 1} if op == "Softmax" else {"axes": [1]} if "Re" in op else {}))
+            for n, op in enumerate(nodes)]
+    graph = helper.make_graph(made, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+    inputs = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+    assert cycles_on_grid(millrace, model, inputs, tmp_path, 2e-3) < most

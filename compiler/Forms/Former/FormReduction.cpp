@@ -13,7 +13,7 @@ using namespace mlir;
 /// Windows up to this many points become one operand per point (3 x 3 pooling), larger ones run.
 constexpr int64_t kLargestTree = 4;
 
-static AluOp aluOf(Combiner combiner, bool isFloat) {
+AluOp aluOf(Combiner combiner, bool isFloat) {
   switch (combiner) {
   case Combiner::Max:
     return isFloat ? AluOp::MaxF32 : AluOp::MaxI32;
@@ -26,8 +26,7 @@ static AluOp aluOf(Combiner combiner, bool isFloat) {
 
 Value Former::reducedInput(linalg::LinalgOp op) const { return op->getOperand(0); }
 
-/// The dimension of the input that a reduced loop walks along.
-static SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
+SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
   SmallVector<unsigned> dims;
   AffineMap map = op.getIndexingMapsArray()[0];
   for (auto [loop, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
@@ -524,159 +523,6 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     return Scalar{sum, Scalar::Kind::F32};
   attempt.runs = true;
   return Scalar{attempt.build.reduce(AluOp::AddF32, sum), Scalar::Kind::F32};
-}
-
-/// Is the greatest of `lanes` lanes found sooner by turning each of `rows` rows than by spreading
-/// every lane over a row of its own? Turns wait for each other; spread rows run through an ALU, one
-/// every few cycles on each side of the VXM.
-static bool turnsSooner(int64_t rows, int64_t lanes) {
-  constexpr int64_t kTurn = 250, kPerRow = 2; // cycles
-  const int64_t turns = 64 - int64_t(llvm::countl_zero(uint64_t(lanes - 1)));
-  return turns * (kTurn + kPerRow * rows) < kPerRow * rows * lanes;
-}
-
-/// The greatest or the least lane of every row, in all lanes: of each lane and the one `turned`
-/// lanes on, which is of as many lanes, and so on. The MXM turns rows.
-std::optional<unsigned> Former::extremeByTurns(unsigned tensor, AluOp combine) {
-  auto [entry, isNew] = extremes.try_emplace({tensor, combine}, std::nullopt);
-  if (!isNew)
-    return entry->second;
-  unsigned now = tensor;
-  const int64_t lanes = graph.tensors[tensor].shape[graph.tensors[tensor].laneDim];
-  for (int64_t covered = 1; covered < lanes;) {
-    const int64_t turned = std::min(covered, lanes - covered);
-    const std::optional<Parts> parts = partsToSelect(now);
-    if (!parts)
-      return std::nullopt;
-    const Tensor from = graph.tensors[now];
-    const unsigned next = addTensor(graph, from.name, from.shape, from.type, from.laneDim);
-    KernelBuilder build(graph);
-    Access here{now, {}, 0};
-    for (int64_t extent : from.shape)
-      here.index.push_back(at(build.loop(extent)));
-    const AffineIndex lane = here.index[from.laneDim];
-    const unsigned along = build.loop(lanes, LoopKind::Contracted);
-    SmallVector<int64_t> turn;
-    for (int64_t n = 0; n < lanes; ++n)
-      turn.push_back((n + turned) % lanes);
-    for (auto [part, factor] : parts->terms) {
-      Access a = here;
-      a.tensor = part;
-      a.index[from.laneDim] = at(along);
-      build.term(
-          a, {selection(turn, lanes, graph.tensors[part].type, factor), {lane, at(along)}, 0}, 0);
-    }
-    const Scalar there = joined(build, *parts, from.type);
-    build.store(build.op(combine, {there.node, build.load(here)}), {next, here.index, 0});
-    build.finish(from.name);
-    graph.tensors[next].unbounded = graph.tensors[now].unbounded;
-    now = next;
-    covered += turned;
-  }
-  return extremes[{tensor, combine}] = now;
-}
-
-/// The greatest or the least lane of a row, in all lanes. First the parts of the row against each
-/// other, then the lanes of one part: by turns, or each to a row of its own (a diagonal), spread by
-/// ones, and running over those rows.
-FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op,
-                                           const Point &index) {
-  if (attempt.contracts || attempt.runs)
-    return failure();
-  Value input = reducedInput(op), result = op->getResult(0);
-  SmallVector<unsigned> dims = reducedDims(op);
-  Value base = baseOf(input);
-  if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
-    return failure();
-  SmallVector<unsigned> reduced;
-  op.getReductionDims(reduced);
-  if (op.getStaticLoopRanges()[reduced[0]] != shapeOf(input)[dims[0]]) // a window
-    return failure();
-  unsigned dim = dims[0];
-  FailureOr<Stored> value = store(base, dim);
-  if (failed(value))
-    return failure();
-  Stored row = *value;
-  const ElementType type = graph.tensors[row.tensor].type;
-  const bool isFloat = type != ElementType::Int8;
-  std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
-  if (row.laneSplit) { // running over the parts
-    int64_t parts = shape[dim];
-    std::vector<int64_t> reduced = shape;
-    reduced.erase(reduced.begin() + dim);
-    unsigned tensor = newTensor(result, reduced, dim);
-    LogicalResult done = emitKernel(
-        result, reduced, dim, {},
-        [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
-          Access from{row.tensor, {}, 0};
-          Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
-          for (unsigned i = 0; i < shape.size(); ++i)
-            from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
-          return Scalar{inner.build.reduce(aluOf(combinerOf(op), true), inner.build.load(from)),
-                        Scalar::Kind::F32}; // exact for int8, too
-        },
-        [&](Attempt &inner, const Point &point, Scalar greatest) {
-          Access to{tensor, {}, 0};
-          for (const Linear &at : point)
-            to.index.push_back(at.affine());
-          inner.build.store(greatest.node, to);
-        });
-    if (failed(done))
-      return failure();
-    row = {tensor, 0};
-    shape = reduced;
-  }
-  const int64_t lanes = shape[dim];
-  int64_t rows = 1;
-  for (int64_t extent : shape)
-    rows *= extent;
-  rows /= lanes;
-  if (type != ElementType::Int8 && attempt.lane >= 0 && attempt.laneExtent() <= lanes &&
-      turnsSooner(rows, lanes))
-    if (std::optional<unsigned> extreme =
-            extremeByTurns(row.tensor, aluOf(combinerOf(op), /*isFloat=*/true))) {
-      Access access{*extreme, {}, 0};
-      AffineMap map = op.getIndexingMapsArray()[0];
-      AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-      for (unsigned i = 0; i < shape.size(); ++i)
-        if (i == dim)
-          access.index.push_back(at(unsigned(attempt.lane)));
-        else
-          for (auto [position, expr] : llvm::enumerate(to.getResults()))
-            if (expr == map.getResult(i))
-              access.index.push_back(index[position].affine());
-      if (access.index.size() == shape.size())
-        return Scalar{attempt.build.load(access), Scalar::Kind::F32};
-    }
-  const SmallVector<unsigned, 3> parts = partsToSum(row.tensor);
-  if (parts.empty()) // no MXM format
-    return failure();
-  Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
-  Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
-  Access a{0, {}, 0};
-  AffineMap map = op.getIndexingMapsArray()[0];
-  AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  for (unsigned i = 0; i < shape.size(); ++i) {
-    if (i == dim) {
-      a.index.push_back(from.affine());
-      continue;
-    }
-    for (auto [position, expr] : llvm::enumerate(to.getResults()))
-      if (expr == map.getResult(i))
-        a.index.push_back(index[position].affine());
-  }
-  a.index.push_back(along.affine());
-  if (a.index.size() != shape.size() + 1)
-    return failure();
-  const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
-  for (unsigned part : parts) {
-    a.tensor = diagonal(part); // [..., lane][lane']
-    unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[part].type, 1);
-    attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
-  }
-  attempt.contracts = attempt.runs = true;
-  return Scalar{attempt.build.reduce(aluOf(combinerOf(op), isFloat), attempt.build.accumulator()),
-                isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
 }
 
 } // namespace millrace::forms

@@ -174,34 +174,6 @@ unsigned Former::splat(ArrayRef<int64_t> shape, ElementType type, float value) {
   return entry->second;
 }
 
-/// result[..., i, ..., k] = i == k ? tensor[..., k, ...] : 0, i in place of the lane dimension and
-/// k along the lanes.
-unsigned Former::diagonal(unsigned tensor) {
-  if (auto found = diagonals.find(tensor); found != diagonals.end())
-    return found->second;
-  const Tensor source = graph.tensors[tensor];
-  std::vector<int64_t> shape = source.shape;
-  shape.push_back(source.shape[source.laneDim]);
-  const ElementType type = source.type == ElementType::UInt8 ? ElementType::Int8 : source.type;
-  unsigned result =
-      addTensor(graph, source.name + ".diagonal", shape, type, unsigned(shape.size() - 1));
-  KernelBuilder build(graph);
-  Access from{tensor, {}, 0}, to{result, {}, 0};
-  for (int64_t extent : source.shape) {
-    unsigned loop = build.loop(extent);
-    from.index.push_back(at(loop));
-    to.index.push_back(at(loop));
-  }
-  unsigned lane = build.loop(source.shape[source.laneDim]);
-  unsigned row = from.index[source.laneDim].terms[0].first;
-  from.index[source.laneDim] = at(lane);
-  to.index.push_back(at(lane));
-  unsigned onDiagonal = build.load({selection(shape.back(), activation()), {at(row), at(lane)}, 0});
-  build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
-  build.finish(source.name + ".diagonal");
-  return diagonals[tensor] = result;
-}
-
 /// Forms one kernel over `shape`, cutting loops until every index is affine.
 LogicalResult
 Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Splits splits,
@@ -406,10 +378,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
     if (meetsMaximum(base) && shape[wanted] > options.lanes) {
-      int64_t parts = (shape[wanted] + options.lanes - 1) / options.lanes;
-      while (shape[wanted] % parts != 0)
-        ++parts;
-      split = shape[wanted] / parts;
+      int64_t part = options.lanes;
+      while (shape[wanted] % part != 0)
+        --part;
+      split = part < options.lanes / 4 ? 0 : part; // vectors of few lanes are many
     }
     unsigned tensor = newTensor(base, tensorShape(base), wanted);
     if (split)
@@ -478,22 +450,6 @@ void Former::nameArgument(Tensor &tensor, BlockArgument argument) {
   tensor.hostShape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
 }
 
-/// An argument whose every element the host repeats in a row of `extent` lanes.
-unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementType type) {
-  std::vector<int64_t> shape = tensorShape(argument);
-  shape.push_back(extent);
-  const auto lane = unsigned(shape.size() - 1);
-  const unsigned number = addTensor(graph, "input", shape, type, lane, TensorRole::Input);
-  Tensor &tensor = graph.tensors[number];
-  nameArgument(tensor, argument);
-  tensor.name += ".rows";
-  for (unsigned dim = 0; dim < lane; ++dim)
-    tensor.hostLoops.push_back({shape[dim], dim, 1, dim, shapeOf(argument).empty() ? 0 : 1});
-  tensor.hostLoops.push_back({extent, lane, 1, 0, 0});
-  tensor.hostStart.assign(shapeOf(argument).size(), 0);
-  return number;
-}
-
 /// Whether a kernel that computes the value, and what is for it alone, sums or reduces something.
 bool Former::computesSum(Value base, int depth) {
   constexpr int kLongestChain = 8; // of maps
@@ -530,76 +486,6 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
   }
   return Stored{tensor, 0};
-}
-
-/// A value per row, in `extent` lanes: the value's shape with one more dimension.
-FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
-  auto key = std::make_tuple(value.getAsOpaquePointer(), extent, ~0u);
-  if (auto found = broadcasts.find(key); found != broadcasts.end())
-    return found->second;
-  std::vector<int64_t> shape = tensorShape(value);
-  shape.push_back(extent);
-  unsigned lane = unsigned(shape.size() - 1);
-  bool isScalar = shapeOf(value).empty();
-  linalg::LinalgOp op = formOf(value);
-  bool isSum =
-      op && !isMap(op) && !isContraction(op) && reducesLanes(op) && combinerOf(op) == Combiner::Sum;
-  FailureOr<ElementType> type = memoryType(value);
-  if (failed(type))
-    return failure();
-  const bool isWide = *type == ElementType::Fp32; // of which the MXM makes no products
-  if (auto argument = dyn_cast<BlockArgument>(value); argument && isWide)
-    return broadcasts[key] = storeRepeated(argument, extent, *type);
-  bool isRowMap = op && isMap(op) && isFormable(op) && (!stored.count(value) || isWide);
-  // The maximum of scores comes along lanes from their transposed copy.
-  bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
-               !isRunTimeScores(reducedInput(op));
-  const Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  const bool isFloat = isa<FloatType>(element);
-  unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);
-  graph.tensors[tensor].name += ".rows";
-  auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
-    Access to{tensor, {}, 0};
-    for (const Linear &at : point)
-      to.index.push_back(at.affine());
-    storeScalar(attempt.build, result, to, value.getType());
-  };
-  auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
-    Point index(point.begin(), point.end() - 1);
-    if (isScalar)
-      index.clear();
-    return compute(attempt, value, index);
-  };
-  auto spread = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
-    FailureOr<Stored> source = store(value, std::nullopt);
-    if (failed(source) || source->laneSplit)
-      return failure();
-    const Tensor from = graph.tensors[source->tensor];
-    const bool isFlag = from.type == ElementType::UInt8; // its diagonal is int8
-    const SmallVector<unsigned, 3> parts =
-        isFlag ? SmallVector<unsigned, 3>{source->tensor} : partsToSum(source->tensor);
-    if (parts.empty()) // the MXM makes no products of them
-      return failure();
-    int64_t width = from.shape[from.laneDim];
-    Linear k =
-        attempt.space.dimension({nullptr, unsigned(shape.size())}, width, LoopKind::Contracted);
-    for (unsigned part : parts) {
-      Access a{diagonal(part), {}, 0};
-      for (const Linear &at : ArrayRef(point).drop_back())
-        a.index.push_back(at.affine());
-      a.index.push_back(k.affine());
-      const ElementType factor = graph.tensors[a.tensor].type;
-      attempt.build.term(
-          a, {splat({extent, width}, factor, 1), {point.back().affine(), k.affine()}, 0}, 0);
-    }
-    return Scalar{attempt.build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32};
-  };
-  Compute how = isSum || isRowMap || isMax ? Compute(inRows) : Compute(spread);
-  if (failed(emitKernel(value, shape, lane, {}, how, toResult)) &&
-      failed(emitKernel(value, shape, lane, {}, spread, toResult)))
-    return failure();
-  broadcasts[key] = tensor;
-  return tensor;
 }
 
 } // namespace millrace::forms

@@ -111,12 +111,10 @@ private:
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
                                 bool isExact = false);
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
-  unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   bool computesSum(mlir::Value base, int depth = 0);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
-  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
   mlir::LogicalResult emit(mlir::Value root, unsigned tensor, llvm::ArrayRef<int64_t> offsets,
@@ -142,7 +140,12 @@ private:
   unsigned constantTensor(mlir::Value constant, ElementType type, unsigned lane);
   void noteBeyond(mlir::Value constant, ElementType type, const std::vector<float> &values);
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
-  unsigned diagonal(unsigned tensor);
+
+  // FormRows.cpp: a value for each row.
+  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
+  unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
+  mlir::LogicalResult spreadLanes(mlir::Value value, unsigned rows);
+  unsigned diagonal(unsigned tensor, int64_t first, int64_t blocks, int64_t block);
 
   // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
   /// `copied`: stepped through although it is stored by itself.
@@ -276,9 +279,6 @@ private:
   std::optional<unsigned> runningOfSum(const Attempt &attempt, mlir::linalg::LinalgOp op);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                        const Point &index);
-  std::optional<unsigned> extremeByTurns(unsigned tensor, AluOp combine);
-  mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                           const Point &index);
   mlir::FailureOr<std::array<unsigned, 2>>
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
@@ -287,6 +287,15 @@ private:
   bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
   bool meetsMaximum(mlir::Value value);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
+
+  // FormExtreme.cpp: the greatest and the least lane of a row.
+  unsigned foldLanes(unsigned tensor, int64_t size, int64_t parts, AluOp combine);
+  std::optional<unsigned> extremeOfFew(unsigned tensor, int64_t first, int64_t count,
+                                       int64_t extent, AluOp combine);
+  std::optional<unsigned> extremeByTurns(unsigned tensor, AluOp combine);
+  unsigned widen(unsigned tensor, std::optional<unsigned> other, int64_t extent, AluOp combine);
+  mlir::FailureOr<Scalar> extremeOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                           const Point &index);
 
   // FormQuantized.cpp: integer kernels of quantised graphs (--precision int8).
   bool isQuantized(mlir::linalg::LinalgOp contraction) const;
@@ -334,8 +343,11 @@ private:
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
   llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
   std::map<std::vector<int64_t>, unsigned> splats, selections;
-  std::map<unsigned, unsigned> diagonals;
+  std::map<std::tuple<unsigned, int64_t, int64_t>, unsigned> diagonals;   ///< first lane, block
   std::map<std::pair<unsigned, AluOp>, std::optional<unsigned>> extremes; ///< none: not by turns
+  std::map<std::pair<unsigned, AluOp>, unsigned> folded;
+  std::map<std::tuple<unsigned, int64_t, AluOp>, unsigned> copiesInLanes;
+  std::map<std::tuple<unsigned, int64_t, int64_t, AluOp>, std::optional<unsigned>> extremesOfFew;
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
   llvm::DenseSet<mlir::Value> hosted;
@@ -370,6 +382,12 @@ bool isKept(mlir::Value value);
 /// What a reduction's body does.
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };
 Combiner combinerOf(mlir::linalg::LinalgOp op);
+AluOp aluOf(Combiner combiner, bool isFloat);
+/// The dimensions of the input that reduced loops walk along.
+llvm::SmallVector<unsigned> reducedDims(mlir::linalg::LinalgOp op);
+/// Lanes of each part of a row that is done part by part: at least half a vector, all alike if that
+/// can be, since lanes that were written in parts are cut where those end.
+int64_t partOf(int64_t width, int64_t vector);
 /// The value that is combined with the accumulator (for products: null).
 mlir::Value combinedValue(mlir::linalg::LinalgOp op);
 /// Maps, reductions and contractions; everything with one result of static shape.

@@ -60,6 +60,11 @@ dimsOfLoops(const KernelGraph &graph, const Kernel &kernel, const Access &access
   return dimOf;
 }
 
+bool readsUnbounded(const KernelGraph &graph, const Kernel &kernel) {
+  return std::any_of(kernel.operands.begin(), kernel.operands.end(),
+                     [&](const Access &a) { return graph.tensors[a.tensor].unbounded; });
+}
+
 std::optional<Sum> sumOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) {
   if (!kernel.terms.empty())
     return std::nullopt;
@@ -97,7 +102,9 @@ std::optional<Sum> sumOf(const KernelGraph &graph, const Kernel &kernel, const M
   if (widened.kind == Node::Kind::Op && widened.op == widenToF32(tensor.type))
     sum.operations = 0;
   sum.isMean = isFloat && !sum.operations;
+  // Of the other lanes it takes nothing: their products with 0, which infinities and NaN have not.
   sum.takesContraction = 2 * tensor.shape[tensor.laneDim] <= vector &&
+                         !readsUnbounded(graph, kernel) &&
                          machine.mxm.format(sum.isMean ? tensor.type : ElementType::Bf16);
   if (!sum.takesContraction && sum.isMean) // the MXM sums long rows as they are
     return std::nullopt;
@@ -183,8 +190,10 @@ std::vector<unsigned> addNeighbours(KernelGraph &graph, const Kernel &like, unsi
   shape[dim] = (shape[dim] + count - 1) / count;
   const std::string name = source.name + ".sums";
   std::vector<unsigned> to;
-  for (unsigned part = 0; part < parts; ++part)
+  for (unsigned part = 0; part < parts; ++part) {
     to.push_back(addTensor(graph, name + (part ? ".low" : ""), shape, type, source.laneDim));
+    graph.tensors[to.back()].unbounded = mayOverflow;
+  }
   KernelBuilder build(graph);
   std::vector<AffineIndex> index;
   for (int64_t extent : shape)
@@ -290,9 +299,7 @@ void split(KernelGraph &graph, unsigned index, const Sum &sum, const Machine &ma
                                                                                     : 2;
   if (!sum.isMean)
     factor = 1;
-  const bool mayOverflow =
-      std::any_of(kernel.operands.begin(), kernel.operands.end(),
-                  [&](const Access &a) { return graph.tensors[a.tensor].unbounded; });
+  const bool mayOverflow = readsUnbounded(graph, kernel);
   std::vector<unsigned> tensors{kernel.operands[sum.operand].tensor};
   for (size_t s = 0; s < steps.size(); ++s) {
     const bool isLast = s + 1 == steps.size() && sum.takesContraction;
