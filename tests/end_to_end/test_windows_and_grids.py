@@ -34,3 +34,58 @@ def test_windows_become_a_grid(millrace, tmp_path, extent, window, channels):
                               [numpy_helper.from_array(np.int64(shape), name) for name, shape in shapes.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     assert cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 3e-3) < 12 * extent * extent
+
+
+def on_grid(millrace, tmp_path, nodes, shape, constants):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(value if value.dtype == np.int64 else np.float32(value), name)
+                               for name, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    return cycles_on_grid(millrace, model, probe.seeded_inputs(model), tmp_path, 3e-3)
+
+
+def test_a_pool_over_a_part_of_the_channels(millrace, tmp_path):
+    """Res2Net: the last of four parts is averaged, the others are filtered one after the other. The host pooled."""
+    draw = np.random.default_rng(1)
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Relu", ["a"], ["b"]), node("Split", ["b"], ["p0", "p1", "p2"], axis=1, num_outputs=3),
+             node("Conv", ["p0", "w1"], ["c"], pads=[1] * 4), node("Relu", ["c"], ["d"]), node("Add", ["d", "p1"], ["e"]),
+             node("Conv", ["e", "w1"], ["f"], pads=[1] * 4),
+             node("AveragePool", ["p2"], ["g"], kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
+             node("Concat", ["d", "f", "g"], ["h"], axis=1), node("Conv", ["h", "w2"], ["y"])]
+    assert on_grid(millrace, tmp_path, nodes, [1, 16, 14, 14],
+                   {"w0": draw.standard_normal((42, 16, 1, 1)) / 4, "w1": draw.standard_normal((14, 14, 3, 3)) / 11,
+                    "w2": draw.standard_normal((8, 42, 1, 1)) / 6}) < 6_000
+
+
+def test_a_pool_over_pixels_in_a_row(millrace, tmp_path):
+    """NextViT: windows of 16 of 28 x 28 pixels that have become a row; they end within lines. The host pooled."""
+    draw = np.random.default_rng(2)
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Reshape", ["a", "row"], ["b"]),
+             node("AveragePool", ["b"], ["c"], kernel_shape=[16], strides=[16]), node("Transpose", ["c"], ["d"], perm=[0, 2, 1]),
+             node("MatMul", ["d", "w1"], ["y"])]
+    assert on_grid(millrace, tmp_path, nodes, [1, 16, 28, 28],
+                   {"w0": draw.standard_normal((48, 16, 1, 1)) / 4, "w1": draw.standard_normal((48, 8)) / 7,
+                    "row": np.int64([1, 48, 784])}) < 12_000
+
+
+def test_a_pool_over_windows_that_become_an_image(millrace, tmp_path):
+    """HaloNet: attention in windows of 7 x 7, whose heads become channels of an image, averaged 2 x 2. Rows of one lane each
+    took 73,412 cycles."""
+    draw = np.random.default_rng(3)
+    nodes = [node("MatMul", ["p", "x"], ["a"]), node("Transpose", ["a"], ["b"], perm=[0, 3, 2, 1]), node("Reshape", ["b", "parts"], ["c"]),
+             node("Transpose", ["c"], ["d"], perm=[0, 3, 1, 4, 2]), node("Reshape", ["d", "image"], ["e"]),
+             node("AveragePool", ["e"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]
+    assert on_grid(millrace, tmp_path, nodes, [4, 4, 121, 72],
+                   {"p": draw.random((4, 4, 49, 121)) / 60, "parts": np.int64([288, 7, 7, 2, 2]), "image": np.int64([1, 288, 14, 14])}) < 3_000
+
+
+def test_a_softmax_over_all_pixels_weighs_them(millrace, tmp_path):
+    """GCNet: one channel's softmax over 32 x 32 pixels, and the sum of pixels with it. The host made the softmax."""
+    draw = np.random.default_rng(4)
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Relu", ["a"], ["b"]), node("Conv", ["b", "w1"], ["c"]), node("Reshape", ["c", "row"], ["d"]),
+             node("Softmax", ["d"], ["e"], axis=2), node("Transpose", ["e"], ["f"], perm=[0, 2, 1]), node("Reshape", ["b", "pixels"], ["g"]),
+             node("MatMul", ["g", "f"], ["h"]), node("Reshape", ["h", "column"], ["i"]), node("Add", ["b", "i"], ["y"])]
+    assert on_grid(millrace, tmp_path, nodes, [1, 16, 32, 32],
+                   {"w0": draw.standard_normal((24, 16, 1, 1)) / 4, "w1": draw.standard_normal((1, 24, 1, 1)) / 5,
+                    "row": np.int64([1, 1, 1024]), "pixels": np.int64([1, 24, 1024]), "column": np.int64([1, 24, 1, 1])}) < 12_000

@@ -40,7 +40,7 @@ SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
 bool Former::reducesLanes(linalg::LinalgOp op) {
   Value input = reducedInput(op), base = baseOf(input);
   ArrayRef<int64_t> shape = shapeOf(input);
-  const std::optional<LaneChoice> known = shownLane(input);
+  const std::optional<LaneChoice> known = shownLane(input, /*orPart=*/true);
   unsigned lane = known ? known->dim : unsigned(shape.size()) - 1;
   if (Value shown = inputBehind(base);
       shown && !stored.count(shown)) { // an input lies as its first reader wants it

@@ -328,6 +328,19 @@ bool Former::meetsMaximum(Value value) {
   });
 }
 
+/// The views that the operation takes, or takes padded.
+SmallVector<Operation *> Former::viewsBelow(Operation *op) const {
+  SmallVector<Operation *> views;
+  for (Value operand : cast<linalg::LinalgOp>(op).getDpsInputs()) {
+    Operation *source = operand.getDefiningOp();
+    while (isa_and_nonnull<tensor::PadOp>(source))
+      source = source->getOperand(0).getDefiningOp();
+    if (source && isView(source) && !isConstantValue(baseOf(source->getResult(0))))
+      views.push_back(source);
+  }
+  return views;
+}
+
 FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool isExact) {
   if (isTooDeep || isStackShort()) {
     if (!isTooDeep)
@@ -392,7 +405,18 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
       result = storeTransposed(base, known[0], wanted);
     else if (FailureOr<Stored> made = storePreferred(base, wanted); succeeded(made))
       result = made;
-    else
+    else if (const SmallVector<Operation *> views = viewsBelow(op); !views.empty()) {
+      copies.insert(views.begin(), views.end()); // each as it shows
+      const unsigned whole = newTensor(base, tensorShape(base), wanted);
+      split = 0;
+      if (succeeded(emit(base, whole, {}, wanted, split))) {
+        result = Stored{whole, split};
+      } else {
+        for (Operation *view : views)
+          copies.erase(view);
+        result = storeByHost(base, wanted);
+      }
+    } else
       result = storeByHost(base, wanted);
   } else {
     result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);

@@ -414,7 +414,7 @@ static unsigned innermostOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
 }
 
 /// The dimension of a view's result that shows dimension `dim` of its source, or its neighbours.
-static std::optional<unsigned> dimOfView(Operation *view, unsigned dim) {
+static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orPart = false) {
   if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
     const ArrayRef<int64_t> from = transpose.getPermutation();
     return unsigned(llvm::find(from, int64_t(dim)) - from.begin());
@@ -437,7 +437,7 @@ static std::optional<unsigned> dimOfView(Operation *view, unsigned dim) {
     unsigned to = 0;
     for (unsigned d = 0; d < dim; ++d)
       to += !dropped[d];
-    return !dropped[dim] && shapeOf(slice)[to] == shapeOf(slice.getSource())[dim]
+    return !dropped[dim] && (orPart || shapeOf(slice)[to] == shapeOf(slice.getSource())[dim])
                ? std::optional(to)
                : std::nullopt;
   }
@@ -453,15 +453,15 @@ static std::optional<unsigned> dimOfView(Operation *view, unsigned dim) {
 }
 
 /// Where the lanes that are chosen for the value's base lie in the value, which may be a view of
-/// it; nothing if they are no dimension of it.
-std::optional<Former::LaneChoice> Former::shownLane(Value value) {
+/// it; nothing if they are not all of a dimension of it, or `orPart` some.
+std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart) {
   Operation *op = value.getDefiningOp();
   if (!op || !isView(op))
     return chooseLane(value);
-  std::optional<LaneChoice> lane = shownLane(sourceOf(op));
+  std::optional<LaneChoice> lane = shownLane(sourceOf(op), orPart);
   if (!lane || lane->dim >= shapeOf(sourceOf(op)).size())
     return std::nullopt; // of a scalar
-  const std::optional<unsigned> dim = dimOfView(op, lane->dim);
+  const std::optional<unsigned> dim = dimOfView(op, lane->dim, orPart);
   return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
 }
 
@@ -476,11 +476,12 @@ Former::LaneChoice Former::chooseLane(Value base) {
     --last;
   if (auto found = stored.find(base); found != stored.end() && !found->second.front().laneSplit)
     return {graph.tensors[found->second.front().tensor].laneDim, true};
-  if (auto collapse = base.getDefiningOp<tensor::CollapseShapeOp>();
-      collapse && copies.contains(collapse)) {
-    if (const std::optional<LaneChoice> lane = shownLane(collapse.getSrc());
-        lane && lane->dim < shapeOf(collapse.getSrc()).size())
-      if (const std::optional<unsigned> dim = dimOfView(collapse, lane->dim))
+  if (Operation *view = base.getDefiningOp();
+      view && (copies.contains(view) || slicePoints.contains(view))) {
+    const Value source = sourceOf(view);
+    if (const std::optional<LaneChoice> lane = shownLane(source, /*orPart=*/true);
+        lane && lane->dim < shapeOf(source).size())
+      if (const std::optional<unsigned> dim = dimOfView(view, lane->dim, /*orPart=*/true))
         return {*dim, lane->hasReason};
     return {last, false};
   }
@@ -505,17 +506,14 @@ Former::LaneChoice Former::chooseLane(Value base) {
     return {last, best > 0};
   }
   AffineMap first = op.getIndexingMapsArray()[0];
-  if (isDepthwise(op) ||
-      (inputBehind(op->getOperand(0)) && llvm::any_of(first.getResults(), [](AffineExpr expr) {
-         return isa<AffineBinaryOpExpr>(expr);
-       }))) {
-    int64_t best = 0; // a window moves over the other dimensions
-    for (auto [dim, expr] : llvm::enumerate(result.getResults()))
-      if (llvm::is_contained(first.getResults(), expr) && shape[dim] > best)
-        best = shape[dim], last = unsigned(dim);
-    if (best > 0)
-      return {last, true};
-  }
+  const bool isWindow = llvm::any_of(first.getResults(),
+                                     [](AffineExpr expr) { return isa<AffineBinaryOpExpr>(expr); });
+  std::optional<unsigned> beside; // the longest of the dimensions over which a window does not move
+  for (auto [dim, expr] : llvm::enumerate(result.getResults()))
+    if (llvm::is_contained(first.getResults(), expr) && shape[dim] > (beside ? shape[*beside] : 0))
+      beside = unsigned(dim);
+  if (beside && (isDepthwise(op) || (inputBehind(op->getOperand(0)) && isWindow)))
+    return {*beside, true};
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
     if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
       continue;
@@ -532,7 +530,7 @@ Former::LaneChoice Former::chooseLane(Value base) {
       if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason))
         return {unsigned(dim), lane.hasReason};
   }
-  return {last, false};
+  return {isWindow && beside ? *beside : last, false};
 }
 
 } // namespace millrace::forms

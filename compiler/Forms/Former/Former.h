@@ -110,6 +110,7 @@ private:
   /// `isExact`: a lane dimension of extent 1 is taken as asked, not left to another layout.
   mlir::FailureOr<Stored> store(mlir::Value base, std::optional<unsigned> lane,
                                 bool isExact = false);
+  llvm::SmallVector<mlir::Operation *> viewsBelow(mlir::Operation *op) const;
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
@@ -165,7 +166,7 @@ private:
   };
   unsigned preferredLane(mlir::Value base);
   LaneChoice chooseLane(mlir::Value base);
-  std::optional<LaneChoice> shownLane(mlir::Value value);
+  std::optional<LaneChoice> shownLane(mlir::Value value, bool orPart = false);
   void findSlicePoints();
   void findStoredViews();
 
