@@ -331,7 +331,10 @@ bool Former::meetsMaximum(Value value) {
 /// The views that the operation takes, or takes padded.
 SmallVector<Operation *> Former::viewsBelow(Operation *op) const {
   SmallVector<Operation *> views;
-  for (Value operand : cast<linalg::LinalgOp>(op).getDpsInputs()) {
+  auto form = dyn_cast<linalg::LinalgOp>(op); // not a view itself
+  if (!form)
+    return views;
+  for (Value operand : form.getDpsInputs()) {
     Operation *source = operand.getDefiningOp();
     while (isa_and_nonnull<tensor::PadOp>(source))
       source = source->getOperand(0).getDefiningOp();
