@@ -55,9 +55,11 @@ void ModelOptions::addTo(CLI::App &command) {
   auto only = [&](Level last, CLI::Option *option) { lastOf.emplace_back(option, last); };
   only(Level::Tensor,
        command
-           .add_option("--precision,-p", precision,
-                       "storage and multiplication type: fp16, bf16 or int8 (for quantised models)")
-           ->check(CLI::IsMember({"fp16", "bf16", "int8"}))
+           .add_option(
+               "--precision,-p", precision,
+               "storage and multiplication type: fp16, bf16, int8 (for quantised models), or "
+               "auto: int8 where the model quantises by constant scales, else fp16")
+           ->check(CLI::IsMember({"auto", "fp16", "bf16", "int8"}))
            ->type_name("TYPE")
            ->capture_default_str()
            ->group(heading::Compiler));
@@ -136,18 +138,18 @@ void ModelOptions::addTo(CLI::App &command) {
       ->group(heading::Compiler);
   only(Level::Spatial,
        command
-           .add_option(
-               "--explain", explain,
-               "why layouts (each tensor's layout, its runner-up and what decides), where the cycles "
-               "go, or what-would-help: cycles with one more of each resource "
-               "(docs/running.md)")
+           .add_option("--explain", explain,
+                       "why layouts (each tensor's layout, its runner-up and what decides), where "
+                       "the cycles "
+                       "go, or what-would-help: cycles with one more of each resource "
+                       "(docs/running.md)")
            ->check(CLI::IsMember({"layouts", "cycles", "what-would-help"}))
            ->type_name("DECISION")
            ->group(heading::Compiler));
 }
 
-std::string ModelOptions::layoutsTitle(const Machine &on) const {
-  return model + " on " + on.name + " in " + precision + ", chosen by " + layouts;
+std::string ModelOptions::layoutsTitle(const Machine &on, const LayoutReport &chosen) const {
+  return model + " on " + on.name + " in " + chosen.precision + ", chosen by " + layouts;
 }
 
 std::optional<Failure> ModelOptions::checkLevels() const {

@@ -32,7 +32,7 @@ std::optional<Failure> parseDims(const std::vector<std::string> &texts,
                                  std::map<std::string, int64_t> &dims);
 
 struct ModelOptions {
-  std::string model, machine = "tsp-v1", precision = "fp16", partition = "auto", order = "auto",
+  std::string model, machine = "tsp-v1", precision = "auto", partition = "auto", order = "auto",
                      layouts = "exact";
   unsigned effort = 1;               ///< of the search for a schedule
   uint64_t layoutSeed = 0;           ///< of --layouts random
@@ -51,7 +51,7 @@ struct ModelOptions {
   /// Was an option given that a file of the level `from` has behind it?
   std::optional<Failure> checkLevels() const;
   /// Of what --explain layouts is: "model.onnx on tsp-v1 in fp16, chosen by exact".
-  std::string layoutsTitle(const Machine &machine) const;
+  std::string layoutsTitle(const Machine &machine, const LayoutReport &layouts) const;
   /// Is the file plainly of another kind than the level `from`? Says what to call instead.
   std::optional<Failure> checkKind() const;
 

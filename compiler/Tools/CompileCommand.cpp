@@ -35,7 +35,7 @@ Status explain(const CompileOptions &options, const Machine &machine,
   if (!layouts && !ofCycles && !help)
     return Success{};
   if (options.model.verbosity != Verbosity::Quiet)
-    std::fputs((layouts ? textOf(*layouts, options.model.layoutsTitle(machine))
+    std::fputs((layouts ? textOf(*layouts, options.model.layoutsTitle(machine, *layouts))
                 : help  ? textOf(*help)
                         : textOf(*cycles))
                    .c_str(),
@@ -44,12 +44,11 @@ Status explain(const CompileOptions &options, const Machine &machine,
     return Success{};
   nlohmann::json out = {{"model", options.model.model},
                         {"machine", machine.name},
-                        {"precision", options.model.precision}};
+                        {"precision", layouts ? layouts->precision : cycles->precision}};
   if (layouts) {
     out["solver"] = options.model.layouts;
     out["layouts"] = jsonOf(*layouts);
   } else {
-    out["precision"] = cycles->precision; // text of the spatial level has its own
     if (help)
       out["what_would_help"] = jsonOf(*help);
     else

@@ -27,6 +27,7 @@ struct ForcedCopies {
 std::vector<ForcedCopies> forcedCopies(const forms::KernelGraph &graph, const Machine &machine);
 
 struct LayoutReport {
+  std::string precision; ///< of the kernels
   layouts::Explanation choice;
   std::vector<ForcedCopies> copies;
 };

@@ -52,8 +52,9 @@ static std::variant<Verdict, Failure> verdictOf(const Built &built, const ModelO
   verdict.judge = byReference ? "reference" : "onnxruntime";
   verdict.outputs = std::move(*found);
   evaluated->values.merge(evaluated->outputs);
-  verdict.departure = firstDeparture(*built.tensors.module, evaluated->values, *judged,
-                                     leastDeparture(model.precision), verdict.compared);
+  verdict.departure = firstDeparture(
+      *built.tensors.module, evaluated->values, *judged,
+      leastDeparture(jsonNote(built.image, "precision").get<std::string>()), verdict.compared);
   return verdict;
 }
 
@@ -115,7 +116,7 @@ void addRun(CLI::App &app, Action &action) {
         b.image.notes.push_back({"layouts", jsonText(jsonOf(*b.layouts))});
         if (model->verbosity != Verbosity::Quiet)
           std::fprintf(execution->isTaken() ? stderr : stdout, "%s\n",
-                       textOf(*b.layouts, model->layoutsTitle(b.machine)).c_str());
+                       textOf(*b.layouts, model->layoutsTitle(b.machine, *b.layouts)).c_str());
       }
       if (b.cycles) {
         b.image.notes.push_back({"cycle_account", jsonText(jsonOf(*b.cycles))});

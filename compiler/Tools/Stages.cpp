@@ -315,6 +315,7 @@ void Stages::explain(const layouts::LayoutProblem &problem, const layouts::Choic
   progress.stage("explaining layouts", problem.variables.size());
   explanation.emplace().choice =
       layouts::explain(problem, choice, [&](size_t done, size_t of) { progress.update(done, of); });
+  explanation->precision = facts.precision;
   progress.stage("forming kernels");
 }
 

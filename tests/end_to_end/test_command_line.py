@@ -157,7 +157,7 @@ def test_bash_completes_commands_options_and_values(complete):
     assert complete("si") == {"simulate"}
     assert {"run", "completion", "--version"} <= complete("")
     assert complete("run", "--prec") == {"--precision"}
-    assert complete("run", "--precision", "") == {"fp16", "bf16", "int8"}
+    assert complete("run", "--precision", "") == {"auto", "fp16", "bf16", "int8"}
     assert {"tsp-v1", "lp30"} <= complete("describe", "")
     assert complete("run", "--machine", "tsp-s") == {"tsp-small"}
     assert complete("completion", "") == {"bash", "zsh", "fish"}

@@ -58,3 +58,18 @@ def test_extremes_of_long_rows(millrace, tmp_path, nodes, shape, most):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
     inputs = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
     assert cycles_on_grid(millrace, model, inputs, tmp_path, 2e-3) < most
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("axes, keeps", [((0, 1, 2), 0), ((1, 2), 1), ((0, 2), 0)])
+def test_extremes_over_rows_and_lanes(millrace, tmp_path, op, axes, keeps):
+    shape = (3, 24, 700)
+    graph = helper.make_graph(
+        [helper.make_node("Tanh", ["x"], ["t"]), helper.make_node(op, ["t"], ["m"], axes=list(axes), keepdims=keeps),
+         helper.make_node("Sub", ["t", "m"] if keeps or len(axes) == 3 else ["m", "m"], ["y"])], "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    if not keeps and len(axes) < 3:
+        graph.node[2].CopyFrom(helper.make_node("Identity", ["m"], ["y"]))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+    inputs = {"x": np.random.default_rng(2).standard_normal(shape).astype(np.float32)}
+    cycles_on_grid(millrace, model, inputs, tmp_path, 2e-3)

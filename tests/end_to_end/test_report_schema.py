@@ -90,7 +90,7 @@ def test_a_report_names_its_tool_its_model_and_its_options(reports):
     assert report["seed"] == 7
     options = report["options"]
     assert options["machine"] == "mesh-4x4" and options["set"] == ["energy.sram_byte=1pJ"]
-    assert options["precision"] == "fp16" and options["model"] == str(FOLDER / "mnist.onnx")
+    assert (options["precision"], report["precision"]) == ("auto", "fp16") and options["model"] == str(FOLDER / "mnist.onnx")
     assert "dim" not in options
 
 

@@ -32,14 +32,28 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   return options;
 }
 
+static constexpr std::pair<Precision, std::string_view> precisions[] = {
+    {Precision::Fp16, "fp16"}, {Precision::Bf16, "bf16"}, {Precision::Int8, "int8"}};
+
 std::optional<Precision> precisionNamed(std::string_view name) {
-  if (name == "fp16")
-    return Precision::Fp16;
-  if (name == "bf16")
-    return Precision::Bf16;
-  if (name == "int8")
-    return Precision::Int8;
+  for (const auto &[precision, its] : precisions)
+    if (its == name)
+      return precision;
   return std::nullopt;
+}
+
+StringRef nameOf(Precision precision) {
+  return llvm::find_if(precisions, [&](const auto &p) { return p.first == precision; })->second;
+}
+
+Precision precisionOf(ModuleOp module) {
+  bool quantizes = false;
+  module.walk([&](linalg::GenericOp op) {
+    quantizes |= quantKind(op) == "quantize" &&
+                 getElementTypeOrSelf(op->getResult(0)).isInteger(8) &&
+                 isConstantValue(op->getOperand(1));
+  });
+  return quantizes ? Precision::Int8 : Precision::Fp16;
 }
 
 static int64_t pointsOf(linalg::LinalgOp op) {
@@ -114,6 +128,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     return function.emitError(
         "int8 needs a quantised model, but this one holds no QuantizeLinear or "
         "DequantizeLinear; quantise it with models/recipes/quantize.py");
+  if (options.precision != Precision::Int8)
+    foldDequantized(function);
   const PointsByNode before = contractionsOf(function);
   beginNeutral(function);
   shiftInputs(function, options.precision == Precision::Bf16);

@@ -26,7 +26,7 @@ inline constexpr llvm::StringLiteral kDevice = "millrace.device";
 /// On an operation with a device: the kind of work that it is a part of, for reports.
 inline constexpr llvm::StringLiteral kWork = "millrace.work";
 
-enum class Precision : uint8_t { Fp16, Bf16, Int8, Fp8 };
+enum class Precision : uint8_t { Fp16, Bf16, Int8 };
 
 struct PrecisionOptions {
   Precision precision = Precision::Fp16;
@@ -50,6 +50,13 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
 
 /// fp16, bf16 or int8; nothing for other names.
 std::optional<Precision> precisionNamed(std::string_view name);
+
+/// The precision that suits a model: int8 where it quantises values to 8 bits by scales that are
+/// constants, fp16 otherwise. Scales that a model makes of its values suit either: those products
+/// are of integers in every precision.
+Precision precisionOf(mlir::ModuleOp module);
+/// "fp16", "bf16", "int8".
+llvm::StringRef nameOf(Precision precision);
 
 /// Points of the loops of one ONNX node's contractions, by their shapes at the tensor level.
 struct ContractionPoints {

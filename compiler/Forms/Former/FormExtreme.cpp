@@ -181,34 +181,52 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   if (attempt.contracts || attempt.runs)
     return failure();
   Value input = reducedInput(op), result = op->getResult(0);
-  SmallVector<unsigned> dims = reducedDims(op);
   Value base = baseOf(input);
-  if (dims.size() != 1 || op.getNumReductionLoops() != 1 || shapeOf(base) != shapeOf(input))
+  const AffineMap map = op.getIndexingMapsArray()[0];
+  if (!map.isProjectedPermutation() || shapeOf(base) != shapeOf(input) ||
+      combinedValue(op) != op.getBlock()->getArgument(0))
     return failure();
-  SmallVector<unsigned> reduced;
-  op.getReductionDims(reduced);
-  if (op.getStaticLoopRanges()[reduced[0]] != shapeOf(input)[dims[0]]) // a window
-    return failure();
-  unsigned dim = dims[0];
-  FailureOr<Stored> value = store(base, dim);
+  const unsigned laneDim = lanesOfReduced(op);
+  SmallVector<unsigned> dims = reducedDims(op);
+  llvm::sort(dims);
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) // no window
+    for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+      if (expr.isFunctionOfDim(loop) && op.getStaticLoopRanges()[loop] != shapeOf(input)[dim])
+        return failure();
+  FailureOr<Stored> value = store(base, laneDim);
   if (failed(value))
     return failure();
   Stored row = *value;
   const ElementType type = graph.tensors[row.tensor].type;
   const bool isFloat = type != ElementType::Int8;
   std::vector<int64_t> shape = graph.tensors[row.tensor].shape;
-  if (row.laneSplit) { // running over the parts
-    int64_t parts = shape[dim];
-    std::vector<int64_t> reduced = shape;
-    reduced.erase(reduced.begin() + dim);
+  SmallVector<unsigned> kept = llvm::to_vector(llvm::seq(0u, unsigned(shapeOf(input).size()))),
+                        runs;
+  for (unsigned d : dims)
+    if (d != laneDim && shapeOf(input)[d] > 1) {
+      runs.push_back(d + (row.laneSplit && d > laneDim));
+      kept.erase(llvm::find(kept, d));
+    }
+  if (row.laneSplit) // its parts
+    runs.push_back(laneDim);
+  const auto dim = unsigned(llvm::find(kept, laneDim) - kept.begin());
+  if (!runs.empty()) { // running over all but lanes
+    std::vector<int64_t> reduced;
+    for (auto [d, extent] : llvm::enumerate(shape))
+      if (!llvm::is_contained(runs, unsigned(d)))
+        reduced.push_back(extent);
     unsigned tensor = newTensor(result, reduced, dim);
     LogicalResult done = emitKernel(
         result, reduced, dim, {},
         [&](Attempt &inner, const Point &point) -> FailureOr<Scalar> {
           Access from{row.tensor, {}, 0};
-          Linear part = inner.space.dimension({op, 0}, parts, LoopKind::Running);
-          for (unsigned i = 0; i < shape.size(); ++i)
-            from.index.push_back((i == dim ? part : point[i - (i > dim)]).affine());
+          const Linear *next = point.begin();
+          for (auto [d, extent] : llvm::enumerate(shape))
+            from.index.push_back(
+                (llvm::is_contained(runs, unsigned(d))
+                     ? inner.space.dimension({op, unsigned(d)}, extent, LoopKind::Running)
+                     : *next++)
+                    .affine());
           return Scalar{inner.build.reduce(aluOf(combinerOf(op), true), inner.build.load(from)),
                         Scalar::Kind::F32}; // exact for int8, too
         },
@@ -243,15 +261,14 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   const int64_t lanes = shape[dim];
   const AffineIndex column = attempt.lane >= 0 ? at(unsigned(attempt.lane)) : fixed(0);
   std::vector<AffineIndex> where; // of the row, and the result's lanes
-  AffineMap map = op.getIndexingMapsArray()[0];
   AffineMap to = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   for (unsigned i = 0; i < shape.size(); ++i)
-    if (i == dim)
+    if (const AffineExpr *at = llvm::find(to.getResults(), map.getResult(kept[i])); i == dim)
       where.push_back(column);
-    else
-      for (auto [position, expr] : llvm::enumerate(to.getResults()))
-        if (expr == map.getResult(i))
-          where.push_back(index[position].affine());
+    else if (at != to.getResults().end())
+      where.push_back(index[size_t(at - to.getResults().begin())].affine());
+    else if (shape[i] == 1)
+      where.push_back(fixed(0));
   if (where.size() != shape.size())
     return failure();
   const auto withRest = [&](unsigned extreme) {

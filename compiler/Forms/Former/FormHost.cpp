@@ -34,11 +34,10 @@ bool Former::isFormable(Operation *op) {
   if (combiner == Combiner::Sum && reducesLanes(form) &&
       isa<IntegerType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType()))
     return false;
-  // The greatest and the least of all lanes: of floats, along one dimension.
+  // The greatest and the least of all lanes: of floats.
   if ((combiner == Combiner::Max || combiner == Combiner::Min) && reducesLanes(form) &&
       form.getIndexingMapsArray()[0].isProjectedPermutation() && // no window
-      (form.getNumReductionLoops() > 1 ||
-       isa<IntegerType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType())))
+      isa<IntegerType>(cast<RankedTensorType>(op->getResult(0).getType()).getElementType()))
     return false;
   return combiner != Combiner::None && isFormableBody(*form.getBlock());
 }

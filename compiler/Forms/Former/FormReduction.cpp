@@ -37,7 +37,7 @@ SmallVector<unsigned> reducedDims(linalg::LinalgOp op) {
   return dims;
 }
 
-bool Former::reducesLanes(linalg::LinalgOp op) {
+unsigned Former::lanesOfReduced(linalg::LinalgOp op) {
   Value input = reducedInput(op), base = baseOf(input);
   ArrayRef<int64_t> shape = shapeOf(input);
   const std::optional<LaneChoice> known = shownLane(input, /*orPart=*/true);
@@ -51,7 +51,12 @@ bool Former::reducesLanes(linalg::LinalgOp op) {
           (shape[dim] > 1 || wanted.hasReason))
         lane = unsigned(dim);
   }
-  return llvm::any_of(reducedDims(op), [&](unsigned dim) { return dim == lane && shape[dim] > 1; });
+  return lane;
+}
+
+bool Former::reducesLanes(linalg::LinalgOp op) {
+  const unsigned lane = lanesOfReduced(op);
+  return shapeOf(reducedInput(op))[lane] > 1 && llvm::is_contained(reducedDims(op), lane);
 }
 
 /// The value of one point of the reduction, `dims` being the loops of `op`.

@@ -284,6 +284,8 @@ private:
   storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
   bool isNonNegative(mlir::Value value) const;
+  /// The dimension of what is reduced that lies along lanes.
+  unsigned lanesOfReduced(mlir::linalg::LinalgOp op);
   bool reducesLanes(mlir::linalg::LinalgOp op);
   bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
   bool meetsMaximum(mlir::Value value);

@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Intervals.h"
+#include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -167,6 +168,7 @@ Range Ranges::ofOperation(Operation *op) const {
   if (auto form = dyn_cast<linalg::LinalgOp>(op); form && form.getBlock()) {
     Range range = withinType(ofGeneric(form), element);
     range.fillsRows = range.isBounded() && fillsRows(form);
+    range.fromOthers |= op->hasAttr(kOfReals);
     return range;
   }
   return anyOf(element);

@@ -21,11 +21,19 @@ void beginNeutral(mlir::func::FuncOp function);
 /// normalisation) into the weights and one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);
 
-/// The sum of squares of x less its own mean becomes the sum of x's squares less that of the mean's,
-/// at least 0: both sums of a normalisation are made at once. Where products add to x, so that it is
-/// rounded to 16 bits: with a mean of r deviations that puts r * 1.4e-4 deviations of noise on each
-/// element, and the variance of n squares of two parts is off by some r^2 * 4e-6 / sqrt(n), which is
-/// less up to r = 1,000.
+/// On a dequantising map: its results are reals like any others, although integers are behind them.
+inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
+
+/// For products of reals alone: what is dequantised of constants becomes a constant in fp32, so
+/// that weights of 4 or 8 bits are stored as what they stand for; what is dequantised of bytes is
+/// `kOfReals`, as 16 bits hold 8 and their scale well enough.
+void foldDequantized(mlir::func::FuncOp function);
+
+/// The sum of squares of x less its own mean becomes the sum of x's squares less that of the
+/// mean's, at least 0: both sums of a normalisation are made at once. Where products add to x, so
+/// that it is rounded to 16 bits: with a mean of r deviations that puts r * 1.4e-4 deviations of
+/// noise on each element, and the variance of n squares of two parts is off by some r^2 * 4e-6 /
+/// sqrt(n), which is less up to r = 1,000.
 void expandCentredSquares(mlir::func::FuncOp function);
 
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
@@ -40,8 +48,8 @@ void poolIntegers(mlir::func::FuncOp function);
 /// behind every Reshape and Transpose.
 void viewIntegers(mlir::func::FuncOp function);
 
-/// map(view(x)) becomes view(map(x)), where the view joins no dimensions and nothing else takes it or
-/// x: whoever makes x then makes the map, too, and what reads the view reads what lies there
+/// map(view(x)) becomes view(map(x)), where the view joins no dimensions and nothing else takes it
+/// or x: whoever makes x then makes the map, too, and what reads the view reads what lies there
 /// already. Exact.
 void mapBeforeViews(mlir::func::FuncOp function);
 
@@ -50,9 +58,9 @@ void mapBeforeViews(mlir::func::FuncOp function);
 /// finite as memory holds it in `stored`: sums keep its lanes.
 void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
-/// Sums of all elements up to each along a dimension (`kCumulative`) become products with a constant
-/// triangle of ones, where the elements are finite as memory holds them in `stored`, or computed and
-/// finite if all that is given is.
+/// Sums of all elements up to each along a dimension (`kCumulative`) become products with a
+/// constant triangle of ones, where the elements are finite as memory holds them in `stored`, or
+/// computed and finite if all that is given is.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
 
 /// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
@@ -63,9 +71,9 @@ void multiplySlices(mlir::func::FuncOp function, ElementType stored, int64_t lan
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);
 
-/// dequantize(quantize(x)) becomes x, clamped to what the integers can stand for, where x is one side
-/// of a sum and nothing else uses it: the sum is then rounded once, and differs by at most half a
-/// step of the quantiser that went. At most one side of each sum, of one scale per tensor.
+/// dequantize(quantize(x)) becomes x, clamped to what the integers can stand for, where x is one
+/// side of a sum and nothing else uses it: the sum is then rounded once, and differs by at most
+/// half a step of the quantiser that went. At most one side of each sum, of one scale per tensor.
 void fuseResiduals(mlir::func::FuncOp function);
 
 /// An input less its own maximum, as a softmax takes it, or quantised by its own range becomes the

@@ -15,7 +15,7 @@ struct Reduction {
   unsigned node = 0;    ///< in fp32
   unsigned operand = 0; ///< that moves
   unsigned widened = 0; ///< the node that is reduced: the operand as fp32
-  unsigned loop = 0;    ///< the running one
+  unsigned loop = 0;    ///< the running one, the innermost of several
   unsigned dim = 0;     ///< of the operand's tensor, that the loop moves
   unsigned lane = 0;    ///< the loop along the lanes
 };
@@ -40,16 +40,18 @@ std::optional<unsigned> laneLoop(const KernelGraph &graph, const Kernel &kernel,
 
 std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &kernel) {
   Reduction found;
-  unsigned reductions = 0, loops = 0;
+  unsigned reductions = 0;
+  std::optional<unsigned> running;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (kernel.nodes[n].kind == Node::Kind::Reduce)
       found.node = n, ++reductions;
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (kernel.loops[l].kind == LoopKind::Running && kernel.loops[l].extent > 1)
-      found.loop = l, ++loops;
-  if (!kernel.terms.empty() || reductions != 1 || loops != 1 || kernel.results.size() != 1 ||
+      running = l;
+  if (!kernel.terms.empty() || reductions != 1 || !running || kernel.results.size() != 1 ||
       !isAssociative(kernel.nodes[found.node].op))
     return std::nullopt;
+  found.loop = *running;
   found.widened = kernel.nodes[found.node].args[0];
   const Node *node = &kernel.nodes[found.widened];
   const bool isNarrow = node->kind == Node::Kind::Op;
@@ -121,7 +123,9 @@ void pair(KernelGraph &graph, unsigned number, const Reduction &of, int64_t each
   const AluOp combine = kernel.nodes[of.node].op;
   const Access from = kernel.operands[of.operand];
   KernelBuilder map(graph, kernel);
-  map.kernel().loops[of.loop] = {kernel.loops[of.loop].extent / each, LoopKind::Parallel};
+  map.kernel().loops[of.loop].extent /= each;
+  for (Loop &loop : map.kernel().loops)
+    loop.kind = LoopKind::Parallel;
   std::vector<unsigned> level;
   const int64_t step = coefficient(from.index[of.dim], of.loop);
   for (int64_t k = 0; k < each; ++k) {

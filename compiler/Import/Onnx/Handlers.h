@@ -20,6 +20,8 @@ void addNormalizationOps(HandlerTable &table);
 void addShapeOps(HandlerTable &table);
 void addSliceOps(HandlerTable &table);
 void addGatherOps(HandlerTable &table);
+void addBlockQuantizedOps(HandlerTable &table);
+void addFusedOps(HandlerTable &table);
 void addConstantOps(HandlerTable &table);
 void addQuantizationOps(HandlerTable &table);
 void addAttentionOps(HandlerTable &table);

@@ -60,12 +60,12 @@ Shape allAxes(int64_t rank) {
 
 HandlerTable makeHandlers() {
   HandlerTable table;
-  for (auto add : {addArithmeticOps,   addActivationOps, addConvolutionOps, addConvTransposeOps,
-                   addPoolingOps,      addMatMulOps,     addReductionOps,   addNormalizationOps,
-                   addShapeOps,        addSliceOps,      addGatherOps,      addConstantOps,
-                   addQuantizationOps, addAttentionOps,  addEmbeddingOps,   addEinsumOps,
-                   addResizeOps,       addScatterOps,    addTopKOps,        addRecurrentOps,
-                   addFourierOps,      addGridSampleOps})
+  for (auto add : {addArithmeticOps,     addActivationOps, addConvolutionOps,  addConvTransposeOps,
+                   addPoolingOps,        addMatMulOps,     addReductionOps,    addNormalizationOps,
+                   addShapeOps,          addSliceOps,      addGatherOps,       addConstantOps,
+                   addBlockQuantizedOps, addFusedOps,      addQuantizationOps, addAttentionOps,
+                   addEmbeddingOps,      addEinsumOps,     addResizeOps,       addScatterOps,
+                   addTopKOps,           addRecurrentOps,  addFourierOps,      addGridSampleOps})
     add(table);
   return table;
 }

@@ -100,6 +100,17 @@ const std::map<std::string, std::vector<Likeness>> &likenesses() {
       {"QLinearAveragePool", type},
       {"QLinearGlobalAveragePool", type},
       {"QLinearConcat", {{0, 2, std::nullopt}}},
+      {"QLinearSigmoid", same},
+      {"QLinearLeakyRelu", same},
+      {"QLinearSoftmax", same},
+      {"QLinearWhere", {{0, 1, std::nullopt}}},
+      {"FusedConv", type},
+      {"FusedGemm", type},
+      {"FusedMatMul", type},
+      {"MatMulNBits", type},
+      {"GatherBlockQuantized", {{0, 2, std::nullopt}}},
+      {"MatMulIntegerToFloat", {{0, 2, std::nullopt}}},
+      {"DynamicQuantizeMatMul", {{0, 0, std::nullopt}}},
   };
   return all;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Inspect.h"
+#include "compiler/Import/Onnx/Narrow.h"
 
 #include "compiler/Import/Onnx/External.h"
 #include "compiler/Import/Onnx/GraphImporter.h"
@@ -124,6 +125,9 @@ private:
   void files() {
     for (const std::string &wrong : readAllExternal(model, path.parent_path()))
       error("data", "", wrong);
+    if (!result.hasErrors())
+      for (const std::string &wrong : widenConstants(*model.mutable_graph()))
+        error("data", "", wrong);
   }
 
   void operators() {

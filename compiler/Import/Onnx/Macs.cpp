@@ -127,6 +127,15 @@ const std::map<std::string, Count> &counts() {
       {":ConvTranspose", transposedConvolution},
       {":MatMul", plain},
       {":MatMulInteger", plain},
+      {"com.microsoft:FusedConv", weightsAt(1)},
+      {"com.microsoft:FusedMatMul", transposable},
+      {"com.microsoft:FusedGemm", transposable},
+      {"com.microsoft:MatMulIntegerToFloat", plain},
+      {"com.microsoft:DynamicQuantizeMatMul", plain},
+      {"com.microsoft:MatMulNBits",
+       [](const NodeImporter &node) {
+         return times(productOf(node.shape(0)), node.getInt("N", 0));
+       }},
       {":QLinearMatMul", plain},
       {":Gemm", transposable},
       {"com.microsoft:QGemm", transposable},

@@ -4,6 +4,9 @@
 #include "compiler/Import/Onnx/Convolution.h"
 
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/IntegerProduct.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -13,7 +16,7 @@ namespace {
 template <class Op>
 Value createConvolution(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> shape,
                         const Window &window) {
-  Value init = node.t.filled(shape, node.t.scalar(elementTypeOf(input), 0));
+  Value init = node.t.filled(shape, node.t.scalar(node.t.sumType(elementTypeOf(input)), 0));
   auto op = Op::create(node.t.ops(), TypeRange(init.getType()), ValueRange{input, weights},
                        ValueRange(init), windowAttribute(node, window.strides),
                        windowAttribute(node, window.dilations));
@@ -81,7 +84,7 @@ Value grouped(NodeImporter &node, Value input, Value weights, ArrayRef<int64_t> 
                                   t.reshape(weights, split(shapeOf(weights), 0)), split(shape, 1),
                                   {AffineMap::get(loops, 0, in, t.ops().getContext()),
                                    t.select(loops, kernel), t.select(loops, out)},
-                                  summed);
+                                  summed, t.sumType(elementTypeOf(input)));
   return t.reshape(result, shape);
 }
 
@@ -151,8 +154,83 @@ Status importConv(NodeImporter &node) {
   return node.done(node.has(2) ? addChannelBias(node, result, node.in(2)) : result);
 }
 
+/// For each channel and place of the result, the sum of the weights that lie on its window's
+/// inside: 1 x M x places, or x 1 where no window leaves the input. Nothing if that is too large.
+Value windowSums(TensorBuilder &t, const CentredConstant &weights, ArrayRef<int64_t> input,
+                 const Window &window) {
+  const int64_t channels = weights.shape()[0], taps = productOf(window.kernel),
+                perTap = weights.shape()[1];
+  std::vector<int32_t> ofTap(size_t(channels * taps), 0); // summed over the input's channels
+  for (int64_t m = 0; m < channels; ++m)
+    for (int64_t c = 0; c < perTap; ++c)
+      for (int64_t k = 0; k < taps; ++k)
+        ofTap[size_t(m * taps + k)] += int32_t(weights[(m * perTap + c) * taps + k]);
+  const auto isZero = [](int64_t n) { return n == 0; };
+  const bool isPadded = !llvm::all_of(window.low, isZero) || !llvm::all_of(window.high, isZero) ||
+                        !llvm::all_of(window.extra, isZero);
+  Shape places(window.outputs);
+  if (!isPadded)
+    places.assign(window.rank(), 1);
+  const int64_t all = productOf(places);
+  if (all > kMostMade / channels)
+    return nullptr;
+  std::vector<int32_t> sums(size_t(channels * all));
+  std::map<std::vector<std::pair<int64_t, int64_t>>, int64_t> first; // place of equal insides
+  for (int64_t place = 0; place < all; ++place) {
+    std::vector<std::pair<int64_t, int64_t>> inside(window.rank()); // taps [from, to)
+    int64_t rest = place;
+    for (size_t d = window.rank(); d-- > 0; rest /= places[d]) {
+      const int64_t begin = isPadded ? rest % places[d] * window.strides[d] - window.low[d] : 0;
+      auto &[from, to] = inside[d];
+      while (from < window.kernel[d] && begin + from * window.dilations[d] < 0)
+        ++from;
+      to = from;
+      while (to < window.kernel[d] &&
+             (!isPadded || begin + to * window.dilations[d] < input[2 + d]))
+        ++to;
+    }
+    const auto [same, isNew] = first.try_emplace(inside, place);
+    for (int64_t m = 0; m < channels; ++m) {
+      int32_t &sum = sums[size_t(m * all + place)];
+      if (!isNew) {
+        sum = sums[size_t(m * all + same->second)];
+        continue;
+      }
+      for (int64_t k = 0; k < taps; ++k) {
+        bool isInside = true;
+        int64_t tap = k;
+        for (size_t d = window.rank(); d-- > 0; tap /= window.kernel[d]) {
+          const int64_t at = tap % window.kernel[d];
+          isInside &= at >= inside[d].first && at < inside[d].second;
+        }
+        sum += isInside ? ofTap[size_t(m * taps + k)] : 0;
+      }
+    }
+  }
+  Shape shape{1, channels};
+  shape.append(places);
+  return int32Constant(t, shape, sums);
+}
+
 /// int32 sums of (x - zero point) * (w - zero point); exact.
 Status importConvInteger(NodeImporter &node) {
+  if (const std::optional<CentredConstant> constant = CentredConstant::of(node, 1, 3, 0)) {
+    TensorBuilder &t = node.t;
+    const SignedBytes x = signedBytes(node, 0, 2);
+    const SmallVector<Value> parts = constant->parts(t);
+    Expected<Window> window = readConvolution(node, x.bytes, parts.front());
+    if (!window)
+      return window.takeError();
+    const bool isScalar = !x.zero || productOf(shapeOf(x.zero)) == 1;
+    const Value zero = x.zero && isScalar ? t.reshape(x.zero, {}) : Value();
+    const Value sums = zero ? windowSums(t, *constant, shapeOf(x.bytes), *window) : Value();
+    if (isScalar && bool(zero) == bool(sums))
+      return node.done(integerProduct(
+                           t, zero, parts,
+                           [&](Value part) { return convolve(node, x.bytes, part, *window); },
+                           sums),
+                       HostType::Int32);
+  }
   Type i32 = node.t.ops().getI32Type();
   auto centred = [&](size_t i, size_t zeroPoint, unsigned channelLoop) {
     SmallVector<Value> inputs{node.in(i)};

@@ -11,7 +11,7 @@ namespace {
 
 template <class Op>
 Value createMatMul(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> shape) {
-  Value init = t.filled(shape, t.scalar(elementTypeOf(a), 0));
+  Value init = t.filled(shape, t.scalar(t.sumType(elementTypeOf(a)), 0));
   return Op::create(t.ops(), TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init))
       ->getResult(0);
 }
@@ -34,7 +34,8 @@ Value broadcastBatches(TensorBuilder &t, Value a, Value w, ArrayRef<int64_t> bat
   for (unsigned i = 0; i < rank + 2; ++i)
     result.push_back(i);
   return t.contract(a, w, shape,
-                    {operandMap(a, m, k), operandMap(w, k, n), t.select(loops, result)}, {k});
+                    {operandMap(a, m, k), operandMap(w, k, n), t.select(loops, result)}, {k},
+                    t.sumType(elementTypeOf(a)));
 }
 
 /// Both of rank >= 2.
@@ -92,6 +93,35 @@ Value linear(NodeImporter &node, Value x, Value weights, Value bias) {
     return result;
   return node.t.map({result, bias}, elementTypeOf(result),
                     [](Scalars &s, ValueRange v) { return Arithmetic(s).add(v[0], v[1]); });
+}
+
+/// For each column of each of the matrices, the sum of its rows: ... x 1 x N.
+static Value columnSums(TensorBuilder &t, const CentredConstant &matrices) {
+  Shape shape(matrices.shape());
+  const int64_t columns = shape.back(), rows = shape[shape.size() - 2];
+  shape[shape.size() - 2] = 1;
+  std::vector<int32_t> sums(size_t(productOf(shape)), 0);
+  for (int64_t i = 0, all = productOf(matrices.shape()); i < all; ++i)
+    sums[size_t(i / (rows * columns) * columns + i % columns)] += int32_t(matrices[i]);
+  return int32Constant(t, shape, sums);
+}
+
+Expected<Value> multiplyBytes(NodeImporter &node, SignedBytes a, size_t b, size_t zeroAt) {
+  TensorBuilder &t = node.t;
+  const size_t rank = size_t(node.rank(b));
+  const std::optional<CentredConstant> constant =
+      shapeOf(a.bytes).size() >= 2 && rank >= 2 ? CentredConstant::of(node, b, zeroAt, rank - 1)
+                                                : std::nullopt;
+  if (!constant)
+    return Value();
+  const SmallVector<Value> parts = constant->parts(t);
+  if (Expected<Value> fits = multiply(node, a.bytes, parts.front()); !fits)
+    return fits.takeError();
+  if (a.zero && shapeOf(a.zero).size() == 1) // one per row, if several
+    a.zero = t.reshape(a.zero, {productOf(shapeOf(a.zero)), 1});
+  return integerProduct(
+      t, a.zero, parts, [&](Value part) { return *multiply(node, a.bytes, part); },
+      a.zero ? columnSums(t, *constant) : Value());
 }
 
 namespace {
@@ -158,7 +188,11 @@ Value centre(NodeImporter &node, size_t i, size_t zeroPoint) {
 
 /// int32 sums of (a - zero point) * (b - zero point); exact.
 Status importMatMulInteger(NodeImporter &node) {
-  Expected<Value> result = multiply(node, centre(node, 0, 2), centre(node, 1, 3));
+  const bool isOfBytes = node.inType(0) == HostType::Int8 || node.inType(0) == HostType::UInt8;
+  Expected<Value> result =
+      isOfBytes ? multiplyBytes(node, signedBytes(node, 0, 2), 1, 3) : Expected<Value>(Value());
+  if (result && !*result)
+    result = multiply(node, centre(node, 0, 2), centre(node, 1, 3));
   return result ? node.done(*result, HostType::Int32) : Status(result.takeError());
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/Import/Onnx/Fold.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/MatMul.h"
+#include "compiler/Import/Onnx/Normalization.h"
 #include "compiler/Import/Onnx/Pooling.h"
 #include "compiler/Import/Onnx/Quantization.h"
 #include "compiler/Import/Onnx/Reduction.h"
@@ -227,6 +228,41 @@ Expected<Value> globalAverage(NodeImporter &node, Value x) {
   return node.t.reshape(meanOver(node.t, x, axes), keepDims(node.shape(0), axes));
 }
 
+/// A function of one number.
+Handler qlinearMap(std::function<Value(NodeImporter &, Arithmetic &, Value)> body) {
+  return qlinearUnary([body](NodeImporter &node, Value x) -> Expected<Value> {
+    return node.t.map({x}, elementTypeOf(x), [&](Scalars &s, ValueRange v) {
+      Arithmetic a(s);
+      return body(node, a, v[0]);
+    });
+  });
+}
+
+/// Until opset 13 over all dimensions from `axis` on.
+Expected<Value> qlinearSoftmax(NodeImporter &node, Value x) {
+  const bool joins = node.getInt("opset", 13) < 13;
+  const std::optional<int64_t> axis = normalAxis(node.getInt("axis", joins ? 1 : -1), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  if (!joins)
+    return softmax(node.t, x, *axis);
+  const Shape shape(shapeOf(x));
+  const int64_t rows = productOf(ArrayRef(shape).take_front(size_t(*axis)));
+  return node.t.reshape(softmax(node.t, node.t.reshape(x, {rows, productOf(shape) / rows}), 1),
+                        shape);
+}
+
+/// com.microsoft: condition, x, x scale, x zero, y, y scale, y zero, z scale, z zero.
+Status importQLinearWhere(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  const Value x = dequantize(t, node.in(1), readScheme(node, 2, node.inType(1))),
+              y = dequantize(t, node.in(4), readScheme(node, 5, node.inType(4)));
+  const Value chosen =
+      t.map({node.in(0), x, y}, t.ops().getF32Type(),
+            [](Scalars &s, ValueRange v) { return Arithmetic(s).choose(v[0], v[1], v[2]); });
+  return node.done(quantize(t, chosen, readScheme(node, 7, node.inType(1))), node.inType(1));
+}
+
 /// com.microsoft: y scale, y zero, then (x, x scale, x zero) per part.
 Status importQLinearConcat(NodeImporter &node) {
   SmallVector<Value> parts;
@@ -239,32 +275,11 @@ Status importQLinearConcat(NodeImporter &node) {
   return node.done(quantize(node.t, node.t.concat(parts, *axis), readScheme(node, 0, type)), type);
 }
 
-/// uint8 scheme of the tensor's own range: scale (max - min) / 255 (1 where all is zero), zero
-/// point round(-min / scale); the range includes zero.
 Status importDynamicQuantizeLinear(NodeImporter &node) {
-  TensorBuilder &t = node.t;
-  Type f32 = t.ops().getF32Type(), i8 = t.ops().getI8Type();
-  Shape axes = allAxes(node.rank(0));
-  Value greatest =
-      t.reduce(node.in(0), axes, t.scalar(f32, 0),
-               [](Scalars &s, Value x, Value best) { return Arithmetic(s).max(best, x); });
-  Value least = t.reduce(node.in(0), axes, t.scalar(f32, 0), [](Scalars &s, Value x, Value best) {
-    return Arithmetic(s).min(best, x);
-  });
-  Value scale = t.map({greatest, least}, f32, [](Scalars &s, ValueRange x) {
-    Arithmetic a(s);
-    Value range = a.sub(x[0], x[1]);
-    Value isEmpty = a.compare(Arithmetic::Order::Equal, range, a.like(range, 0));
-    return a.choose(isEmpty, a.like(range, 1), a.div(range, a.like(range, 255)));
-  });
-  Value zeroPoint = t.map({least, scale}, i8, [&](Scalars &s, ValueRange x) -> Value {
-    Arithmetic a(s);
-    Value rounded = a.call<math::RoundEvenOp>(a.clamp(a.div(a.neg(x[0]), x[1]), 0, 255));
-    return arith::FPToUIOp::create(s, i8, rounded);
-  });
-  node.set(1, scale, HostType::Float32);
-  node.set(2, zeroPoint, HostType::UInt8);
-  return node.done(quantize(t, node.in(0), {scale, zeroPoint, HostType::UInt8}), HostType::UInt8);
+  const QuantizedByRange result = quantizeByRange(node.t, node.in(0));
+  node.set(1, result.scale, HostType::Float32);
+  node.set(2, result.zeroPoint, HostType::UInt8);
+  return node.done(result.bytes, HostType::UInt8);
 }
 
 } // namespace
@@ -284,6 +299,15 @@ void addQuantizationOps(HandlerTable &table) {
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.mul(x, y); });
   table["com.microsoft:QLinearGlobalAveragePool"] = qlinearUnary(globalAverage);
   table["com.microsoft:QLinearAveragePool"] = qlinearUnary(averagePool);
+  table["com.microsoft:QLinearSigmoid"] =
+      qlinearMap([](NodeImporter &, Arithmetic &a, Value x) { return a.sigmoid(x); });
+  table["com.microsoft:QLinearLeakyRelu"] =
+      qlinearMap([](NodeImporter &node, Arithmetic &a, Value x) {
+        return a.choose(a.compare(Arithmetic::Order::Less, x, a.like(x, 0)),
+                        a.mul(x, a.like(x, node.getFloat("alpha", 0.01))), x);
+      });
+  table["com.microsoft:QLinearSoftmax"] = qlinearUnary(qlinearSoftmax);
+  table["com.microsoft:QLinearWhere"] = needing({0, 1, 2, 4, 5, 7}, importQLinearWhere);
   table["com.microsoft:QLinearConcat"] = needing({0, 1, 2, 3}, importQLinearConcat);
 }
 

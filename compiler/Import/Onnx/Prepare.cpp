@@ -4,6 +4,7 @@
 #include "compiler/Import/Onnx/External.h"
 #include "compiler/Import/Onnx/Inference.h"
 #include "compiler/Import/Onnx/Macs.h"
+#include "compiler/Import/Onnx/Narrow.h"
 #include "compiler/Import/Onnx/NodeImporter.h"
 #include "compiler/Import/Onnx/Order.h"
 
@@ -476,6 +477,9 @@ Expected<onnx::ModelProto> prepareModel(const std::filesystem::path &path,
     std::string missing;
     for (const std::string &wrong : readAllExternal(*model, path.parent_path()))
       missing += (missing.empty() ? "" : "\n" + path.string() + ": ") + wrong;
+    if (missing.empty())
+      for (const std::string &wrong : widenConstants(*model->mutable_graph()))
+        missing += (missing.empty() ? "" : "\n" + path.string() + ": ") + wrong;
     if (!missing.empty())
       return fail(missing);
     if (Status known = checkKnown(*model, isSupported); !known)

@@ -150,4 +150,30 @@ Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
                   });
 }
 
+QuantizedByRange quantizeByRange(TensorBuilder &t, Value reals) {
+  Type f32 = t.ops().getF32Type(), i8 = t.ops().getI8Type();
+  Shape axes;
+  for (size_t i = 0; i < shapeOf(reals).size(); ++i)
+    axes.push_back(int64_t(i));
+  Value greatest = t.reduce(reals, axes, t.scalar(f32, 0), [](Scalars &s, Value x, Value best) {
+    return Arithmetic(s).max(best, x);
+  });
+  Value least = t.reduce(reals, axes, t.scalar(f32, 0), [](Scalars &s, Value x, Value best) {
+    return Arithmetic(s).min(best, x);
+  });
+  Value scale = t.map({greatest, least}, f32, [](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value range = a.sub(x[0], x[1]);
+    Value isEmpty = a.compare(Arithmetic::Order::Equal, range, a.like(range, 0));
+    return a.choose(isEmpty, a.like(range, 1), a.div(range, a.like(range, 255)));
+  });
+  Value zeroPoint = // less 128, as integers of 8 bits are computed with
+      flipSign(t, t.map({least, scale}, i8, [&](Scalars &s, ValueRange x) -> Value {
+        Arithmetic a(s);
+        Value rounded = a.call<math::RoundEvenOp>(a.clamp(a.div(a.neg(x[0]), x[1]), 0, 255));
+        return arith::FPToSIOp::create(s, i8, a.sub(rounded, a.like(rounded, 128)));
+      }));
+  return {quantize(t, reals, {scale, zeroPoint, HostType::UInt8}), scale, zeroPoint};
+}
+
 } // namespace millrace::onnx_import

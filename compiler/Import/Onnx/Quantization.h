@@ -24,6 +24,13 @@ struct Scheme {
 mlir::Value flipSign(TensorBuilder &t, mlir::Value bytes);
 
 /// (x - zero point) * scale, in f32. int32 tensors (biases) have no zero point.
+/// uint8 by the tensor's own range: the scale is (max - min) / 255, 1 where all is zero, the zero
+/// point round(-min / scale); the range includes zero.
+struct QuantizedByRange {
+  mlir::Value bytes, scale, zeroPoint;
+};
+QuantizedByRange quantizeByRange(TensorBuilder &t, mlir::Value reals);
+
 mlir::Value dequantize(TensorBuilder &t, mlir::Value integers, const Scheme &scheme);
 /// saturate(round half to even(x / scale) + zero point)
 mlir::Value quantize(TensorBuilder &t, mlir::Value reals, const Scheme &scheme);

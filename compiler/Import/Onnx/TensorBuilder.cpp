@@ -290,18 +290,21 @@ Value TensorBuilder::reduceMax(Value input, ArrayRef<int64_t> axes, bool isUnsig
 }
 
 Value TensorBuilder::contract(Value a, Value w, ArrayRef<int64_t> resultShape,
-                              ArrayRef<AffineMap> maps, ArrayRef<unsigned> contracted) {
+                              ArrayRef<AffineMap> maps, ArrayRef<unsigned> contracted, Type sum) {
   SmallVector<utils::IteratorType> iterators(maps.front().getNumDims(),
                                              utils::IteratorType::parallel);
   for (unsigned loop : contracted)
     iterators[loop] = utils::IteratorType::reduction;
-  Value init = filled(resultShape, scalar(elementTypeOf(a), 0));
+  if (!sum)
+    sum = elementTypeOf(a);
+  Value init = filled(resultShape, scalar(sum, 0));
   auto generic = linalg::GenericOp::create(
       b, TypeRange(init.getType()), ValueRange{a, w}, ValueRange(init), maps, iterators,
       [&](OpBuilder &builder, Location location, ValueRange arguments) {
         Scalars scalars(location, builder);
         Arithmetic arithmetic(scalars);
-        Value product = arithmetic.mul(arguments[0], arguments[1]);
+        Value product = arithmetic.mul(arithmetic.cast(arguments[0], sum, false),
+                                       arithmetic.cast(arguments[1], sum, false));
         linalg::YieldOp::create(scalars, arithmetic.add(arguments[2], product));
       });
   return generic.getResult(0);

@@ -67,9 +67,13 @@ public:
                      ReduceBody body);
   mlir::Value reduceSum(mlir::Value input, llvm::ArrayRef<int64_t> axes);
   mlir::Value reduceMax(mlir::Value input, llvm::ArrayRef<int64_t> axes, bool isUnsigned = false);
-  /// result = sum of a * w over the loops in `contracted`; maps go from all loops to a, w, result.
+  /// What products of the type add up in: bytes in int32, all else in itself.
+  mlir::Type sumType(mlir::Type type) { return type.isInteger(8) ? b.getI32Type() : type; }
+  /// result = sum of a * w over the loops in `contracted`, of a's type or wider; maps go from all
+  /// loops to a, w, result.
   mlir::Value contract(mlir::Value a, mlir::Value w, llvm::ArrayRef<int64_t> resultShape,
-                       llvm::ArrayRef<mlir::AffineMap> maps, llvm::ArrayRef<unsigned> contracted);
+                       llvm::ArrayRef<mlir::AffineMap> maps, llvm::ArrayRef<unsigned> contracted,
+                       mlir::Type sum = {});
 
   mlir::Value reshape(mlir::Value input, llvm::ArrayRef<int64_t> shape);
   mlir::Value transpose(mlir::Value input, llvm::ArrayRef<int64_t> permutation);

@@ -91,10 +91,11 @@ static void assignMacs(ModelFacts &facts,
 FailureOr<forms::KernelGraph> formKernels(ModuleOp module, const Machine &machine,
                                           const std::string &precision, bool exactQdq,
                                           ModelFacts &facts, bool sparesRoom) {
-  const std::optional<forms::Precision> chosen = forms::precisionNamed(precision);
+  const std::optional<forms::Precision> chosen =
+      precision == "auto" ? forms::precisionOf(module) : forms::precisionNamed(precision);
   if (!chosen)
     return module.emitError() << "there is no precision '" << precision
-                              << "'; form-kernels knows fp16, bf16 and int8";
+                              << "'; form-kernels knows auto, fp16, bf16 and int8";
   std::map<std::string, forms::ContractionPoints> points;
   forms::PrecisionOptions options = forms::optionsFor(machine, *chosen, exactQdq);
   options.sparesRoom = sparesRoom;
@@ -105,7 +106,7 @@ FailureOr<forms::KernelGraph> formKernels(ModuleOp module, const Machine &machin
   facts.integerBounds = integerBoundsOf(module);
   facts.inputs = inputNamesOf(module);
   facts.machine = identityOf(machine);
-  facts.precision = precision;
+  facts.precision = forms::nameOf(*chosen).str();
   assignMacs(facts, points);
   return graph;
 }

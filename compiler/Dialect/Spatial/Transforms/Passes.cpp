@@ -100,8 +100,8 @@ public:
   }
 
 private:
-  Option<std::string> precision{*this, "precision", llvm::cl::desc("fp16, bf16 or int8"),
-                                llvm::cl::init("fp16")};
+  Option<std::string> precision{*this, "precision", llvm::cl::desc("auto, fp16, bf16 or int8"),
+                                llvm::cl::init("auto")};
   Option<bool> exactQdq{*this, "exact-qdq",
                         llvm::cl::desc("int8: keep every rounding of the quantised graph"),
                         llvm::cl::init(false)};

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Support/Constants.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+namespace {
+
+/// Where each element of a tensor of `shape` finds its parameter: an offset per index of each
+/// dimension, which add up. Nothing where one result of the map takes several dimensions.
+std::optional<std::vector<std::vector<int64_t>>>
+offsetsOf(AffineMap map, ArrayRef<int64_t> parameters, ArrayRef<int64_t> shape) {
+  std::vector<std::vector<int64_t>> offsets;
+  for (const int64_t extent : shape)
+    offsets.emplace_back(size_t(extent), 0);
+  int64_t stride = 1;
+  for (unsigned i = map.getNumResults(); i-- > 0; stride *= parameters[i]) {
+    std::optional<unsigned> moves;
+    for (unsigned d = 0; d < shape.size(); ++d)
+      if (map.getResult(i).isFunctionOfDim(d)) {
+        if (moves)
+          return std::nullopt;
+        moves = d;
+      }
+    if (!moves) // 0, of one element
+      continue;
+    const AffineMap alone = AffineMap::get(map.getNumDims(), 0, map.getResult(i));
+    SmallVector<int64_t> at(shape.size(), 0);
+    for (int64_t k = 0; k < shape[*moves]; ++k) {
+      at[*moves] = k;
+      offsets[*moves][size_t(k)] += stride * alone.compose(at)[0];
+    }
+  }
+  return offsets;
+}
+
+/// What a dequantising map makes of constants, in fp32.
+ElementsAttr evaluated(linalg::GenericOp op) {
+  const auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  const std::optional<ConstantView> integers = viewConstant(op->getOperand(0)),
+                                    scale = viewConstant(op->getOperand(1));
+  const bool hasZero = op.getNumDpsInputs() > 2;
+  const std::optional<ConstantView> zero = hasZero ? viewConstant(op->getOperand(2)) : std::nullopt;
+  const bool isUnsigned = llvm::any_of(op.getBody()->without_terminator(), [](Operation &inner) {
+    return isa<arith::UIToFPOp, arith::ExtUIOp>(inner);
+  });
+  if (!integers || !scale || (hasZero && !zero) || !type.getElementType().isF32() ||
+      !op.getIndexingMapsArray()[0].isIdentity())
+    return nullptr;
+  const ArrayRef<int64_t> shape = type.getShape();
+  const auto ofScale = offsetsOf(op.getIndexingMapsArray()[1], scale->type.getShape(), shape);
+  const auto ofZero =
+      hasZero ? offsetsOf(op.getIndexingMapsArray()[2], zero->type.getShape(), shape) : ofScale;
+  if (!ofScale || !ofZero)
+    return nullptr;
+  const unsigned width = getElementTypeOrSelf(op->getOperand(0)).getIntOrFloatBitWidth();
+  const int64_t mask = isUnsigned && width < 64 ? (int64_t(1) << width) - 1 : -1;
+  const auto integer = [&](const ConstantView &view, int64_t at) {
+    return view.integer(view.splat ? 0 : at) & mask;
+  };
+  std::vector<float> reals(size_t(type.getNumElements()));
+  SmallVector<int64_t> at(shape.size(), 0);
+  for (size_t i = 0; i < reals.size(); ++i) {
+    int64_t scaleAt = 0, zeroAt = 0;
+    for (unsigned d = 0; d < shape.size(); ++d) {
+      scaleAt += (*ofScale)[d][size_t(at[d])];
+      zeroAt += (*ofZero)[d][size_t(at[d])];
+    }
+    const int64_t value = integer(*integers, int64_t(i)) - (zero ? integer(*zero, zeroAt) : 0);
+    reals[i] = float(value) * float(scale->real(scale->splat ? 0 : scaleAt));
+    for (size_t d = shape.size(); d-- > 0 && ++at[d] == shape[d];)
+      at[d] = 0;
+  }
+  return makeConstant(type, {reinterpret_cast<const char *>(reals.data()), 4 * reals.size()},
+                      "dequantized");
+}
+
+} // namespace
+
+void foldDequantized(func::FuncOp function) {
+  SmallVector<linalg::GenericOp> maps;
+  function.walk([&](linalg::GenericOp op) {
+    if (quantKind(op) != "dequantize")
+      return;
+    if (isConstantValue(op->getOperand(0)))
+      maps.push_back(op);
+    else if (getElementTypeOrSelf(op->getOperand(0)).isInteger(8))
+      op->setAttr(kOfReals, UnitAttr::get(op.getContext()));
+  });
+  for (linalg::GenericOp op : maps)
+    if (const ElementsAttr constant = evaluated(op)) {
+      OpBuilder builder(op);
+      op->getResult(0).replaceAllUsesWith(
+          arith::ConstantOp::create(builder, op.getLoc(), cast<TypedAttr>(constant)));
+      op->erase();
+    }
+}
+
+} // namespace millrace::forms

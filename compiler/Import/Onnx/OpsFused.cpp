@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// com.microsoft: what ONNX Runtime's optimizer makes of several operations.
+// Source: the page ContribOperators of ONNX Runtime.
+#include "compiler/Import/Onnx/Activation.h"
+#include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/MatMul.h"
+#include "compiler/Import/Onnx/Quantization.h"
+
+using namespace mlir;
+
+namespace millrace::onnx_import {
+namespace {
+
+/// The function that the attribute `activation` names, if there is one, with parameters from
+/// `activation_params` or `activation_alpha` and `activation_beta`.
+Expected<Value> activated(NodeImporter &node, Value x) {
+  const std::string name = node.getString("activation", "");
+  if (name.empty())
+    return x;
+  SmallVector<double> given;
+  if (const onnx::AttributeProto *list = node.attribute("activation_params"))
+    given.append(list->floats().begin(), list->floats().end());
+  for (const char *one : {"activation_alpha", "activation_beta"})
+    if (node.attribute(one))
+      given.push_back(node.getFloat(one, 0));
+  if (name == "Clip" && given.size() == 2)
+    return node.t.map({x}, elementTypeOf(x), [&](Scalars &s, ValueRange v) {
+      return Arithmetic(s).clamp(v[0], given[0], given[1]);
+    });
+  const std::optional<Activation> known = activationNamed(name);
+  if (!known)
+    return node.error("its activation '" + name + "' is not supported");
+  Parameters parameters = known->parameters;
+  if (!given.empty())
+    parameters.alpha = given[0];
+  if (given.size() > 1)
+    parameters.beta = given[1];
+  return node.t.map({x}, elementTypeOf(x), [&](Scalars &s, ValueRange v) {
+    Arithmetic a(s);
+    return known->body(a, v[0], parameters);
+  });
+}
+
+Value sumOf(TensorBuilder &t, Value x, Value y) {
+  return t.map({x, y}, elementTypeOf(x),
+               [](Scalars &s, ValueRange v) { return Arithmetic(s).add(v[0], v[1]); });
+}
+
+/// What `plain` makes, plus input `addedAt`, if that is given, through the activation.
+Handler fused(Handler plain, size_t addedAt) {
+  return needing({0, 1}, [plain, addedAt](NodeImporter &node) -> Status {
+    if (Status made = plain(node); !made)
+      return made;
+    Value result = node.results()[0].value;
+    if (node.has(addedAt)) {
+      if (node.shape(addedAt) != shapeOf(result))
+        return node.error("what is added does not have the shape of its result");
+      result = sumOf(node.t, result, node.in(addedAt));
+    }
+    Expected<Value> value = activated(node, result);
+    return value ? node.done(*value) : Status(value.takeError());
+  });
+}
+
+/// alpha * op(A) op(B), op transposing the last two dimensions.
+Status importFusedMatMul(NodeImporter &node) {
+  if (node.getInt("transBatchA", 0) != 0 || node.getInt("transBatchB", 0) != 0)
+    return node.error("transBatchA and transBatchB are not supported");
+  TensorBuilder &t = node.t;
+  const auto operand = [&](size_t i, const char *transposes) {
+    const Value x = node.in(i);
+    const size_t rank = shapeOf(x).size();
+    if (node.getInt(transposes, 0) == 0 || rank < 2)
+      return x;
+    Shape order = allAxes(int64_t(rank));
+    std::swap(order[rank - 1], order[rank - 2]);
+    return t.transpose(x, order);
+  };
+  Expected<Value> product = multiply(node, operand(0, "transA"), operand(1, "transB"));
+  if (!product)
+    return product.takeError();
+  const double alpha = node.getFloat("alpha", 1);
+  if (alpha == 1)
+    return node.done(*product);
+  return node.done(t.map({*product}, elementTypeOf(*product), [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.mul(x[0], a.like(x[0], alpha));
+  }));
+}
+
+/// (a - za) (b - zb) as reals: times both scales, of which `bScale` may have one per column, plus a
+/// bias (may be null).
+Status scaledProduct(NodeImporter &node, SignedBytes a, size_t b, size_t zeroAt, Value aScale,
+                     Value bScale, Value bias) {
+  TensorBuilder &t = node.t;
+  Expected<Value> product = multiplyBytes(node, std::move(a), b, zeroAt);
+  if (!product)
+    return product.takeError();
+  if (!*product)
+    return node.error("its second operand is no constant of 8 bits with two dimensions, or the "
+                      "first has one dimension, which is not supported");
+  for (Value *scale : {&aScale, &bScale})
+    if (productOf(shapeOf(*scale)) == 1)
+      *scale = t.reshape(*scale, {});
+  for (const Value operand : {aScale, bScale, bias})
+    if (const auto shape =
+            operand ? broadcastShapes(shapeOf(operand), shapeOf(*product)) : std::nullopt;
+        operand && (!shape || ArrayRef(*shape) != shapeOf(*product)))
+      return node.error("its scales or its bias do not fit its product");
+  const Type f32 = t.ops().getF32Type();
+  Value result = t.map({*product, aScale, bScale}, f32, [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.mul(a.cast(x[0], f32, false), a.mul(x[1], x[2]));
+  });
+  return node.done(bias ? sumOf(t, result, bias) : result, HostType::Float32);
+}
+
+/// Inputs: a, b, a scale, b scale, a zero, b zero, bias.
+Status importMatMulIntegerToFloat(NodeImporter &node) {
+  return scaledProduct(node, signedBytes(node, 0, 4), 1, 5, node.in(2), node.in(3),
+                       node.has(6) ? node.in(6) : Value());
+}
+
+/// Inputs: a (reals, quantised by their own range), b, b scale, b zero, bias.
+Status importDynamicQuantizeMatMul(NodeImporter &node) {
+  const QuantizedByRange a = quantizeByRange(node.t, node.in(0));
+  return scaledProduct(node, {flipSign(node.t, a.bytes), flipSign(node.t, a.zeroPoint)}, 1, 3,
+                       a.scale, node.in(2), node.has(4) ? node.in(4) : Value());
+}
+
+} // namespace
+
+void addFusedOps(HandlerTable &table) {
+  table["com.microsoft:FusedConv"] = fused(table.lookup(":Conv"), 3);
+  table["com.microsoft:FusedGemm"] = fused(table.lookup(":Gemm"), SIZE_MAX);
+  table["com.microsoft:FusedMatMul"] = needing({0, 1}, importFusedMatMul);
+  table["com.microsoft:MatMulIntegerToFloat"] = needing({0, 1, 2, 3}, importMatMulIntegerToFloat);
+  table["com.microsoft:DynamicQuantizeMatMul"] = needing({0, 1, 2}, importDynamicQuantizeMatMul);
+}
+
+} // namespace millrace::onnx_import
