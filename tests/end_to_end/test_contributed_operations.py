@@ -32,7 +32,7 @@ def model_of(nodes, inputs, constants, kind=TensorProto.FLOAT, opset=21):
 
 
 def of_microsoft(op, inputs, constants, names=None, **attributes):
-    return model_of([node(op, names or [*inputs, *constants], ["y"], domain="com.microsoft", **attributes)], inputs, constants,
+    return model_of([node(op, names or [*inputs, *constants], ["y", "key", "value"] if op == "GroupQueryAttention" else ["y"], domain="com.microsoft", **attributes)], inputs, constants,
                     TensorProto.UINT8 if op.startswith("QLinear") else TensorProto.FLOAT)
 
 
@@ -71,7 +71,31 @@ def cases():
         ["c", "x", "xs", "xz", "z", "zs", "zz", "ys", "yz"]), 1
 
 
-CASES = {name: (model, most) for name, model, most in cases()}
+def angles():
+    turns = np.outer(np.arange(40), 1 / 10000 ** (np.arange(16) / 16))
+    return {"c": np.cos(turns).astype(np.float32), "s": np.sin(turns).astype(np.float32)}
+
+
+def heads():
+    """Rotary positions, and attention whose heads share keys."""
+    x = reals(2, 5, 128)
+    yield "RotaryEmbedding", of_microsoft("RotaryEmbedding", {"x": x}, {"p": np.array([3], np.int64), **angles()}, num_heads=4), 2e-3
+    yield "RotaryEmbedding of neighbours", of_microsoft(
+        "RotaryEmbedding", {"x": reals(2, 4, 5, 32)}, {"p": np.array([[0, 1, 2, 3, 4], [9, 8, 7, 1, 0]]), **angles()}, interleaved=1), 2e-3
+    for name, new, past, packed, attributes in (
+            ("a prompt", 5, 0, False, {"do_rotary": 1}), ("a step", 1, 9, False, {"do_rotary": 1}), ("packed", 3, 9, True, {"do_rotary": 1, "rotary_interleaved": 1}),
+            ("a window", 5, 9, False, {"local_window_size": 6}), ("a cap", 4, 9, False, {"softcap": 5.0, "scale": 0.3})):
+        width = (4 + 2 * 2) * 32 if packed else 4 * 32
+        inputs = {"q": reals(1, new, width), **({} if packed else {"k": reals(1, new, 64), "v": reals(1, new, 64)}),
+                  "pk": reals(1, 2, past, 32), "pv": reals(1, 2, past, 32)}
+        if not past:  # ONNX Runtime wants them all the same
+            inputs = {name: array for name, array in inputs.items() if name not in ("pk", "pv")}
+        constants = {"n": np.array([past + new - 1], np.int32), "t": np.array(past + new, np.int32), **angles()}
+        names = ["q", *(["", ""] if packed else ["k", "v"]), *(["pk", "pv"] if past else ["", ""]), "n", "t", "c", "s"]
+        yield f"GroupQueryAttention, {name}", of_microsoft("GroupQueryAttention", inputs, constants, names, num_heads=4, kv_num_heads=2, **attributes), 2e-3
+
+
+CASES = {name: (model, most) for name, model, most in [*cases(), *heads()]}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -141,3 +165,14 @@ def test_what_4_bits_cannot_be_is_named(millrace, tmp_path, nodes, constants, wo
     model = model_of(nodes, {"x": reals(5, 32)}, constants)
     done = subprocess.run([millrace, "run", save_model(model, tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 3 and words in done.stderr
+
+
+def test_a_step_whose_length_is_known_at_run_time(millrace, tmp_path):
+    """Two of a batch, of which one has fewer keys in its past: its scores, positions and window follow."""
+    inputs = {"q": reals(2, 1, 128), "k": reals(2, 1, 64), "v": reals(2, 1, 64), "pk": reals(2, 2, 9, 32), "pv": reals(2, 2, 9, 32),
+              "n": np.array([9, 6], np.int32)}
+    model = of_microsoft("GroupQueryAttention", inputs, {"t": np.array(10, np.int32), **angles()}, num_heads=4, kv_num_heads=2, do_rotary=1, local_window_size=5)
+    del model.graph.node[0].input[6:]
+    model.graph.node[0].input.extend(["t", "c", "s"])
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path)
+    assert relative_l2(got.outputs["y"], onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)[0]) < 2e-3

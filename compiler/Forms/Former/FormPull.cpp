@@ -412,10 +412,13 @@ FailureOr<Scalar> Former::compute(Attempt &attempt, Value value, const Point &in
 }
 
 FailureOr<Scalar> Former::computeMap(Attempt &attempt, linalg::LinalgOp op, const Point &index) {
-  if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
-    if (FailureOr<Scalar> quantized = computeQuantize(attempt, op, index);
-        succeeded(quantized) || attempt.space.wanted)
-      return quantized;
+  if (options.precision == Precision::Int8 && quantKind(op) == "quantize" &&
+      !attempt.plain.contains(op)) {
+    FailureOr<Scalar> quantized = computeQuantize(attempt, op, index);
+    if (failed(quantized) && !attempt.space.wanted)
+      attempt.beginsAnew = attempt.plain.insert(op).second;
+    return quantized;
+  }
   if (op == attempt.unscaled) {
     FailureOr<Scalar> integer = pull(attempt, op->getOperand(0), index);
     if (failed(integer) || integer->kind != Scalar::Kind::I8)

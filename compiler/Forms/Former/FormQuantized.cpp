@@ -6,6 +6,7 @@
 // additions, so that nothing is multiplied, or added to, twice.
 #include "compiler/Forms/Former/Former.h"
 
+#include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -33,8 +34,9 @@ struct Scheme {
   bool isPerTensor() const { return scale.size() == 1; }
 };
 
-/// Constant parameters only; one zero point for all channels.
-std::optional<Scheme> schemeOf(linalg::LinalgOp op) {
+/// Constant parameters only; one zero point for all channels, or whatever zero points, `zeroAside`,
+/// which are 0 in what is returned.
+std::optional<Scheme> schemeOf(linalg::LinalgOp op, bool zeroAside = false) {
   if (!op || quantKind(op).empty() || op.getNumDpsInputs() < 2)
     return std::nullopt;
   std::optional<ConstantView> scale = viewConstant(op->getOperand(1));
@@ -45,7 +47,7 @@ std::optional<Scheme> schemeOf(linalg::LinalgOp op) {
   int64_t count = scale->type.getNumElements();
   for (int64_t i = 0; i < count; ++i)
     scheme.scale.push_back(scale->real(scale->splat ? 0 : i));
-  if (op.getNumDpsInputs() > 2) {
+  if (op.getNumDpsInputs() > 2 && !zeroAside) {
     std::optional<ConstantView> zero = viewConstant(op->getOperand(2));
     if (!zero)
       return std::nullopt;
@@ -94,7 +96,7 @@ std::optional<std::vector<double>> constantReals(Value value) {
 /// its sums.
 static bool isScaledAlongSum(linalg::LinalgOp contraction, unsigned operand,
                              linalg::LinalgOp dequantize) {
-  std::optional<Scheme> scheme = schemeOf(dequantize);
+  std::optional<Scheme> scheme = schemeOf(dequantize, /*zeroAside=*/true);
   if (!scheme || scheme->isPerTensor() ||
       contraction->getOperand(operand) != dequantize->getResult(0))
     return false;
@@ -107,11 +109,20 @@ static bool isScaledAlongSum(linalg::LinalgOp contraction, unsigned operand,
   return false;
 }
 
+/// What a contraction multiplies for dequantised constants. Kept: every try of a kernel asks.
+ArrayRef<Value> Former::partsOfConstant(linalg::LinalgOp dequantize) {
+  auto [entry, isNew] = constantParts.try_emplace(dequantize);
+  if (isNew)
+    entry->second = centredParts(dequantize);
+  return entry->second;
+}
+
 /// Both operands are dequantised int8.
-bool Former::isQuantized(linalg::LinalgOp contraction) const {
+bool Former::isQuantized(linalg::LinalgOp contraction) {
   for (unsigned i : {0u, 1u}) {
     linalg::LinalgOp source = formOf(baseOf(contraction->getOperand(i)));
-    if (!source || quantKind(source) != "dequantize" || !isSigned(source) || !schemeOf(source) ||
+    if (!source || quantKind(source) != "dequantize" || !isSigned(source) ||
+        !schemeOf(source, isConstantValue(source->getOperand(0))) ||
         !cast<RankedTensorType>(source->getOperand(0).getType()).getElementType().isInteger(8) ||
         isScaledAlongSum(contraction, i, source))
       return false;
@@ -401,13 +412,14 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
     return failure();
   Resolved at[2];
   std::optional<Scheme> schemes[2];
+  linalg::LinalgOp sources[2];
   std::optional<Linear> scaledAt[2]; // which element of the scales, where there are several
   for (unsigned i : {0u, 1u}) {
     FailureOr<Resolved> outer = resolve(attempt, op->getOperand(i), operands->at[i]);
     if (failed(outer))
       return failure();
-    linalg::LinalgOp source = formOf(outer->base);
-    schemes[i] = schemeOf(source);
+    linalg::LinalgOp source = sources[i] = formOf(outer->base);
+    schemes[i] = schemeOf(source, isConstantValue(source->getOperand(0)));
     if (!schemes[i]->isPerTensor() && schemes[i]->axisMap.getNumResults() == 1)
       scaledAt[i] = attempt.space.evaluate(schemes[i]->axisMap.getResult(0), outer->index);
     FailureOr<Resolved> inner = resolve(attempt, source->getOperand(0), outer->index);
@@ -419,11 +431,16 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
       at[i].pad = IntegerAttr::get(IntegerType::get(op.getContext(), 8), schemes[i]->zero);
     }
   }
-  // The weights: constant, symmetric, with one dimension that is the channel.
+  // The weights: constant, or symmetric, with one dimension that is the channel.
   unsigned weights = isConstantValue(at[1].base) ? 1 : 0, data = 1 - weights;
   bool hasConstant = isConstantValue(at[weights].base);
   if (schemes[weights]->zero != 0 || !schemes[data]->isPerTensor() ||
       (!hasConstant && schemes[data]->zero != 0))
+    return failure();
+  const bool isAside = isConstantValue(sources[weights]->getOperand(0)); // and no view of one
+  const SmallVector<Value, 1> parts(isAside ? partsOfConstant(sources[weights])
+                                            : ArrayRef(at[weights].base));
+  if (parts.empty())
     return failure();
   std::optional<unsigned> channelDim;
   for (auto [dim, linear] : llvm::enumerate(at[weights].index))
@@ -445,8 +462,8 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
     if (!bias.empty())
       shift[n] += bias[bias.size() == 1 ? 0 : n] * to.factor;
   }
-  if (schemes[data]->zero != 0) {
-    std::optional<ConstantView> view = viewConstant(at[weights].base);
+  for (const Value part : schemes[data]->zero != 0 ? ArrayRef(parts) : ArrayRef<Value>()) {
+    std::optional<ConstantView> view = viewConstant(part);
     int64_t inner = 1;
     for (unsigned dim = channelDim.value_or(0) + 1;
          dim < shapeOf(at[weights].base).size() && channelDim; ++dim)
@@ -456,9 +473,15 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
       shift[n] -= double(schemes[data]->zero * view->integer(view->splat ? 0 : i)) * multiplier[n];
     }
   }
-  FailureOr<Misfit> misfit = addTerm(attempt, *operands, at, ElementType::Int8);
-  if (failed(misfit) || *misfit != Misfit::None)
-    return failure();
+  const bool recomputes = attempt.recomputes;
+  for (const Value part : parts) {
+    at[weights].base = part;
+    FailureOr<Misfit> misfit = addTerm(attempt, *operands, at, ElementType::Int8);
+    if (failed(misfit) || *misfit != Misfit::None)
+      return failure();
+    attempt.recomputes = true; // one product of the model's
+  }
+  attempt.recomputes = recomputes;
   KernelBuilder &build = attempt.build;
   unsigned node = build.op(AluOp::CvtI32F32, {build.accumulator()});
   node = build.op(AluOp::MulF32, {node, channelOperand(attempt, multiplier, channel,

@@ -181,10 +181,12 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
                    llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
   bool frugal = false;
   ragged.reset();
+  llvm::SmallPtrSet<Operation *, 2> plain;
   constexpr int kTries = 12;
   for (int i = 0; i < kTries; ++i) {
     Attempt attempt(graph, splits);
     attempt.loads = frugal;
+    attempt.plain = plain;
     Point point;
     for (unsigned dim = 0; dim < shape.size(); ++dim) {
       point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
@@ -197,6 +199,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
     bool isTooLong = succeeded(value) && opCount(attempt) >= options.chain && !frugal;
     if (isTooLong) { // what the kernel computes on its way is stored instead
       frugal = true;
+      plain.clear();
       continue;
     }
     ragged = succeeded(value) ? std::nullopt : attempt.space.ragged;
@@ -211,12 +214,16 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
       attempt.build.finish(nameOf(named), provenance);
       return success();
     }
-    if (attempt.space.wanted)
+    if (attempt.space.wanted) {
       splits = *attempt.space.wanted;
-    else if (frugal)
+    } else if (attempt.beginsAnew) {
+      plain = attempt.plain;
+    } else if (frugal) {
       return failure();
-    else
+    } else {
       frugal = true; // each on its own, what is asked for together may be possible
+      plain.clear();
+    }
   }
   return failure();
 }

@@ -54,6 +54,10 @@ struct Attempt {
   bool shifts = false;                 ///< the result's lanes do not begin at 0
   bool isShifted = false;              ///< and an operand was brought to where they begin
   Linear resultLane;                   ///< the index along the result's lane dimension
+  /// Quantisers whose scale could not be pushed down: they are computed as they stand. What was
+  /// tried has left its loops here, so that the kernel is begun anew (`beginsAnew`).
+  llvm::SmallPtrSet<mlir::Operation *, 2> plain;
+  bool beginsAnew = false;
   llvm::SmallVector<std::string> names;
   llvm::SmallVector<Inlined> inlined;
   int64_t laneExtent() const { return lane < 0 ? 1 : space.loop(unsigned(lane)).extent; }
@@ -301,7 +305,8 @@ private:
                                            const Point &index);
 
   // FormQuantized.cpp: integer kernels of quantised graphs (--precision int8).
-  bool isQuantized(mlir::linalg::LinalgOp contraction) const;
+  bool isQuantized(mlir::linalg::LinalgOp contraction);
+  llvm::ArrayRef<mlir::Value> partsOfConstant(mlir::linalg::LinalgOp dequantize);
   bool isRoundedOnce(mlir::Value quantized);
   mlir::FailureOr<Stored> storeQuantizedInput(mlir::Value base, unsigned lane);
   mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -332,6 +337,7 @@ private:
   unsigned opCount(const Attempt &attempt) const;
 
   mlir::func::FuncOp function;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> constantParts;
   PrecisionOptions options;
   Ranges ranges;
   KernelGraph &graph;

@@ -25,9 +25,13 @@ void foldChannels(mlir::func::FuncOp function);
 inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 
 /// For products of reals alone: what is dequantised of constants becomes a constant in fp32, so
-/// that weights of 4 or 8 bits are stored as what they stand for; what is dequantised of bytes is
-/// `kOfReals`, as 16 bits hold 8 and their scale well enough.
+/// that weights of 4 or 8 bits are stored as what they stand for; what is dequantised at run time
+/// is `kOfReals`.
 void foldDequantized(mlir::func::FuncOp function);
+
+/// The constant bytes that a map dequantises, less their zero points: int8 constants that add up to
+/// it, up to three, made beside the map. None where something is no constant.
+llvm::SmallVector<mlir::Value, 1> centredParts(mlir::linalg::LinalgOp dequantize);
 
 /// The sum of squares of x less its own mean becomes the sum of x's squares less that of the
 /// mean's, at least 0: both sums of a normalisation are made at once. Where products add to x, so
@@ -75,6 +79,10 @@ void splitMaxWindows(mlir::func::FuncOp function);
 /// side of a sum and nothing else uses it: the sum is then rounded once, and differs by at most
 /// half a step of the quantiser that went. At most one side of each sum, of one scale per tensor.
 void fuseResiduals(mlir::func::FuncOp function);
+
+/// dequantize(quantize(x)) of 16 bits becomes x, clamped to what the integers can stand for: reals
+/// of 16 bits hold no more of it.
+void dropWideRoundings(mlir::func::FuncOp function);
 
 /// An input less its own maximum, as a softmax takes it, or quantised by its own range becomes the
 /// host's: there that is done before it is rounded. In fp16 10,001 is 10,000, but the difference of

@@ -166,10 +166,16 @@ static Value saturated(linalg::GenericOp quantize) {
     return nullptr;
   const Value input = quantize->getOperand(0);
   const auto type = cast<RankedTensorType>(input.getType());
-  const auto highest = double(
-      (int64_t(1) << (getElementTypeOrSelf(quantize->getResult(0)).getIntOrFloatBitWidth() - 1)) -
-      1);
-  const double offset = zero ? double(zero->integer(0)) : 0, step = scale->real(0);
+  const bool isUnsigned =
+      llvm::any_of(quantize.getBody()->without_terminator(),
+                   [](Operation &inner) { return isa<arith::FPToUIOp>(inner); });
+  const unsigned width = getElementTypeOrSelf(quantize->getResult(0)).getIntOrFloatBitWidth();
+  const auto levels = double(int64_t(1) << width);
+  const double lowest = isUnsigned ? 0 : -levels / 2, highest = lowest + levels - 1;
+  const double step = scale->real(0);
+  double offset = zero ? double(zero->integer(0)) : 0;
+  if (isUnsigned && offset < 0)
+    offset += levels;
   OpBuilder builder(quantize);
   const Location loc = quantize.getLoc();
   const Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
@@ -180,7 +186,7 @@ static Value saturated(linalg::GenericOp quantize) {
     return arith::ConstantOp::create(
         builder, loc, builder.getFloatAttr(type.getElementType(), (integer - offset) * step));
   };
-  const Value least = bound(-highest - 1), most = bound(highest);
+  const Value least = bound(lowest), most = bound(highest);
   return linalg::GenericOp::create(
              builder, loc, TypeRange(type), ValueRange(input), ValueRange(init), maps, loops,
              [&](OpBuilder &b, Location at, ValueRange x) {
@@ -189,6 +195,28 @@ static Value saturated(linalg::GenericOp quantize) {
                                        arith::MinimumFOp::create(b, at, raised, most).getResult());
              })
       .getResult(0);
+}
+
+void dropWideRoundings(func::FuncOp function) {
+  SmallVector<std::pair<linalg::GenericOp, linalg::GenericOp>> pairs;
+  function.walk([&](linalg::GenericOp op) {
+    auto quantize = op.getNumDpsInputs() ? op->getOperand(0).getDefiningOp<linalg::GenericOp>()
+                                         : linalg::GenericOp();
+    if (!quantize || quantKind(op) != "dequantize" || quantKind(quantize) != "quantize" ||
+        !getElementTypeOrSelf(op->getOperand(0)).isInteger(16) ||
+        op.getNumDpsInputs() != quantize.getNumDpsInputs())
+      return;
+    for (unsigned i = 1; i < op.getNumDpsInputs(); ++i)
+      if (!isSameConstant(op->getOperand(i), quantize->getOperand(i)) ||
+          cast<RankedTensorType>(op->getOperand(i).getType()).getNumElements() != 1)
+        return;
+    pairs.emplace_back(op, quantize);
+  });
+  for (auto [dequantize, quantize] : pairs)
+    if (const Value value = saturated(quantize)) {
+      dequantize.getResult(0).replaceAllUsesWith(value);
+      dequantize->erase();
+    }
 }
 
 void fuseResiduals(func::FuncOp function) {

@@ -63,6 +63,12 @@ private:
   DenseMap<Value, std::unique_ptr<FoldedTensor>> tensors;
 };
 
+/// "quantize", "dequantize" or nothing.
+StringRef quantKindOf(Operation &op) {
+  auto kind = op.getAttrOfType<StringAttr>("millrace.quant");
+  return kind ? kind.getValue() : StringRef();
+}
+
 /// Folds the operations of one block.
 class BlockFolder {
 public:
@@ -74,6 +80,7 @@ private:
   struct Source {
     double bytes = 0; ///< of the largest tensor below that is there anyway
     bool isComputed = false;
+    bool isDequantized = false; ///< and perhaps moved: stays integers
   };
 
   /// Whether there is time left for an operation.
@@ -121,7 +128,9 @@ std::optional<BlockFolder::Source> BlockFolder::sourceOf(Operation &op) const {
       return std::nullopt;
     source.bytes = std::max(source.bytes, known->second.bytes);
     source.isComputed |= known->second.isComputed;
+    source.isDequantized |= known->second.isDequantized && foldableOp.onlyMoves();
   }
+  source.isDequantized |= quantKindOf(op) == "dequantize";
   if (foldableOp.isCostly())
     source.bytes = double(bytesOf(op.getResult(0)));
   source.isComputed |= !foldableOp.onlyMoves();
@@ -134,6 +143,8 @@ bool BlockFolder::isWanted(Operation &op) const {
     return false;
   const Value result = op.getResult(0);
   const Source source = sources.lookup(result);
+  if (source.isDequantized)
+    return false;
   return elementsOf(result) <= smallFoldedElements ||
          (source.isComputed && double(bytesOf(result)) <= source.bytes);
 }
@@ -217,7 +228,8 @@ bool BlockFolder::evaluateChosen() {
 void BlockFolder::run() {
   for (Operation &op : block)
     if (std::optional<FoldableOp> foldableOp = FoldableOp::create(&op);
-        foldableOp && elementsOf(op.getResult(0)) <= largestFoldedElements &&
+        foldableOp &&
+        (elementsOf(op.getResult(0)) <= largestFoldedElements || quantKindOf(op) == "quantize") &&
         foldableOp->work() <= mostFoldingWork)
       foldable.try_emplace(&op, std::move(*foldableOp));
   do {

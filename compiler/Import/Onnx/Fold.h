@@ -15,7 +15,7 @@ constexpr int64_t smallFoldedElements = 4096;
 constexpr int64_t largestFoldedElements = int64_t{1} << 22;
 /// Scalar operations, loads and stores among them, of one operation, and of all of a model's: one
 /// takes about a nanosecond.
-constexpr int64_t mostFoldingWork = int64_t{1} << 28, mostFoldingWorkOfAll = int64_t{1} << 30;
+constexpr int64_t mostFoldingWork = int64_t{1} << 28, mostFoldingWorkOfAll = int64_t{1} << 32;
 
 /// The constant that `value` equals if it is one, or has up to smallFoldedElements and follows from
 /// constants by linalg, tensor and arith operations of no more; else null. Creates no operations.
@@ -27,7 +27,8 @@ mlir::ElementsAttr foldValue(mlir::Value value);
 /// does not make of its operands while it reads them: a sum, a concatenation, a read at computed
 /// positions, a function of the C library, or arithmetic that it has no instructions for, which
 /// would be a step of the host. So broadcasts and outer sums stay what they are, and so do weights
-/// that are only moved. What is quantised or dequantised stays integers.
+/// that are only moved. What is dequantised stays integers; what is quantised becomes some, whatever
+/// its size: weights that a model quantises itself, as those that were trained quantised.
 void foldConstants(mlir::Operation *root);
 
 } // namespace millrace::onnx_import

@@ -139,8 +139,7 @@ bool hasKnownPlace(Operation *op) {
 } // namespace
 
 std::optional<FoldableOp> FoldableOp::create(Operation *op) {
-  // Quantised weights stay integers: a later stage computes with them.
-  if (op->getNumResults() != 1 || op->hasAttr("millrace.quant"))
+  if (op->getNumResults() != 1)
     return std::nullopt;
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!type || !type.hasStaticShape() || type.getNumElements() == 0 ||

@@ -91,6 +91,8 @@ const std::map<std::string, std::vector<Likeness>> &likenesses() {
       {"EmbedLayerNormalization", {{0, 2, std::nullopt}}},
       {"Attention", {{0, 0, std::nullopt}, {1, 0, std::nullopt}}},
       {"MultiHeadAttention", {{0, 0, 0}, {1, 0, std::nullopt}, {2, 0, std::nullopt}}},
+      {"GroupQueryAttention", {{0, 0, std::nullopt}, {1, 0, std::nullopt}, {2, 0, std::nullopt}}},
+      {"RotaryEmbedding", same},
       {"QuantizeLinear", {{0, 2, 0}}},
       {"DequantizeLinear", {{0, 1, 0}}},
       {"QGemm", type},

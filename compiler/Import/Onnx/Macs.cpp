@@ -96,6 +96,16 @@ int64_t multiHeadAttention(const NodeImporter &node) {
   return scores(query[0], query[1], past + key[1], query[2], value[2]);
 }
 
+/// com.microsoft: query (B x S x N D, perhaps with keys and values), past key (B x K x P x D).
+int64_t groupQueryAttention(const NodeImporter &node) {
+  ArrayRef<int64_t> query = node.shape(0);
+  const int64_t heads = std::max<int64_t>(node.getInt("num_heads", 1), 1),
+                all = node.has(1) ? heads : heads + 2 * node.getInt("kv_num_heads", 1),
+                width = query[2] / std::max<int64_t>(all, 1) * heads,
+                past = node.has(3) ? node.shape(3)[2] : 0;
+  return scores(query[0], query[1], past + query[1], width, width);
+}
+
 /// ONNX, from opset 23 on: query (B x N x S x D or B x S x N D), key and value likewise with heads
 /// of their own, past key (B x N x P x D). Every head of the query does its own products.
 int64_t onnxAttention(const NodeImporter &node) {
@@ -143,6 +153,7 @@ const std::map<std::string, Count> &counts() {
       {":Attention", onnxAttention},
       {"com.microsoft:Attention", packedAttention},
       {"com.microsoft:MultiHeadAttention", multiHeadAttention},
+      {"com.microsoft:GroupQueryAttention", groupQueryAttention},
   };
   return table;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// com.microsoft: Attention and MultiHeadAttention, as matmuls, a mask, a softmax.
+// com.microsoft: Attention, MultiHeadAttention and GroupQueryAttention, as matmuls, a mask, a
+// softmax; RotaryEmbedding.
 // Source: the page ContribOperators of ONNX Runtime.
+#include "compiler/Import/Onnx/Gather.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/MatMul.h"
 #include "compiler/Import/Onnx/Normalization.h"
@@ -22,6 +24,7 @@ struct Heads {
   double scale = 1;
   bool causal = false;
   bool biased = false; ///< a bias of the model's is added to the scores
+  double softcap = 0;  ///< c * tanh(score / c), before anything is added; 0: none
   double maskedScore = -10000;
 };
 
@@ -45,8 +48,8 @@ Value scoreMatrix(TensorBuilder &t, Value q, Value k, const Heads &heads) {
 }
 
 /// Scores of keys that come after a query. ONNX Runtime adds the lowest number; three times what a
-/// mask adds does the same in softmax, and fits into 16 bits. Beside a bias, which may be the lowest
-/// number itself, nothing finite is lower still.
+/// mask adds does the same in softmax, and fits into 16 bits. Beside a bias, which may be the
+/// lowest number itself, nothing finite is lower still.
 double laterScore(const Heads &heads) {
   if (heads.biased)
     return -std::numeric_limits<double>::infinity();
@@ -112,6 +115,9 @@ Value attend(TensorBuilder &t, Value q, Value k, Value v, ArrayRef<Value> masks,
   Value scores = t.map(inputs, elementTypeOf(q), [&](Scalars &s, ValueRange x) {
     Arithmetic a(s);
     Value result = a.mul(x[0], a.like(x[0], heads.scale));
+    if (heads.softcap != 0)
+      result = a.mul(a.call<math::TanhOp>(a.div(result, a.like(result, heads.softcap))),
+                     a.like(result, heads.softcap));
     for (Value mask : x.drop_front())
       result = a.add(result, mask);
     return result;
@@ -241,11 +247,224 @@ Status importMultiHeadAttention(NodeImporter &node) {
   return node.done(attend(t, q, k, v, {*mask, node.has(5) ? node.in(5) : Value()}, heads));
 }
 
+/// Pairs of x (B x N x S x D) turned by the angles of which `cosines` and `sines` hold a row of R /
+/// 2 for each token (1 or B x S x R / 2): lanes i and i + R / 2 of the first R, or neighbours.
+Value rotate(TensorBuilder &t, Value x, Value cosines, Value sines, bool isInterleaved) {
+  const Shape shape(shapeOf(x));
+  const int64_t half = shapeOf(cosines)[2], turned = 2 * half, rest = shape[3] - turned;
+  const Value first = rest ? t.sliceAxis(x, 3, 0, turned) : x;
+  const auto negated = [&](Value part) {
+    return t.map({part}, elementTypeOf(part),
+                 [](Scalars &s, ValueRange v) { return Arithmetic(s).neg(v[0]); });
+  };
+  const auto ofPairs = [&](Value angles) { // 1 or B x 1 x S x R
+    const Value both = isInterleaved ? t.repeat(angles, 2, 2) : t.concat({angles, angles}, 2);
+    return t.reshape(both, {shapeOf(angles)[0], 1, shapeOf(angles)[1], turned});
+  };
+  Value other;
+  if (isInterleaved) {
+    const Value pairs = t.reshape(first, {shape[0], shape[1], shape[2], half, 2});
+    other =
+        t.reshape(t.concat({negated(t.sliceAxis(pairs, 4, 1, 1)), t.sliceAxis(pairs, 4, 0, 1)}, 4),
+                  shapeOf(first));
+  } else {
+    other =
+        t.concat({negated(t.sliceAxis(first, 3, half, half)), t.sliceAxis(first, 3, 0, half)}, 3);
+  }
+  const Value result = t.map({first, ofPairs(cosines), other, ofPairs(sines)}, elementTypeOf(x),
+                             [](Scalars &s, ValueRange v) {
+                               Arithmetic a(s);
+                               return a.add(a.mul(v[0], v[1]), a.mul(v[2], v[3]));
+                             });
+  return rest ? t.concat({result, t.sliceAxis(x, 3, turned, rest)}, 3) : result;
+}
+
+/// Rows of the tables that inputs `at` and `at + 1` are, for tokens at `positions` (1 or B x S), or
+/// the first S of them (null). Nothing if they do not fit D channels.
+std::optional<std::pair<Value, Value>> angles(NodeImporter &node, size_t at, Value positions,
+                                              int64_t tokens, int64_t channels) {
+  TensorBuilder &t = node.t;
+  Value rows[2];
+  for (const size_t i : {0, 1}) {
+    if (!node.has(at + i) || node.rank(at + i) != 2 || node.shape(at + i) != node.shape(at) ||
+        2 * node.shape(at)[1] > channels || (!positions && node.shape(at)[0] < tokens))
+      return std::nullopt;
+    const Value table = node.in(at + i);
+    rows[i] = positions
+                  ? gather(t, table, positions, 0)
+                  : t.reshape(t.sliceAxis(table, 0, 0, tokens), {1, tokens, node.shape(at)[1]});
+  }
+  return std::pair(rows[0], rows[1]);
+}
+
+/// Inputs: x (B x S x N D or B x N x S x D), positions (one that is the first token's, or B x S),
+/// cosines and sines (positions x R / 2).
+Status importRotaryEmbedding(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  if (node.getInt("is_packed_batching", 0) != 0 || node.getFloat("scale", 1) != 1)
+    return node.error("is_packed_batching and a scale are not supported");
+  const bool isSplit = node.rank(0) == 4;
+  const int64_t given = node.getInt("num_heads", 0),
+                half = node.rank(2) == 2 ? node.shape(2)[1] : 0,
+                width = isSplit             ? node.shape(0)[3]
+                        : node.rank(0) == 3 ? node.shape(0)[2]
+                                            : 0,
+                size = isSplit     ? width
+                       : given > 0 ? width / given
+                                   : 2 * half;
+  if (size < 1 || width % size != 0)
+    return node.error("its input and its tables do not fit each other");
+  const int64_t tokens = node.shape(0)[isSplit ? 2 : 1];
+  Value positions = node.in(1);
+  if (productOf(shapeOf(positions)) == 1 && tokens > 1) { // of the first token
+    const Value first = t.reshape(positions, {1, 1});
+    positions = t.map(
+        {1, tokens}, {first},
+        {AffineMap::get(2, 0, {t.ops().getAffineConstantExpr(0), t.ops().getAffineConstantExpr(0)},
+                        t.ops().getContext())},
+        elementTypeOf(first), [](Scalars &s, ValueRange v) {
+          Value index =
+              arith::IndexCastOp::create(s, v[0].getType(), linalg::IndexOp::create(s, 1));
+          return Arithmetic(s).add(v[0], index);
+        });
+  } else if (productOf(shapeOf(positions)) == tokens) {
+    positions = t.reshape(positions, {1, tokens});
+  }
+  const auto rows = angles(node, 2, positions, tokens, size);
+  if (!rows || shapeOf(positions).size() != 2)
+    return node.error("its positions or its tables do not fit its input");
+  const Value x = isSplit ? node.in(0) : splitHeads(t, node.in(0), 0, width / size, size);
+  const Value turned = rotate(t, x, rows->first, rows->second, node.getInt("interleaved", 0) != 0);
+  return node.done(isSplit ? turned : mergeHeads(t, turned));
+}
+
+/// What is added to the scores of GroupQueryAttention: 0 where query i sees key j. Its tokens
+/// follow the first `seqlens - S + 1` of the P keys of the past, of which there may be more.
+Value groupMask(NodeImporter &node, const Heads &heads, int64_t window) {
+  TensorBuilder &t = node.t;
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  if (heads.past > 0) {
+    inputs.push_back(t.reshape(node.in(5), {heads.batch}));
+    maps.push_back(t.select(4, {0}));
+  }
+  return t.map({heads.batch, 1, heads.queries, heads.keys}, inputs, maps, t.ops().getF32Type(),
+               [&](Scalars &s, ValueRange x) {
+                 using Order = Arithmetic::Order;
+                 Arithmetic a(s);
+                 const Type i32 = s.getI32Type();
+                 const auto index = [&](unsigned loop) -> Value {
+                   return arith::IndexCastOp::create(s, i32, linalg::IndexOp::create(s, loop));
+                 };
+                 const auto number = [&](int64_t n) { return a.constant(i32, double(n)); };
+                 const Value key = index(3), query = index(2), past = number(heads.past),
+                             zero = a.constant(s.getF32Type(), 0),
+                             hidden = a.constant(s.getF32Type(), laterScore(heads));
+                 // Keys known before: those there are. New ones: up to the query.
+                 const Value known = x.empty() ? past : a.sub(x[0], number(heads.queries - 1));
+                 const Value isNew = a.compare(Order::LessOrEqual, past, key);
+                 const Value last = a.choose(isNew, a.add(past, query), a.sub(known, number(1)));
+                 Value score = a.choose(a.compare(Order::LessOrEqual, key, last), zero, hidden);
+                 if (window < 0)
+                   return score;
+                 const Value place = a.choose(isNew, a.add(known, a.sub(key, past)), key),
+                             first = a.sub(a.add(known, query), number(window - 1));
+                 return a.choose(a.compare(Order::LessOrEqual, first, place), score, hidden);
+               });
+}
+
+/// Inputs: query (B x S x N D, or with keys and values behind it in one), key and value (B x S x K
+/// D), past key and value (B x K x P x D), for each batch the number of its last token, the number
+/// of all tokens, cosines and sines, positions, a bias of the scores. Tokens are appended to the
+/// past.
+Status importGroupQueryAttention(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  const int64_t keyHeads = node.getInt("kv_num_heads", 0);
+  Heads heads;
+  heads.count = node.getInt("num_heads", 0);
+  if (node.rank(0) != 3 || keyHeads < 1 || heads.count < 1 || heads.count % keyHeads != 0)
+    return node.error("its query must be B x S x N D, and its kv_num_heads divide its num_heads");
+  if (node.has(11) || node.getInt("smooth_softmax", 0) > 0)
+    return node.error("head_sink and smooth_softmax are not supported");
+  const bool isPacked = !node.has(1);
+  heads.batch = node.shape(0)[0];
+  heads.queries = node.shape(0)[1];
+  const int64_t all = isPacked ? heads.count + 2 * keyHeads : heads.count;
+  heads.size = heads.valueSize = node.shape(0)[2] / all;
+  const Shape keyShape{heads.batch, heads.queries, keyHeads * heads.size};
+  if (node.shape(0)[2] % all != 0 || heads.size < 1 ||
+      (!isPacked && (!node.has(2) || node.shape(1) != ArrayRef(keyShape) ||
+                     node.shape(2) != ArrayRef(keyShape))))
+    return node.error("its heads do not divide its query, or key and value are not B x S x K D");
+  if (node.has(3)) {
+    if (!node.has(4) || node.rank(3) != 4 || node.shape(3) != node.shape(4) ||
+        node.shape(3)[0] != heads.batch || node.shape(3)[1] != keyHeads ||
+        node.shape(3)[3] != heads.size)
+      return node.error("its past does not fit its keys");
+    heads.past = node.shape(3)[2];
+  }
+  heads.keys = heads.past + heads.queries;
+  if (const auto total = node.has(6) ? node.constantIntegers(6) : std::nullopt;
+      total && total->size() == 1 && (*total)[0] != heads.keys)
+    return node.error("of " + std::to_string((*total)[0]) + " tokens in all, " +
+                      std::to_string(heads.past) + " lie in the past and " +
+                      std::to_string(heads.queries) +
+                      " are new; a past with room for new ones is not supported");
+  if (node.rank(5) > 2 || productOf(node.shape(5)) != heads.batch)
+    return node.error("its seqlens_k has no number for each batch");
+  const double scale = node.getFloat("scale", 0);
+  heads.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(heads.size));
+  heads.softcap = node.getFloat("softcap", 0);
+  heads.biased = node.has(10);
+
+  const Value keys = isPacked ? node.in(0) : node.in(1),
+              values = isPacked ? node.in(0) : node.in(2);
+  const int64_t keysAt = isPacked ? heads.count * heads.size : 0,
+                valuesAt = isPacked ? keysAt + keyHeads * heads.size : 0;
+  Value q = splitHeads(t, node.in(0), 0, heads.count, heads.size),
+        k = splitHeads(t, keys, keysAt, keyHeads, heads.size),
+        v = splitHeads(t, values, valuesAt, keyHeads, heads.size);
+  if (node.getInt("do_rotary", 0) != 0) {
+    Value positions;
+    if (node.has(9))
+      positions = t.reshape(node.in(9), {heads.batch, heads.queries});
+    else if (heads.past > 0)
+      positions = t.map({heads.batch, heads.queries}, {t.reshape(node.in(5), {heads.batch})},
+                        {t.select(2, {0})}, t.ops().getI32Type(), [&](Scalars &s, ValueRange x) {
+                          Arithmetic a(s);
+                          Value index = arith::IndexCastOp::create(s, s.getI32Type(),
+                                                                   linalg::IndexOp::create(s, 1));
+                          return a.add(a.sub(x[0], a.like(x[0], double(heads.queries - 1))), index);
+                        });
+    const auto rows = angles(node, 7, positions, heads.queries, heads.size);
+    if (!rows)
+      return node.error("its cos_cache and sin_cache do not fit its heads");
+    const bool isInterleaved = node.getInt("rotary_interleaved", 0) != 0;
+    q = rotate(t, q, rows->first, rows->second, isInterleaved);
+    k = rotate(t, k, rows->first, rows->second, isInterleaved);
+  }
+  if (heads.past > 0) {
+    k = t.concat({node.in(3), k}, 2);
+    v = t.concat({node.in(4), v}, 2);
+  }
+  if (node.wants(1))
+    node.set(1, k, node.inType(0));
+  if (node.wants(2))
+    node.set(2, v, node.inType(0));
+  const int64_t times = heads.count / keyHeads;
+  return node.done(attend(t, q, t.repeat(k, 1, times), t.repeat(v, 1, times),
+                          {groupMask(node, heads, node.getInt("local_window_size", -1)),
+                           node.has(10) ? node.in(10) : Value()},
+                          heads));
+}
+
 } // namespace
 
 void addAttentionOps(HandlerTable &table) {
   table["com.microsoft:Attention"] = needing({0, 1}, importAttention);
   table["com.microsoft:MultiHeadAttention"] = needing({0}, importMultiHeadAttention);
+  table["com.microsoft:GroupQueryAttention"] = needing({0, 5}, importGroupQueryAttention);
+  table["com.microsoft:RotaryEmbedding"] = needing({0, 1, 2, 3}, importRotaryEmbedding);
 }
 
 } // namespace millrace::onnx_import

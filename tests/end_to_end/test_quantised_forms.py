@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of integers whose zero points are known at run time, models that ONNX Runtime quantised dynamically, and
-weights of 8 bits multiplied by reals: on the grid, integers exact."""
+"""Quantised models as they come: zero points known at run time, what ONNX Runtime quantises in its several forms, weights that
+a model quantises itself, and weights of 8 bits multiplied by reals: on the grid, integers exact."""
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from oracle import relative_l2, run, run_millrace, save_model
 from quantize import quantize
@@ -124,3 +124,69 @@ def test_weights_of_8_bits_are_multiplied_by_reals(millrace, tmp_path):
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path)
     assert (got.report["precision"], got.report["host_ops"]) == ("fp16", [])
     assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("weights, activations", [("QInt8", "QInt8"), ("QInt8", "QUInt8"), ("QUInt8", "QUInt8"), ("QInt8", "QInt16"), ("QInt8", "QUInt16")])
+def test_static_forms_of_onnxruntime(millrace, tmp_path, weights, activations, per_channel, form):
+    """Weights of uint8 have zero points, which take sums of several products; activations of 16 bits are reals."""
+    if "16" in activations and form == "QOperator":
+        pytest.skip("ONNX Runtime has no such operators")
+    model = convnet()
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    name, output = model.graph.input[0].name, model.graph.output[0].name
+
+    class Feeds(CalibrationDataReader):
+        def __init__(self):
+            self.rest = iter([{name: np.random.default_rng(i).standard_normal(shape).astype(np.float32)} for i in range(2)])
+
+        def get_next(self):
+            return next(self.rest, None)
+
+    quantised = tmp_path / "quantised.onnx"
+    quantize_static(save_model(model, tmp_path), quantised, Feeds(), quant_format=QuantFormat[form], per_channel=per_channel,
+                    weight_type=QuantType[weights], activation_type=QuantType[activations])
+    inputs = {name: np.random.default_rng(8).standard_normal(shape).astype(np.float32)}
+    got = run_millrace(millrace, quantised, "tsp-v1", None, inputs, tmp_path, ["--exact-qdq", "--check=reference"])
+    assert got.report["precision"] == ("fp16" if "16" in activations else "int8")
+    assert got.report["host_ops"] == []
+    assert relative_l2(got.outputs[output], run(model, inputs)[output]) < 2e-2
+
+
+def scheme(tag, scale, zero):
+    return {tag + "s": np.asarray(scale, np.float32), tag + "z": np.asarray(zero, np.int8)}
+
+
+def rounded(value, tag, made, **attributes):
+    return [node("QuantizeLinear", [value, tag + "s", tag + "z"], [made + "q"], **attributes),
+            node("DequantizeLinear", [made + "q", tag + "s", tag + "z"], [made], **attributes)]
+
+
+@pytest.mark.parametrize("most", [3, 600])  # elements of a filter: 600 takes what is folded beyond 4,096 elements
+def test_weights_that_the_model_quantises_itself(millrace, tmp_path, most):
+    """As training with quantisation leaves them: reals, then QuantizeLinear and DequantizeLinear."""
+    draw = np.random.default_rng(9)
+    inputs = {"x": draw.standard_normal((1, most, 8, 8)).astype(np.float32)}
+    w = (draw.standard_normal((16, most, 3, 3)) * 0.1).astype(np.float32)
+    constants = {"w": w, **scheme("x", 0.03, 5), **scheme("w", np.abs(w).max((1, 2, 3)) / 127, np.zeros(16))}
+    model = model_of([*rounded("x", "x", "d"), *rounded("w", "w", "v", axis=0), node("Conv", ["d", "v"], ["y"], pads=[1] * 4)], inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path)
+    assert (got.report["precision"], got.report["host_ops"]) == ("int8", [])
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 1e-5
+
+
+def test_a_mean_of_what_has_no_product_of_integers(millrace, tmp_path):
+    """Weights known at run time with a zero point: tried within the kernel of the mean, and left."""
+    draw = np.random.default_rng(10)
+    inputs = {"x": draw.standard_normal((1, 16, 8, 8)).astype(np.float32), "w": (draw.standard_normal((24, 16, 1, 1)) * 0.2).astype(np.float32),
+              "r": draw.standard_normal((1, 24, 8, 8)).astype(np.float32)}
+    constants = {"g": np.float32(0.7), **scheme("x", 0.03, 5), **scheme("w", 0.006, 3), **scheme("c", 0.05, 1), **scheme("a", 0.05, -2),
+                 **scheme("m", 0.02, 0), **scheme("r", 0.03, 0)}
+    model = model_of(
+        [*rounded("x", "x", "xd"), *rounded("w", "w", "wd"), *rounded("r", "r", "rd"), node("Conv", ["xd", "wd"], ["c"]), *rounded("c", "c", "cd"),
+         node("Mul", ["cd", "g"], ["gc"]), *rounded("gc", "c", "gd"), node("Add", ["gd", "rd"], ["a"]), *rounded("a", "a", "ad"),
+         node("ReduceMean", ["ad"], ["m"], axes=[2, 3]), *rounded("m", "m", "y")], inputs, constants, opset=17)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path, ["--exact-qdq"])
+    want = run(model, inputs)["y"]
+    assert np.abs(got.outputs["y"] - want).max() <= 0.0201  # a step
