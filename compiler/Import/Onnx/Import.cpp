@@ -67,51 +67,12 @@ HandlerTable makeHandlers() {
                    addEmbeddingOps,      addEinsumOps,     addResizeOps,       addScatterOps,
                    addTopKOps,           addRecurrentOps,  addFourierOps,      addGridSampleOps})
     add(table);
+  for (const char *type : controlFlow) // GraphImporter does them itself
+    table[(":" + Twine(type)).str()] = [](NodeImporter &node) -> Status {
+      return node.error("has no values");
+    };
   return table;
 }
-
-namespace {
-
-/// Imports one graph into one function. Values are known by their ONNX names.
-class GraphImporter {
-public:
-  GraphImporter(const onnx::GraphProto &graph, const HandlerTable &handlers, MLIRContext &context)
-      : graph(graph), handlers(handlers), context(context), builder(&context),
-        tensors(UnknownLoc::get(&context), builder) {}
-
-  Expected<OwningOpRef<ModuleOp>> run();
-  /// The same with each node that fails, and all that needs it, left out.
-  std::vector<NodeError> runAll();
-  /// Of the nodes that depend on numbers of the graph's inputs, those that contract.
-  const std::vector<NodeMacs> &macs() const { return counted; }
-
-private:
-  Status begin(ModuleOp module);
-  Block &body(ModuleOp module) {
-    return module.lookupSymbol<func::FuncOp>("main").getBody().front();
-  }
-  Status checkSupported() const;
-  Status addArguments(func::FuncOp function, Block &entry);
-  Status importNode(const onnx::NodeProto &node, size_t index);
-  void nameValue(Value value, const std::string &output);
-  Status addResults(func::FuncOp function);
-  Expected<GraphValue> lookUp(const std::string &name);
-  void countMacs(const onnx::NodeProto &node, const std::string &name,
-                 const NodeImporter &importer);
-  Location named(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
-  /// A map that converts the elements, for values whose stored type is not the type that computes.
-  Value convert(Value value, Type elementType);
-
-  const onnx::GraphProto &graph;
-  const HandlerTable &handlers;
-  MLIRContext &context;
-  OpBuilder builder;
-  TensorBuilder tensors;
-  llvm::StringMap<GraphValue> values;
-  llvm::StringMap<const onnx::TensorProto *> initializers;
-  llvm::StringSet<> varying; ///< values that depend on numbers of the inputs
-  std::vector<NodeMacs> counted;
-};
 
 Status GraphImporter::checkSupported() const {
   std::string list;
@@ -201,7 +162,7 @@ void GraphImporter::nameValue(Value value, const std::string &output) {
 }
 
 /// Makes attributes of the names of values.
-void nameValues(ModuleOp module) {
+static void nameValues(ModuleOp module) {
   module.walk([](Operation *op) {
     auto node = dyn_cast<NameLoc>(op->getLoc());
     auto value = node ? dyn_cast<NameLoc>(node.getChildLoc()) : NameLoc();
@@ -223,6 +184,8 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   const std::string name = nodeName(node, index);
   tensors.setLocation(named(name));
   NodeImporter importer(node, std::move(inputs), tensors);
+  if (normalDomain(node).empty() && llvm::is_contained(controlFlow, node.op_type()))
+    return importControlFlow(node, importer);
   const Handler &handler = handlers.find(handlerKey(normalDomain(node), node.op_type()))->second;
   if (Status handled = handler(importer); !handled)
     return handled;
@@ -320,7 +283,7 @@ std::vector<NodeError> GraphImporter::runAll() {
 }
 
 /// Runs the clean-up passes and the verifier; returns what the first diagnostic said.
-Status finish(ModuleOp module, const ImportOptions &options) {
+static Status finish(ModuleOp module, const ImportOptions &options) {
   std::string text;
   ScopedDiagnosticHandler collect(module.getContext(), [&](Diagnostic &diagnostic) {
     if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -340,8 +303,6 @@ Status finish(ModuleOp module, const ImportOptions &options) {
   nameValues(module);
   return Success{};
 }
-
-} // namespace
 
 std::vector<NodeError> importErrors(const onnx::GraphProto &graph, const HandlerTable &handlers,
                                     MLIRContext &context) {
