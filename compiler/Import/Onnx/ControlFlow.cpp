@@ -60,7 +60,10 @@ Expected<GraphImporter::Values> GraphImporter::importIf(NodeImporter &node) {
   if (!condition)
     return Error{"its condition is known at run time, but a program has no branches; export the "
                  "branch that is meant"};
-  return importBody(node.attribute(*condition ? "then_branch" : "else_branch")->g(), {}, false);
+  const onnx::AttributeProto *branch = node.attribute(*condition ? "then_branch" : "else_branch");
+  if (!branch)
+    return Error{"the branch that is meant is missing"};
+  return importBody(branch->g(), {}, false);
 }
 
 /// A slice per turn, stacked in the order of turns or against it along a new dimension.
@@ -78,6 +81,8 @@ static Value stacked(TensorBuilder &t, ArrayRef<GraphValue> slices, int64_t axis
 
 /// Turn by turn. Inputs: how often at most, whether at all, and what is carried from turn to turn.
 Expected<GraphImporter::Values> GraphImporter::importLoop(NodeImporter &node, bool varies) {
+  if (!node.attribute("body"))
+    return Error{"its body is missing"};
   const onnx::GraphProto &body = node.attribute("body")->g();
   const Type i64 = builder.getI64Type();
   std::optional<int64_t> most = std::numeric_limits<int64_t>::max(), goesOn = 1;
@@ -119,6 +124,8 @@ Expected<GraphImporter::Values> GraphImporter::importLoop(NodeImporter &node, bo
 
 /// Turn by turn, over slices of the last inputs.
 Expected<GraphImporter::Values> GraphImporter::importScan(NodeImporter &node, bool varies) {
+  if (!node.attribute("body"))
+    return Error{"its body is missing"};
   const onnx::GraphProto &body = node.attribute("body")->g();
   const int64_t scanned = node.getInt("num_scan_inputs", 0);
   if (scanned < 1 || size_t(scanned) > node.inputCount())

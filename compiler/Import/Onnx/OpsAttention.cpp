@@ -382,7 +382,8 @@ Status importGroupQueryAttention(NodeImporter &node) {
   const int64_t keyHeads = node.getInt("kv_num_heads", 0);
   Heads heads;
   heads.count = node.getInt("num_heads", 0);
-  if (node.rank(0) != 3 || keyHeads < 1 || heads.count < 1 || heads.count % keyHeads != 0)
+  if (node.rank(0) != 3 || keyHeads < 1 || heads.count < 1 || heads.count > kMostElements ||
+      heads.count % keyHeads != 0)
     return node.error("its query must be B x S x N D, and its kv_num_heads divide its num_heads");
   if (node.has(11) || node.getInt("smooth_softmax", 0) > 0)
     return node.error("head_sink and smooth_softmax are not supported");

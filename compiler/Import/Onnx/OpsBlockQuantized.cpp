@@ -80,6 +80,7 @@ Value realConstant(TensorBuilder &t, ArrayRef<int64_t> shape, const std::vector<
 }
 
 bool isBits(int64_t bits) { return bits == 2 || bits == 4 || bits == 8; }
+bool isExtent(int64_t extent) { return extent >= 1 && extent <= kMostElements; }
 
 /// Inputs: a (... x K), b (uint8: N x blocks x bytes of a block), scales, zero points, an index of
 /// groups, which older versions had, and a bias.
@@ -89,14 +90,16 @@ Status importMatMulNBits(NodeImporter &node) {
   const std::optional<ConstantView> packed = viewConstant(node.in(1));
   if (!packed || !packed->type.getElementType().isInteger(8))
     return node.error("its weights are no constant bytes");
-  if (!isBits(bits) || block < 1 || wanted.rows < 1 || wanted.columns < 1)
-    return node.error("has weights of " + std::to_string(bits) + " bits in blocks of " +
-                      std::to_string(block) + "; 2, 4 and 8 bits are supported");
+  if (!isBits(bits) || !isExtent(block) || !isExtent(wanted.rows) || !isExtent(wanted.columns))
+    return node.error("has " + std::to_string(wanted.rows) + " x " +
+                      std::to_string(wanted.columns) + " weights of " + std::to_string(bits) +
+                      " bits in blocks of " + std::to_string(block) +
+                      "; 2, 4 and 8 bits are supported");
   if (node.has(4))
     return node.error("orders its rows by g_idx, which is not supported");
   const int64_t bytes = (block * bits + 7) / 8;
-  if (packed->type.getNumElements() != wanted.rows * wanted.perRow() * bytes || node.rank(0) < 1 ||
-      node.shape(0).back() != wanted.columns)
+  if (packed->type.getNumElements() != productOf({wanted.rows, wanted.perRow(), bytes}) ||
+      node.rank(0) < 1 || node.shape(0).back() != wanted.columns)
     return node.error("its weights do not fit N = " + std::to_string(wanted.rows) +
                       ", K = " + std::to_string(wanted.columns));
   Blocks weights = wanted;
@@ -132,7 +135,8 @@ Status importMatMulNBits(NodeImporter &node) {
 Status importGatherBlockQuantized(NodeImporter &node) {
   const std::optional<ConstantView> data = viewConstant(node.in(0));
   const int64_t bits = node.getInt("bits", 4), block = node.getInt("block_size", 128);
-  if (!data || !data->type.getElementType().isInteger(8) || !isBits(bits) || block < 1)
+  if (!data || !data->type.getElementType().isInteger(8) || !isBits(bits) || !isExtent(block) ||
+      data->type.getNumElements() == 0)
     return node.error("gathers of what is no constant of 2, 4 or 8 bits");
   Shape shape(node.shape(0));
   const auto axis = normalAxis(node.getInt("gather_axis", 0), node.rank(0)),

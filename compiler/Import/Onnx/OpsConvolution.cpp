@@ -172,7 +172,7 @@ Value windowSums(TensorBuilder &t, const CentredConstant &weights, ArrayRef<int6
   if (!isPadded)
     places.assign(window.rank(), 1);
   const int64_t all = productOf(places);
-  if (all > kMostMade / channels)
+  if (channels == 0 || all > kMostMade / channels)
     return nullptr;
   std::vector<int32_t> sums(size_t(channels * all));
   std::map<std::vector<std::pair<int64_t, int64_t>>, int64_t> first; // place of equal insides

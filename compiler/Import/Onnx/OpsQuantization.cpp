@@ -244,7 +244,7 @@ Expected<Value> qlinearSoftmax(NodeImporter &node, Value x) {
   const std::optional<int64_t> axis = normalAxis(node.getInt("axis", joins ? 1 : -1), node.rank(0));
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
-  if (!joins)
+  if (!joins || productOf(node.shape(0)) == 0)
     return softmax(node.t, x, *axis);
   const Shape shape(shapeOf(x));
   const int64_t rows = productOf(ArrayRef(shape).take_front(size_t(*axis)));
