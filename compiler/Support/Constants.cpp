@@ -7,6 +7,7 @@
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/Matchers.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace millrace {
@@ -97,6 +98,23 @@ mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char
     return mlir::DenseElementsAttr::getFromRawBuffer(type, bytes);
   return mlir::DenseResourceElementsAttr::get(
       type, name, mlir::HeapAsmResourceBlob::allocateAndCopyWithAlign(bytes, 64));
+}
+
+std::vector<std::vector<char>> int8Parts(std::vector<int16_t> numbers) {
+  std::vector<std::vector<char>> parts;
+  bool isMore = true;
+  while (isMore) {
+    isMore = false;
+    std::vector<char> &part = parts.emplace_back();
+    part.reserve(numbers.size());
+    for (int16_t &rest : numbers) {
+      const auto its = static_cast<signed char>(std::clamp<int>(rest, -128, 127));
+      part.push_back(static_cast<char>(its));
+      rest = static_cast<int16_t>(rest - its);
+      isMore |= rest != 0;
+    }
+  }
+  return parts;
 }
 
 } // namespace millrace

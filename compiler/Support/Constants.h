@@ -41,6 +41,9 @@ std::optional<ConstantView> viewConstant(mlir::Value value);
 mlir::ElementsAttr makeConstant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes,
                                 llvm::StringRef name);
 
+/// Numbers as int8 numbers that add up to them: row by row, as many rows as the largest takes.
+std::vector<std::vector<char>> int8Parts(std::vector<int16_t> numbers);
+
 /// Bytes of one element of `type` in a ConstantView and in host memory.
 unsigned elementBytes(mlir::Type type);
 

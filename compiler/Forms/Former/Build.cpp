@@ -128,7 +128,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     return function.emitError(
         "int8 needs a quantised model, but this one holds no QuantizeLinear or "
         "DequantizeLinear; quantise it with models/recipes/quantize.py");
-  dropWideRoundings(function);
+  if (options.precision != Precision::Int8 || !options.exactQdq)
+    dropWideRoundings(function);
   if (options.precision != Precision::Int8)
     foldDequantized(function);
   const PointsByNode before = contractionsOf(function);

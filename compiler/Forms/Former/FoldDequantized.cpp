@@ -5,7 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace millrace::forms {
 
@@ -108,15 +108,9 @@ SmallVector<Value, 1> centredParts(linalg::LinalgOp dequantize) {
                       [&](size_t i, int64_t, int64_t integer) { rest[i] = int16_t(integer); }))
     return parts;
   OpBuilder builder(dequantize);
-  std::vector<char> part(rest.size());
-  do {
-    for (auto [its, of] : llvm::zip_equal(part, rest)) {
-      its = char(std::clamp<int16_t>(of, -128, 127));
-      of = int16_t(of - static_cast<signed char>(its));
-    }
+  for (const std::vector<char> &part : int8Parts(std::move(rest)))
     parts.push_back(arith::ConstantOp::create(
         builder, bytes.getLoc(), cast<TypedAttr>(makeConstant(type, part, "centred"))));
-  } while (llvm::any_of(rest, [](int16_t value) { return value != 0; }));
   return parts;
 }
 

@@ -3,7 +3,7 @@
 
 #include "compiler/Import/Onnx/Quantization.h"
 
-#include <algorithm>
+#include <utility>
 
 using namespace mlir;
 
@@ -59,15 +59,9 @@ SmallVector<Value> CentredConstant::parts(TensorBuilder &t) const {
     rest[size_t(i)] = int16_t((*this)[i]);
   const auto type = RankedTensorType::get(shape(), t.ops().getI8Type());
   SmallVector<Value> parts;
-  std::vector<char> part(rest.size());
-  do {
-    for (auto [its, of] : llvm::zip_equal(part, rest)) {
-      its = static_cast<char>(std::clamp<int16_t>(of, -128, 127));
-      of = int16_t(of - static_cast<signed char>(its));
-    }
+  for (const std::vector<char> &part : int8Parts(std::move(rest)))
     parts.push_back(
         arith::ConstantOp::create(t.ops(), cast<TypedAttr>(makeConstant(type, part, "centred"))));
-  } while (llvm::any_of(rest, [](int16_t value) { return value != 0; }));
   return parts;
 }
 
