@@ -190,3 +190,29 @@ def test_a_mean_of_what_has_no_product_of_integers(millrace, tmp_path):
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path, ["--exact-qdq"])
     want = run(model, inputs)["y"]
     assert np.abs(got.outputs["y"] - want).max() <= 0.0201  # a step
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "mesh-4x4"])
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_normalisation_of_a_whole_image(millrace, tmp_path, varies, machine):
+    """Rounded in the shape in which all of an image is one row: stored as an image all the same."""
+    draw = np.random.default_rng(11)
+    pixels = 24 * 12 * 12
+    inputs = {"x": draw.standard_normal((1, 16, 12, 12)).astype(np.float32)}
+    constants = {"w": (draw.standard_normal((24, 16, 1, 1)) * 0.2).astype(np.float32), **scheme("x", 0.03, 5), **scheme("w", 0.006, 0),
+                 **scheme("c", 0.04, 1), **scheme("n", 0.04, -2), **scheme("p", 0.03, 0),
+                 "row": np.array([1, 1, pixels], np.int64), "image": np.array([1, 24, 12, 12], np.int64),
+                 "g": (1 + draw.random(pixels if varies else 1) / 4).astype(np.float32),
+                 "b": (draw.random(pixels if varies else 1) / 8).astype(np.float32), "m": (1 + draw.random((24, 1, 1))).astype(np.float32)}
+    norm = (node("LayerNormalization", ["rd", "g", "b"], ["n"], axis=2, epsilon=1e-5) if varies
+            else node("InstanceNormalization", ["rd", "g", "b"], ["n"], epsilon=1e-5))
+    model = model_of(
+        [*rounded("x", "x", "xd"), *rounded("w", "w", "wd"), node("Conv", ["xd", "wd"], ["c"]), *rounded("c", "c", "cd"),
+         node("Reshape", ["cd", "row"], ["r"]), *rounded("r", "c", "rd"), norm, *rounded("n", "n", "nd"),
+         node("Reshape", ["nd", "image"], ["i"]), *rounded("i", "n", "id"), node("Mul", ["id", "m"], ["p"]), *rounded("p", "p", "y")],
+        inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
+    assert (got.report["precision"], got.report["host_ops"]) == ("int8", [])
+    assert got.report["measured_cycles"] < 6_000  # a row for each element takes more
+    wrong = np.abs(got.outputs["y"] - run(model, inputs)["y"])
+    assert (wrong > 0.02).mean() < 2e-3 and wrong.mean() < 1e-3  # ties in sums of another order

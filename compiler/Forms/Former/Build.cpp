@@ -139,6 +139,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   expandCentredSquares(function);
   if (options.precision == Precision::Int8) {
     viewIntegers(function);
+    expandJoined(function);
     poolIntegers(function);
     if (!options.exactQdq)
       fuseResiduals(function);

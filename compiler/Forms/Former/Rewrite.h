@@ -52,6 +52,11 @@ void poolIntegers(mlir::func::FuncOp function);
 /// behind every Reshape and Transpose.
 void viewIntegers(mlir::func::FuncOp function);
 
+/// Maps and sums between a view that joins dimensions and views that cut them again as they were
+/// become ones over the dimensions that are joined, where a quantiser is among them: what it gives
+/// is stored in its own shape, whose lanes may be all of a normalised image. Sums in another order.
+void expandJoined(mlir::func::FuncOp function);
+
 /// map(view(x)) becomes view(map(x)), where the view joins no dimensions and nothing else takes it
 /// or x: whoever makes x then makes the map, too, and what reads the view reads what lies there
 /// already. Exact.

@@ -27,6 +27,8 @@ constexpr TensorRewrite tensorRewrites[] = {
     {"fold-channels", "folds maps that are affine per channel into constant weights",
      forms::foldChannels},
     {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
+    {"expand-joined", "works between a joining view and its inverse in what is joined",
+     forms::expandJoined},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
     {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
