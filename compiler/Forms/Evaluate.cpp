@@ -352,8 +352,11 @@ Expected<std::vector<TensorBytes>> evaluate(const KernelGraph &graph,
     }
     if (!options.host)
       return Error{"host call '" + graph.hostCalls[index].name + "' has nobody to run it"};
-    if (Status status = options.host(graph.hostCalls[index], tensors); !status)
+    const HostCall &call = graph.hostCalls[index];
+    if (Status status = options.host(call, tensors); !status)
       return status.takeError();
+    for (unsigned t : call.outputs)
+      tensors[t] = layOut(graph.tensors[t], tensors[t]);
   }
   return tensors;
 }

@@ -33,11 +33,12 @@ struct EvaluateOptions {
   /// every contracted point once; lanes that a column does not multiply count nothing. None or an
   /// empty answer: one pass per term.
   std::function<std::vector<Pass>(unsigned kernel)> passes;
-  /// Runs a host call: reads and writes the tensors' bytes. Without it, a host call is an error.
+  /// Runs a host call: reads tensors' bytes and leaves what it gives in the host's order. Without
+  /// it, a host call is an error.
   std::function<Status(const HostCall &, std::vector<TensorBytes> &)> host;
 };
 
-/// The input as its tensor lies on the grid, from elements of the tensor's type in the host's order
+/// What the host writes as its tensor lies on the grid, from elements of the tensor's type in the host's order
 /// (`hostLoops`); indices that count from the end (`hostExtent`) come out positive.
 TensorBytes layOut(const Tensor &tensor, const TensorBytes &host);
 

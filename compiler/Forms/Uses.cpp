@@ -5,7 +5,9 @@ namespace millrace::forms {
 
 Uses::Uses(const KernelGraph &graph)
     : writers(graph.tensors.size()), readers(graph.tensors.size()),
-      onHost(graph.tensors.size(), false) {
+      onHost(graph.tensors.size(), false), fromHost(graph.tensors.size(), false) {
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    fromHost[t] = graph.tensors[t].role == TensorRole::Input;
   auto note = [](std::vector<unsigned> &list, unsigned kernel) {
     if (list.empty() || list.back() != kernel)
       list.push_back(kernel);
@@ -24,12 +26,14 @@ Uses::Uses(const KernelGraph &graph)
     for (const Result &result : kernel.results)
       note(writers[result.access.tensor], k);
   }
-  for (const HostCall &call : graph.hostCalls) {
-    for (unsigned t : call.inputs)
-      onHost[t] = true;
+  for (const HostCall &call : graph.hostCalls)
     for (unsigned t : call.outputs)
-      onHost[t] = true;
-  }
+      onHost[t] = true, fromHost[t] = graph.tensors[t].role == TensorRole::Intermediate;
+  for (const HostCall &call : graph.hostCalls)
+    for (unsigned t : call.inputs)
+      onHost[t] = true, fromHost[t] = false;
+  for (unsigned t = 0; t < graph.tensors.size(); ++t)
+    fromHost[t] = fromHost[t] && writers[t].empty();
 }
 
 } // namespace millrace::forms

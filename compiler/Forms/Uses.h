@@ -12,6 +12,8 @@ struct Uses {
   std::vector<std::vector<unsigned>> writers; ///< per tensor: kernels, each once
   std::vector<std::vector<unsigned>> readers; ///< per tensor: kernels, each once
   std::vector<bool> onHost;                   ///< per tensor: a host call takes or gives it
+  /// Per tensor: the host alone writes it, an input or what a call gives, and takes it nowhere.
+  std::vector<bool> fromHost;
 };
 
 /// Calls f(access) for every access of the kernel: of terms, of operands, of results; indices that

@@ -66,7 +66,7 @@ private:
 /// or where it is written block by block.
 std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) const {
   if (problem.variableOf(t) < 0 || graph.tensors[t].role != TensorRole::Intermediate ||
-      !canMove(graph, machine, t) || uses.readers[t].empty())
+      uses.fromHost[t] || !canMove(graph, machine, t) || uses.readers[t].empty())
     return std::nullopt;
   const std::optional<uint32_t> pad = padOf(graph, t); // lies beside its elements, perhaps
   const ElementType type = graph.tensors[t].type;

@@ -88,7 +88,7 @@ bool Layout::hasOutside(const Tensor &tensor) const {
   return false;
 }
 
-std::string Layout::verify(const Tensor &tensor) const {
+std::string Layout::verify(const Tensor &tensor, bool whole) const {
   if (dims.size() != tensor.shape.size() || laneDim != tensor.laneDim)
     return "layout of '" + tensor.name + "' has other dimensions than the tensor";
   int64_t most = 1;
@@ -99,8 +99,7 @@ std::string Layout::verify(const Tensor &tensor) const {
       return "layout of '" + tensor.name + "': dimension " + std::to_string(d) +
              " has no rows, slots or steps";
     most += (dim.slots - 1) * dim.pitch;
-    // The host writes what kernels read of an input, perhaps not all.
-    for (int64_t index = 0; tensor.role != TensorRole::Input && index < tensor.shape[d]; ++index) {
+    for (int64_t index = 0; whole && index < tensor.shape[d]; ++index) {
       const std::vector<Place> places = placesOf(d, index);
       if (std::none_of(places.begin(), places.end(),
                        [&](const Place &p) { return p.row >= 0 && p.row < dim.rows; }))

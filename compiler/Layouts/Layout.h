@@ -71,8 +71,9 @@ struct Layout {
   std::vector<int64_t> rowShape() const;
   /// Is there a place that holds no element, beside gaps?
   bool hasOutside(const Tensor &tensor) const;
-  /// Every index has a place, no two slots one lane. Empty, or what is wrong.
-  std::string verify(const Tensor &tensor) const;
+  /// No two slots have one lane and, if it is `whole`, every index has a place. Empty, or what is
+  /// wrong.
+  std::string verify(const Tensor &tensor, bool whole = true) const;
   /// For people: "2 x 2 of dims 2, 3 in 256 lanes, from -1".
   std::string text() const;
 };

@@ -23,9 +23,9 @@ const char *whyNotFree(const forms::Uses &uses, const KernelGraph &graph, unsign
     return "the host reads it";
   if (tensor.shape.size() < 2)
     return "it is one row";
-  if (uses.onHost[t])
+  if (uses.onHost[t] && !uses.fromHost[t])
     return "a host step takes or gives it";
-  if (tensor.role == TensorRole::Input)
+  if (uses.fromHost[t])
     return tensor.hostLoops.empty() && !tensor.hostExtent ? nullptr
                                                           : "the host writes it in another order";
   return uses.writers[t].size() == 1 ? nullptr : "several kernels write it";
@@ -106,8 +106,8 @@ int64_t extents(const Tensor &tensor) {
 
 LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
                              std::shared_ptr<CostCache> shared, std::set<unsigned> moves)
-    : graph(graph), machine(machine), moves(std::move(moves)),
-      cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
+    : graph(graph), machine(machine), fromHost(forms::Uses(graph).fromHost),
+      moves(std::move(moves)), cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
   findHalos();
@@ -162,7 +162,7 @@ void LayoutProblem::findVariables() {
       for (const Access &other : kernel.operands)
         if (other.tensor == access.tensor && !meets(graph, kernel, other, result))
           return;
-      if (free[access.tensor] && free[result.tensor] &&
+      if (free[access.tensor] && free[result.tensor] && !fromHost[access.tensor] &&
           graph.tensors[access.tensor].role == TensorRole::Intermediate &&
           meets(graph, kernel, access, result))
         sets.join(access.tensor, result.tensor);
@@ -184,7 +184,7 @@ void LayoutProblem::findVariables() {
     std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
       return extents(graph.tensors[x]) > extents(graph.tensors[y]);
     });
-    if (graph.tensors[variable.tensors.front()].role == TensorRole::Input)
+    if (fromHost[variable.tensors.front()])
       addInputCandidates(variable);
     else
       addCandidates(variable);
@@ -478,7 +478,8 @@ Status verify(const LayoutProblem &problem, const Choice &choice) {
   const std::vector<Layout> layouts = problem.layoutsOf(choice);
   for (size_t t = 0; t < layouts.size(); ++t)
     if (!layouts[t].isPlain(problem.graph.tensors[t]))
-      if (std::string wrong = layouts[t].verify(problem.graph.tensors[t]); !wrong.empty())
+      if (std::string wrong = layouts[t].verify(problem.graph.tensors[t], !problem.fromHost[t]);
+          !wrong.empty())
         return Error{wrong};
   if (problem.cost(choice) == kImpossible)
     return Error{"a kernel cannot work in the layouts of its tensors"};

@@ -65,6 +65,7 @@ public:
 
   const KernelGraph &graph;
   const Machine &machine;
+  std::vector<bool> fromHost; ///< per tensor, as in forms::Uses
   std::vector<Variable> variables;
   std::vector<Factor> factors;
   /// Per tensor: why it is in no variable, so that it is plain for good; null if it is in one.

@@ -2,6 +2,7 @@
 #include "compiler/Layouts/Materialize.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/KernelLayout.h"
 
 #include <algorithm>
@@ -364,6 +365,7 @@ void fillByHost(Tensor &tensor, const Layout &layout, uint32_t pad) {
 } // namespace
 
 Status materialize(KernelGraph &graph, const Machine &machine, const std::vector<Layout> &layouts) {
+  const std::vector<bool> fromHost = forms::Uses(graph).fromHost;
   std::vector<bool> split;
   for (size_t t = 0; t < layouts.size(); ++t)
     split.push_back(!layouts[t].isPlain(graph.tensors[t]));
@@ -416,7 +418,7 @@ Status materialize(KernelGraph &graph, const Machine &machine, const std::vector
   for (size_t t = 0; t < layouts.size(); ++t)
     if (split[t]) {
       Tensor &tensor = graph.tensors[t];
-      if (tensor.role == TensorRole::Input)
+      if (fromHost[t])
         fillByHost(tensor, layouts[t], *padOf(graph, unsigned(t)));
       tensor.shape = layouts[t].rowShape();
       tensor.laneDim = unsigned(tensor.shape.size() - 1);

@@ -149,7 +149,7 @@ private:
             gridElements(*bindings.at(t), (*results)[r].data.data());
         if (!bytes)
           return bytes.takeError();
-        tensors[t] = forms::layOut(graph.tensors[t], *bytes);
+        tensors[t] = std::move(*bytes); // as the host has it; evaluate() lays it out
       }
       if (const auto type = hostTypeOf(*bindings.at(t));
           type && // integers of MLIR have no sign

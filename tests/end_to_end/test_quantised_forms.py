@@ -216,3 +216,17 @@ def test_a_normalisation_of_a_whole_image(millrace, tmp_path, varies, machine):
     assert got.report["measured_cycles"] < 6_000  # a row for each element takes more
     wrong = np.abs(got.outputs["y"] - run(model, inputs)["y"])
     assert (wrong > 0.02).mean() < 2e-3 and wrong.mean() < 1e-3  # ties in sums of another order
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "mesh-4x4", "lp30"])
+def test_what_a_host_step_gives_is_written_as_windows(millrace, tmp_path, machine):
+    """An image that the host quantises by its own range, read in windows: as it writes an input, zero points around it and all."""
+    draw = np.random.default_rng(12)
+    inputs = {"x": draw.standard_normal((1, 3, 32, 40)).astype(np.float32)}
+    constants = {"w": numbers(draw, "int8", 16, 3, 7, 7), "zw": np.int8(3)}
+    model = model_of([node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), node("ConvInteger", ["q", "w", "z", "zw"], ["y"], strides=[2, 2], pads=[3] * 4)],
+                     inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
+    assert set(got.report["host_ops"]) == {"DynamicQuantizeLinear_0"}
+    assert any(line.startswith("DynamicQuantizeLinear_0: ") and " a row " in line for line in got.report["packed"]), got.report["packed"]
+    np.testing.assert_array_equal(got.outputs["y"], ReferenceEvaluator(model).run(None, inputs)[0])

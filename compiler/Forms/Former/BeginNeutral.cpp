@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Ranges.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
@@ -90,16 +91,72 @@ void beginNeutral(linalg::LinalgOp op) {
   reduced.replaceAllUsesExcept(map.getResult(0), map.getOperation());
 }
 
-} // namespace
-
-void beginNeutral(func::FuncOp function) {
+SmallVector<linalg::LinalgOp> reductionsOf(func::FuncOp function) {
   SmallVector<linalg::LinalgOp> reductions;
   function.walk([&](linalg::LinalgOp op) {
     if (!op->hasAttr(kDevice) && op->getNumResults() == 1 && formOf(op->getResult(0)) &&
         op.getNumReductionLoops() > 0)
       reductions.push_back(op);
   });
-  for (linalg::LinalgOp op : reductions)
+  return reductions;
+}
+
+/// The other extreme of the same elements, made before.
+linalg::LinalgOp otherExtreme(linalg::LinalgOp op, Combiner other) {
+  for (Operation *user : op->getOperand(0).getUsers())
+    if (auto its = dyn_cast<linalg::LinalgOp>(user);
+        its && its->getBlock() == op->getBlock() && its->isBeforeInBlock(op) &&
+        its->getOperand(0) == op->getOperand(0) && combinerOf(its) == other &&
+        its->getResultTypes() == op->getResultTypes() &&
+        its.getIndexingMaps() == op.getIndexingMaps() &&
+        its.getIteratorTypesArray() == op.getIteratorTypesArray())
+      return its;
+  return {};
+}
+
+} // namespace
+
+void skipUnreached(func::FuncOp function, ElementType stored) {
+  std::optional<Ranges> ranges;
+  for (linalg::LinalgOp op : reductionsOf(function)) {
+    const Combiner combiner = combinerOf(op);
+    auto fill = op.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
+    FloatAttr begin;
+    if ((combiner != Combiner::Min && combiner != Combiner::Max) || op.getNumDpsInputs() != 1 ||
+        !fill || !matchPattern(fill.getInputs()[0], m_Constant(&begin)))
+      continue;
+    linalg::LinalgOp other =
+        otherExtreme(op, combiner == Combiner::Min ? Combiner::Max : Combiner::Min);
+    if (!other)
+      continue;
+    if (!ranges)
+      ranges.emplace(function, stored);
+    const Range range = ranges->of(op->getOperand(0));
+    if (combiner == Combiner::Min ? range.low < begin.getValueAsDouble()
+                                  : range.high > begin.getValueAsDouble())
+      continue;
+    OpBuilder builder(op);
+    const auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    const Value empty = tensor::EmptyOp::create(builder, op.getLoc(), type.getShape(),
+                                                type.getElementType()),
+                init = other->getResult(0);
+    const SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(unsigned(type.getRank())));
+    const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
+                                                 utils::IteratorType::parallel);
+    auto map = linalg::GenericOp::create(
+        builder, op.getLoc(), TypeRange(type), ValueRange(init), ValueRange(empty), maps, loops,
+        [&](OpBuilder &b, Location at, ValueRange x) {
+          const Value bound = arith::ConstantOp::create(b, at, begin);
+          linalg::YieldOp::create(b, at, combine(b, at, combiner, x[0], bound));
+        });
+    handOnValue(op, map);
+    op->getResult(0).replaceAllUsesWith(map.getResult(0));
+    op->erase();
+  }
+}
+
+void beginNeutral(func::FuncOp function) {
+  for (linalg::LinalgOp op : reductionsOf(function))
     beginNeutral(op);
 }
 

@@ -133,6 +133,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   if (options.precision != Precision::Int8)
     foldDequantized(function);
   const PointsByNode before = contractionsOf(function);
+  skipUnreached(function, options.activation());
   beginNeutral(function);
   shiftInputs(function, options.precision == Precision::Bf16);
   foldChannels(function);

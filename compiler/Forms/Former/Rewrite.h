@@ -17,6 +17,11 @@ void handOnValue(mlir::Operation *from, mlir::Operation *to);
 /// bound) is combined with their result in a map.
 void beginNeutral(mlir::func::FuncOp function);
 
+/// A minimum that no element is below what it begins with, as of what is quantised by its own range
+/// behind a Relu, becomes that, or NaN where the maximum of the same elements is; and a maximum
+/// likewise. `stored`: as memory holds reals.
+void skipUnreached(mlir::func::FuncOp function, ElementType stored);
+
 /// Folds chains of maps that are affine per channel of a contraction with constant weights (batch
 /// normalisation) into the weights and one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);

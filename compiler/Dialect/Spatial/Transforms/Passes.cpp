@@ -24,6 +24,8 @@ struct TensorRewrite {
 };
 
 constexpr TensorRewrite tensorRewrites[] = {
+    {"skip-unreached", "replaces extremes that no element reaches by what they begin with",
+     [](func::FuncOp function) { forms::skipUnreached(function, ElementType::Fp16); }},
     {"fold-channels", "folds maps that are affine per channel into constant weights",
      forms::foldChannels},
     {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
