@@ -152,6 +152,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   multiplyBlocks(function, options.activation());
   multiplyCumulative(function, options.activation());
   if (options.precision != Precision::Int8)
+    multiplySkewed(function, options.activation());
+  if (options.precision != Precision::Int8)
     multiplySlices(function, options.activation(), options.lanes);
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();

@@ -11,12 +11,16 @@ namespace millrace::forms {
 using namespace mlir;
 
 linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
-                                std::span<const float> matrix, int64_t extent, StringRef name) {
+                                std::span<const float> matrix, int64_t extent, StringRef name,
+                                ArrayRef<unsigned> by) {
   const auto type = cast<RankedTensorType>(rows.getType());
   const auto rank = unsigned(type.getRank());
   const auto bytes = ArrayRef(reinterpret_cast<const char *>(matrix.data()), matrix.size() * 4);
-  const auto matrixType =
-      RankedTensorType::get({type.getShape().back(), extent}, type.getElementType());
+  SmallVector<int64_t> factorShape;
+  for (unsigned dim : by)
+    factorShape.push_back(type.getDimSize(dim));
+  factorShape.append({type.getShape().back(), extent});
+  const auto matrixType = RankedTensorType::get(factorShape, type.getElementType());
   Value factors = arith::ConstantOp::create(builder, loc, makeConstant(matrixType, bytes, name));
 
   // [..., from], [from, to] -> [..., to]; `from` is the last loop.
@@ -28,6 +32,10 @@ linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
   };
   SmallVector<AffineExpr> read(dims.begin(), dims.begin() + rank - 1);
   read.push_back(dims[rank]);
+  SmallVector<AffineExpr> factor;
+  for (unsigned dim : by)
+    factor.push_back(dims[dim]);
+  factor.append({dims[rank], dims[rank - 1]});
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
   loops.push_back(utils::IteratorType::reduction);
   SmallVector<int64_t> shape(type.getShape());
@@ -38,14 +46,45 @@ linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
       linalg::FillOp::create(builder, loc, ValueRange(zero), ValueRange(empty)).getResult(0);
   auto product = linalg::GenericOp::create(
       builder, loc, TypeRange(init.getType()), ValueRange{rows, factors}, ValueRange(init),
-      {mapOf(read), mapOf({dims[rank], dims[rank - 1]}), mapOf(ArrayRef(dims).take_front(rank))},
-      loops, [&](OpBuilder &b, Location at, ValueRange x) {
+      {mapOf(read), mapOf(factor), mapOf(ArrayRef(dims).take_front(rank))}, loops,
+      [&](OpBuilder &b, Location at, ValueRange x) {
         Value multiplied = arith::MulFOp::create(b, at, x[0], x[1]);
         Value added = arith::AddFOp::create(b, at, x[2], multiplied);
         linalg::YieldOp::create(b, at, added);
       });
   product->setAttr(kUncounted, builder.getUnitAttr());
   return product;
+}
+
+Value asRows(OpBuilder &builder, Location loc, Value value, RankedTensorType like) {
+  const auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(like.getShape());
+  shape.back() = type.getShape().back();
+  if (type.getShape() == ArrayRef<int64_t>(shape))
+    return value;
+  // By way of one dimension for all rows.
+  const auto joined = [](int64_t rank) {
+    SmallVector<ReassociationIndices> groups(2);
+    for (int64_t dim = 0; dim + 1 < rank; ++dim)
+      groups[0].push_back(dim);
+    groups[1].push_back(rank - 1);
+    return groups;
+  };
+  if (type.getRank() > 2)
+    value = tensor::CollapseShapeOp::create(builder, loc, value, joined(type.getRank()));
+  if (shape.size() > 2)
+    value = tensor::ExpandShapeOp::create(builder, loc,
+                                          RankedTensorType::get(shape, type.getElementType()),
+                                          value, joined(int64_t(shape.size())));
+  return value;
+}
+
+bool isComputed(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp,
+                         linalg::TransposeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<linalg::LinalgOp>(op);
 }
 
 } // namespace millrace::forms

@@ -11,9 +11,18 @@ namespace millrace::forms {
 
 /// result[..., to] = sum over from of rows[..., from] * matrix[from * extent + to]: the last
 /// dimension of `rows`, of f32, by a constant matrix that becomes `extent` lanes. The constant is
-/// called `name`.
+/// called `name`. Rows of each index of the dimensions `by` have a matrix of their own.
 mlir::linalg::GenericOp multiplyLanes(mlir::OpBuilder &builder, mlir::Location loc,
                                       mlir::Value rows, std::span<const float> matrix,
-                                      int64_t extent, mlir::StringRef name);
+                                      int64_t extent, mlir::StringRef name,
+                                      mlir::ArrayRef<unsigned> by = {});
+
+/// The same lanes, in rows that the dimensions of `like` count but its last.
+mlir::Value asRows(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
+                   mlir::RankedTensorType like);
+
+/// Whether it is what something computes, by way of views perhaps: finite where all that is given
+/// is.
+bool isComputed(mlir::Value value);
 
 } // namespace millrace::forms

@@ -22,16 +22,6 @@ Value transposed(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t
   return linalg::TransposeOp::create(builder, loc, value, init, order)->getResult(0);
 }
 
-/// Is the value computed, and not given? What is given may have infinities, with numbers before
-/// them that a product with zeros would spoil.
-bool isComputed(Value value) {
-  Operation *op = value.getDefiningOp();
-  while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp,
-                         linalg::TransposeOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  return isa_and_nonnull<linalg::LinalgOp>(op);
-}
-
 void multiply(linalg::GenericOp op) {
   const ArrayRef<int64_t> how = op->getAttrOfType<DenseI64ArrayAttr>(kCumulative).asArrayRef();
   const auto type = cast<RankedTensorType>(op->getResult(0).getType());

@@ -164,30 +164,6 @@ size_t runsOf(const Row &row) {
   return runs;
 }
 
-/// The dimensions that count rows are those of `like`.
-Value asRows(OpBuilder &builder, Location loc, Value value, RankedTensorType like) {
-  const auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<int64_t> shape(like.getShape());
-  shape.back() = type.getShape().back();
-  if (type.getShape() == ArrayRef<int64_t>(shape))
-    return value;
-  // By way of one dimension for all rows.
-  const auto joined = [](int64_t rank) {
-    SmallVector<ReassociationIndices> groups(2);
-    for (int64_t dim = 0; dim + 1 < rank; ++dim)
-      groups[0].push_back(dim);
-    groups[1].push_back(rank - 1);
-    return groups;
-  };
-  if (type.getRank() > 2)
-    value = tensor::CollapseShapeOp::create(builder, loc, value, joined(type.getRank()));
-  if (shape.size() > 2)
-    value = tensor::ExpandShapeOp::create(builder, loc,
-                                          RankedTensorType::get(shape, type.getElementType()),
-                                          value, joined(int64_t(shape.size())));
-  return value;
-}
-
 /// Blocks of `block` lanes that the row maps to blocks of the same place in one source: what is
 /// multiplied then has no zeros beside them. `row.size()` if there are none.
 int64_t blockOf(const Row &row, int64_t lanes) {

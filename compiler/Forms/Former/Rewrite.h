@@ -77,6 +77,12 @@ void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 /// computed and finite if all that is given is.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
 
+/// Rows that chains of views (padding, reshaping, cutting) move along their lanes by a multiple of
+/// their number, as relative positions of attention are, become products with constant matrices of
+/// 0 and 1, one for each number, where the rows are finite as memory holds them in `stored`, or
+/// computed and finite if all that is given is. Exact.
+void multiplySkewed(mlir::func::FuncOp function, ElementType stored);
+
 /// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
 /// becomes one product of the rows with a constant matrix of 0, 1 and -1, where they are finite as
 /// memory holds them in `stored`; of blocks of up to `lanes`. Exact.
