@@ -241,15 +241,30 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   };
   std::vector<Ranked> ranked;
   const int64_t part = format->lanesPerPass, window = outer->high - outer->low + 1;
+  struct Columns {
+    int64_t wide;   ///< results beside each other
+    int64_t behind; ///< rows, one behind the other, that a window takes
+    DimLayout layout;
+  };
+  std::vector<Columns> columns;
+  const int64_t taps = inner->high - inner->low + 1;
   for (int64_t wide = 1; wide <= inner->count; ++wide) {
-    DimLayout x{(inner->count + wide - 1) / wide,
-                inner->step * wide,
-                inner->step * (wide - 1) + inner->high - inner->low + 1,
-                1,
-                -inner->low,
-                channels};
-    if (x.slots * channels > vector)
+    const int64_t slots = inner->step * (wide - 1) + taps;
+    if (slots * channels > vector)
       break;
+    columns.push_back(
+        {wide,
+         1,
+         {(inner->count + wide - 1) / wide, inner->step * wide, slots, 1, -inner->low, channels}});
+  }
+  if (columns.empty()) // windows longer than a vector, as patches are: in equal pieces
+    for (int64_t slots = vector / channels; slots > 1; --slots)
+      if (inner->step % slots == 0)
+        columns.push_back({1,
+                           (taps + slots - 1) / slots,
+                           {(inner->step * (inner->count - 1) + taps - 1) / slots + 1, slots, slots,
+                            1, -inner->low, channels}});
+  for (const auto &[wide, behind, x] : columns) {
     // A row begins every `step` image rows and holds `rows` of them.
     const int64_t most = dims.size() == 2 ? 4 * outer->step : 1;
     for (int64_t step = 1; step <= most; ++step) {
@@ -276,7 +291,7 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
         }
         const int64_t apart = rows / step * step; // from one sweep to the next
         const double sweeps =
-            double((lanes + part - 1) / part) *
+            double((lanes + part - 1) / part * behind) *
             (1 + std::ceil(double(std::max<int64_t>(0, outer->step * (high - 1) + window - rows)) /
                            double(apart))) /
             double(wide * high);

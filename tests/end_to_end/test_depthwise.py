@@ -74,3 +74,13 @@ def test_several_results_of_each_channel(millrace, tmp_path, channels, times, ke
                     {"w0": numbers(channels, 3, *(3,) * rank) / 5, "w1": numbers(channels * times, 1, *(kernel,) * rank, seed=1) / kernel,
                      "b1": numbers(channels * times, seed=2), "w2": numbers(32, channels * times, *(1,) * rank, seed=3) / 20})
     assert report["measured_cycles"] < most
+
+
+def test_several_results_of_each_channel_are_read_as_they_are(millrace, tmp_path):
+    """Two of them added and pooled, as MobileOne blocks do: their channels, dealt in turn, stay along the lanes, and so do those before."""
+    nodes = [node("Conv", ["x", "w0"], ["a"], pads=[1] * 4, strides=[2, 2]),
+             node("Conv", ["a", "w1", "b1"], ["b"], group=64, pads=[1] * 4), node("Conv", ["a", "w2", "b1"], ["c"], group=64),
+             node("Add", ["b", "c"], ["s"]), node("Relu", ["s"], ["r"]), node("GlobalAveragePool", ["r"], ["m"]), node("Mul", ["r", "m"], ["y"])]
+    report = judged(millrace, tmp_path, nodes, [1, 3, 64, 64], {"w0": numbers(64, 3, 3, 3) / 5, "w1": numbers(128, 1, 3, 3, seed=1) / 3,
+                                                              "w2": numbers(128, 1, 1, 1, seed=2), "b1": numbers(128, seed=3)})
+    assert report["measured_cycles"] < 8_000

@@ -135,6 +135,23 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
                                                                              : std::nullopt;
 }
 
+/// Whether constants that the value's kernel multiplies by are more than the value.
+bool Former::holdsWeights(Value base) {
+  linalg::LinalgOp op = formOf(base);
+  while (op && isMap(op)) {
+    Value source; // that the kernel computes, too
+    for (Value input : op.getDpsInputs())
+      if (const Value its = baseOf(input); !stored.count(its) && formOf(its))
+        source = its;
+    op = source ? formOf(source) : linalg::LinalgOp();
+  }
+  return op && isContraction(op) && llvm::any_of(op.getDpsInputs(), [&](Value operand) {
+           return isConstantValue(operand) &&
+                  cast<RankedTensorType>(operand.getType()).getNumElements() >
+                      cast<RankedTensorType>(base.getType()).getNumElements();
+         });
+}
+
 /// Stores the value, which may be a view, as it is best computed, and turned. Whether that can be.
 bool Former::storeTurned(Value value, unsigned lane) {
   const ArrayRef<int64_t> shape = shapeOf(value);

@@ -422,7 +422,7 @@ static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orP
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(view)) {
     for (auto [to, group] : llvm::enumerate(collapse.getReassociationIndices()))
       if (llvm::is_contained(group, int64_t(dim)) &&
-          innermostOf(shapeOf(collapse.getSrc()), group) == dim)
+          (orPart || innermostOf(shapeOf(collapse.getSrc()), group) == dim))
         return unsigned(to);
     return std::nullopt;
   }
@@ -523,6 +523,8 @@ Former::LaneChoice Former::chooseLane(Value base) {
     if (const Value base = baseOf(operand); !shown && operand.getDefiningOp<tensor::PadOp>() &&
                                             shapeOf(base).size() == shapeOf(operand).size())
       shown = chooseLane(base);
+    if (!shown) // lanes of parts that are dealt in turn
+      shown = shownLane(operand, /*orPart=*/true);
     if (!shown || shown->dim >= map.getNumResults())
       continue;
     const LaneChoice lane = *shown;

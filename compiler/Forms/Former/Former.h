@@ -197,6 +197,7 @@ private:
   // FormTurned.cpp: values made with other lanes, then turned.
   mlir::FailureOr<Stored> storePreferred(mlir::Value base, unsigned lane);
   mlir::FailureOr<Stored> storeTransposed(mlir::Value base, Stored source, unsigned lane);
+  bool holdsWeights(mlir::Value base);
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);

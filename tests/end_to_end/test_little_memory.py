@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What fits in bytes fits: weights and what is alive beside them below nine tenths of the memory."""
+import numpy as np
+from onnx import helper
+
+from oracle import relative_l2, run, run_millrace, save_model
+from test_quantised_forms import model_of
+
+node = helper.make_node
+
+
+def test_weights_of_what_is_read_in_two_ways_are_stored_once(millrace, tmp_path):
+    """An MLP-Mixer: what a channel product adds to is transposed for the next product of tokens. Weights take 0.75 MiB of 0.86."""
+    draw = np.random.default_rng(0)
+    weights = lambda *shape: (draw.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+    constants, nodes, x = {}, [], "x"
+    for b in range(3):
+        constants |= {f"a{b}": weights(128, 512), f"b{b}": weights(512, 128), f"t{b}": weights(8, 8)}
+        nodes += [node("Transpose", [x], [f"u{b}"], perm=[0, 2, 1]), node("MatMul", [f"u{b}", f"t{b}"], [f"v{b}"]),
+                  node("Transpose", [f"v{b}"], [f"w{b}"], perm=[0, 2, 1]), node("Add", [x, f"w{b}"], [f"s{b}"]),
+                  node("MatMul", [f"s{b}", f"a{b}"], [f"h{b}"]), node("Relu", [f"h{b}"], [f"g{b}"]), node("MatMul", [f"g{b}", f"b{b}"], [f"m{b}"]),
+                  node("Add", [f"s{b}", f"m{b}"], ["y" if b == 2 else f"x{b}"])]
+        x = f"x{b}"
+    inputs = {"x": draw.standard_normal((1, 8, 128)).astype(np.float32)}
+    machine = tmp_path / "little.yaml"
+    machine.write_text("name: little\nbase: tsp-small\nmemory: { rows_per_bank: 160 }\n")
+    model = model_of(nodes, inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
+
+
+def test_patches_longer_than_a_vector(millrace, tmp_path):
+    """Patches of 32 x 32 x 3 where vectors have 32 lanes: pixels lie in a row as far as they fit, and so do the weights."""
+    draw = np.random.default_rng(1)
+    inputs = {"x": draw.standard_normal((1, 3, 96, 96)).astype(np.float32)}
+    model = model_of([node("Conv", ["x", "w"], ["y"], strides=[32, 32])], inputs, {"w": (draw.standard_normal((64, 3, 32, 32)) / 55).astype(np.float32)})
+    for machine in ("mesh-4x4", "tsp-small"):
+        got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
+        assert any(line.startswith("x: ") and " a row" in line for line in got.report["packed"]), got.report["packed"]
+        assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 1e-3
