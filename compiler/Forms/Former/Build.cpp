@@ -151,6 +151,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of
   multiplyBlocks(function, options.activation());
   multiplyCumulative(function, options.activation());
+  multiplyChosen(function, options.activation());
   if (options.precision != Precision::Int8)
     multiplySkewed(function, options.activation());
   if (options.precision != Precision::Int8)

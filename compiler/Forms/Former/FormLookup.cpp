@@ -10,9 +10,6 @@ namespace millrace::forms {
 
 using namespace mlir;
 
-namespace {
-
-/// `x < 0 ? x + extent : x`: returns x.
 Value wrappedIndex(Value value, int64_t extent) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select)
@@ -28,8 +25,6 @@ Value wrappedIndex(Value value, int64_t extent) {
                added.getValue().getSExtValue() == extent;
   return wraps ? x : Value();
 }
-
-} // namespace
 
 std::optional<LookupForm> lookupOf(Operation *op) {
   auto generic = dyn_cast_or_null<linalg::GenericOp>(op);

@@ -376,6 +376,9 @@ struct LookupForm {
   unsigned dim = 0, lane = 0;        ///< of the table: looked up; along the lanes
   llvm::SmallVector<unsigned> loops; ///< per dimension of the table, but `dim`: the map's loop
 };
+/// `x < 0 ? x + extent : x`: returns x.
+mlir::Value wrappedIndex(mlir::Value value, int64_t extent);
+
 /// Nothing where rows are not of one dimension, or the body does something else.
 std::optional<LookupForm> lookupOf(mlir::Operation *op);
 

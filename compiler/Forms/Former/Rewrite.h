@@ -45,6 +45,9 @@ llvm::SmallVector<mlir::Value, 1> centredParts(mlir::linalg::LinalgOp dequantize
 /// sqrt(n), which is less up to r = 1,000.
 void expandCentredSquares(mlir::func::FuncOp function);
 
+/// The same view (a transposition, a reshape, a slice) of another tensor.
+mlir::Value viewOf(mlir::OpBuilder &builder, mlir::Operation *view, mlir::Value source);
+
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).
 bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
@@ -76,6 +79,12 @@ void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 /// constant triangle of ones, where the elements are finite as memory holds them in `stored`, or
 /// computed and finite if all that is given is.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
+
+/// Products of rows with one of up to 256 constant matrices that each row chooses by a number of its
+/// own (experts), which the host would gather for all rows, become one product with all of the
+/// matrices, of rows that are zeros where another one is chosen: where those are finite. Sums in
+/// another order.
+void multiplyChosen(mlir::func::FuncOp function, ElementType stored);
 
 /// Rows that chains of views (padding, reshaping, cutting) move along their lanes by a multiple of
 /// their number, as relative positions of attention are, become products with constant matrices of

@@ -8,11 +8,7 @@ namespace millrace::forms {
 
 using namespace mlir;
 
-namespace {
-
-/// The same view of another tensor.
-Value viewOf(Operation *view, Value source) {
-  OpBuilder builder(view);
+Value viewOf(OpBuilder &builder, Operation *view, Value source) {
   const auto type =
       RankedTensorType::get(cast<RankedTensorType>(view->getResult(0).getType()).getShape(),
                             getElementTypeOrSelf(source));
@@ -30,6 +26,8 @@ Value viewOf(Operation *view, Value source) {
   return made->getResult(0);
 }
 
+namespace {
+
 void viewInteger(linalg::GenericOp quantize) {
   SmallVector<Operation *> views;
   Value value = quantize->getOperand(0);
@@ -42,8 +40,10 @@ void viewInteger(linalg::GenericOp quantize) {
   if (!dequantize || quantKind(dequantize) != "dequantize" || !haveOneScheme(dequantize, quantize))
     return;
   Value integers = dequantize->getOperand(0);
-  for (Operation *view : llvm::reverse(views))
-    integers = viewOf(view, integers);
+  for (Operation *view : llvm::reverse(views)) {
+    OpBuilder builder(view);
+    integers = viewOf(builder, view, integers);
+  }
   quantize.getResult(0).replaceAllUsesWith(integers);
   quantize->erase();
 }
