@@ -286,6 +286,10 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   rows /= lanes;
   const bool turns = type != ElementType::Int8 && attempt.lane >= 0 && turnsSooner(rows, lanes);
   if (isWide) {
+    if (lanes * 2 <= options.lanes && !rest) // copies of few lanes would cut all that meets them
+      if (const std::optional<unsigned> all =
+              extremeOfFew(row.tensor, 0, lanes, attempt.laneExtent(), combine))
+        return Scalar{attempt.build.load({*all, where, 0}), Scalar::Kind::F32};
     std::optional<unsigned> extreme = turns ? extremeByTurns(row.tensor, inFloat) : std::nullopt;
     if (!extreme)
       extreme = extremeOfFew(row.tensor, 0, lanes, lanes, combine);
