@@ -166,3 +166,25 @@ def test_a_normalisation_that_is_read_along_its_rows_stays_on_the_grid(millrace,
                    {"x": NUMBERS.standard_normal((1, tokens, channels)).astype(np.float32)},
                    {name: a.astype(np.float32) for name, a in weights.items()})
     assert report["host_ops"] == []
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "lp30", "mesh-4x4"])
+def test_patches_whose_channels_are_joined_with_rows(millrace, tmp_path, machine):
+    """MobileViT: channels and rows of patches are one dimension while patches are moved; tokens have channels along the lanes all the same."""
+    channels, extent = 48, 16
+    half = extent // 2
+    draw = np.random.default_rng(5)
+    shapes = {"unfolded": (channels * half, 2, half, 2), "pixels": (1, channels, half * half, 4), "moved": (channels * half, half, 2, 2),
+              "image": (1, channels, extent, extent)}
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Reshape", ["a", "unfolded"], ["b"]), node("Transpose", ["b"], ["c"], perm=[0, 2, 1, 3]),
+             node("Reshape", ["c", "pixels"], ["d"]), node("Transpose", ["d"], ["e"], perm=[0, 3, 2, 1]),
+             node("LayerNormalization", ["e", "g", "s"], ["n"]), node("MatMul", ["n", "m"], ["p"]), node("Add", ["p", "e"], ["t"]),
+             node("Transpose", ["t"], ["f"], perm=[0, 3, 2, 1]), node("Reshape", ["f", "moved"], ["h"]), node("Transpose", ["h"], ["i"], perm=[0, 2, 1, 3]),
+             node("Reshape", ["i", "image"], ["j"]), node("Conv", ["j", "w1"], ["y"])]
+    constants = {name: np.array(shape, np.int64) for name, shape in shapes.items()}
+    constants |= {"w0": draw.standard_normal((channels, 8, 1, 1)), "w1": draw.standard_normal((8, channels, 1, 1)) / 8, "g": draw.random(channels) + 1,
+                  "s": draw.random(channels), "m": draw.standard_normal((channels, channels)) / 7}
+    constants = {name: array if array.dtype == np.int64 else array.astype(np.float32) for name, array in constants.items()}
+    report = check(millrace, tmp_path, nodes, {"x": draw.standard_normal((1, 8, extent, extent)).astype(np.float32)}, constants, machine)
+    assert report["host_ops"] == []
+    assert report["measured_cycles"] < 5_000

@@ -145,6 +145,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     if (!options.exactQdq)
       fuseResiduals(function);
   }
+  simplifyViews(function);
   mapBeforeViews(function);
   splitMaxWindows(function);
   PointsByNode contractions = contractionsOf(function);

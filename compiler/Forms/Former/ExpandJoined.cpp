@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
@@ -13,27 +14,6 @@ namespace millrace::forms {
 using namespace mlir;
 
 namespace {
-
-SmallVector<int64_t> withoutOnes(ArrayRef<int64_t> shape) {
-  SmallVector<int64_t> core(shape);
-  llvm::erase(core, 1);
-  return core;
-}
-
-/// The same elements in a shape that differs by dimensions of extent 1 alone.
-Value withOnes(OpBuilder &builder, Location loc, Value value, ArrayRef<int64_t> shape) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getShape() == shape)
-    return value;
-  const RankedTensorType core = type.clone(withoutOnes(shape)), wanted = type.clone(shape);
-  if (type != core)
-    value = tensor::CollapseShapeOp::create(builder, loc, value,
-                                            *getReassociationIndicesForReshape(type, core));
-  if (core != wanted)
-    value = tensor::ExpandShapeOp::create(builder, loc, wanted, value,
-                                          *getReassociationIndicesForReshape(core, wanted));
-  return value;
-}
 
 /// What is computed between a view that joins dimensions and its inverses, in the dimensions that
 /// it joins.
@@ -218,7 +198,7 @@ void Joined::expandMap(linalg::GenericOp op) {
 void Joined::expand() {
   const auto [whole, at] = dims.front();
   OpBuilder before(view);
-  expanded.map(whole, withOnes(before, view.getLoc(), view.getSrc(),
+  expanded.map(whole, reshaped(before, view.getLoc(), view.getSrc(),
                                expandedShape(view.getResultType().getShape(), at)));
   for (Operation *op : operations) {
     if (auto map = dyn_cast<linalg::GenericOp>(op)) {
@@ -227,13 +207,13 @@ void Joined::expand() {
     }
     OpBuilder builder(op);
     const Value was = op->getResult(0);
-    expanded.map(was, withOnes(builder, op->getLoc(), expanded.lookup(op->getOperand(0)),
+    expanded.map(was, reshaped(builder, op->getLoc(), expanded.lookup(op->getOperand(0)),
                                expandedShape(cast<RankedTensorType>(was.getType()).getShape(),
                                              dims.lookup(was))));
   }
   for (tensor::ExpandShapeOp exit : exits) {
     OpBuilder builder(exit);
-    const Value same = withOnes(builder, exit.getLoc(), expanded.lookup(exit.getSrc()),
+    const Value same = reshaped(builder, exit.getLoc(), expanded.lookup(exit.getSrc()),
                                 exit.getResultType().getShape());
     exit.getResult().replaceAllUsesWith(same);
     exit->erase();

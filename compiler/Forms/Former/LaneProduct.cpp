@@ -56,29 +56,6 @@ linalg::GenericOp multiplyLanes(OpBuilder &builder, Location loc, Value rows,
   return product;
 }
 
-Value asRows(OpBuilder &builder, Location loc, Value value, RankedTensorType like) {
-  const auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<int64_t> shape(like.getShape());
-  shape.back() = type.getShape().back();
-  if (type.getShape() == ArrayRef<int64_t>(shape))
-    return value;
-  // By way of one dimension for all rows.
-  const auto joined = [](int64_t rank) {
-    SmallVector<ReassociationIndices> groups(2);
-    for (int64_t dim = 0; dim + 1 < rank; ++dim)
-      groups[0].push_back(dim);
-    groups[1].push_back(rank - 1);
-    return groups;
-  };
-  if (type.getRank() > 2)
-    value = tensor::CollapseShapeOp::create(builder, loc, value, joined(type.getRank()));
-  if (shape.size() > 2)
-    value = tensor::ExpandShapeOp::create(builder, loc,
-                                          RankedTensorType::get(shape, type.getElementType()),
-                                          value, joined(int64_t(shape.size())));
-  return value;
-}
-
 bool isComputed(Value value) {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp,

@@ -17,10 +17,6 @@ mlir::linalg::GenericOp multiplyLanes(mlir::OpBuilder &builder, mlir::Location l
                                       int64_t extent, mlir::StringRef name,
                                       mlir::ArrayRef<unsigned> by = {});
 
-/// The same lanes, in rows that the dimensions of `like` count but its last.
-mlir::Value asRows(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
-                   mlir::RankedTensorType like);
-
 /// Whether it is what something computes, by way of views perhaps: finite where all that is given
 /// is.
 bool isComputed(mlir::Value value);

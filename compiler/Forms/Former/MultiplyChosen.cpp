@@ -4,6 +4,7 @@
 // has: libraries gather the matrices of all rows and multiply by those.
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
 

@@ -6,6 +6,7 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/LaneProduct.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
 

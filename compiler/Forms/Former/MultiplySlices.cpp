@@ -2,6 +2,7 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/LaneProduct.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -45,9 +45,6 @@ llvm::SmallVector<mlir::Value, 1> centredParts(mlir::linalg::LinalgOp dequantize
 /// sqrt(n), which is less up to r = 1,000.
 void expandCentredSquares(mlir::func::FuncOp function);
 
-/// The same view (a transposition, a reshape, a slice) of another tensor.
-mlir::Value viewOf(mlir::OpBuilder &builder, mlir::Operation *view, mlir::Value source);
-
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).
 bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
@@ -65,6 +62,11 @@ void viewIntegers(mlir::func::FuncOp function);
 /// is stored in its own shape, whose lanes may be all of a normalised image. Sums in another order.
 void expandJoined(mlir::func::FuncOp function);
 
+/// Chains of reshapes and transpositions that join dimensions and later cut them apart again: these
+/// are cut first, moved once, and joined last, so that each stays one of its own as far as it can
+/// (patches of images as tokens, channels joined with their rows). Exact.
+void simplifyViews(mlir::func::FuncOp function);
+
 /// map(view(x)) becomes view(map(x)), where the view joins no dimensions and nothing else takes it
 /// or x: whoever makes x then makes the map, too, and what reads the view reads what lies there
 /// already. Exact.
@@ -80,8 +82,8 @@ void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 /// computed and finite if all that is given is.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
 
-/// Products of rows with one of up to 256 constant matrices that each row chooses by a number of its
-/// own (experts), which the host would gather for all rows, become one product with all of the
+/// Products of rows with one of up to 256 constant matrices that each row chooses by a number of
+/// its own (experts), which the host would gather for all rows, become one product with all of the
 /// matrices, of rows that are zeros where another one is chosen: where those are finite. Sums in
 /// another order.
 void multiplyChosen(mlir::func::FuncOp function, ElementType stored);

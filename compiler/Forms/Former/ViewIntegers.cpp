@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
-
-#include "mlir/IR/IRMapping.h"
+#include "compiler/Forms/Former/Views.h"
 
 namespace millrace::forms {
 
 using namespace mlir;
-
-Value viewOf(OpBuilder &builder, Operation *view, Value source) {
-  const auto type =
-      RankedTensorType::get(cast<RankedTensorType>(view->getResult(0).getType()).getShape(),
-                            getElementTypeOrSelf(source));
-  if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
-    Value init =
-        tensor::EmptyOp::create(builder, view->getLoc(), type.getShape(), type.getElementType());
-    return linalg::TransposeOp::create(builder, view->getLoc(), source, init,
-                                       transpose.getPermutation())
-        ->getResult(0);
-  }
-  IRMapping operands;
-  operands.map(view->getOperand(0), source);
-  Operation *made = builder.clone(*view, operands);
-  made->getResult(0).setType(type);
-  return made->getResult(0);
-}
 
 namespace {
 

@@ -33,6 +33,7 @@ constexpr TensorRewrite tensorRewrites[] = {
      forms::expandJoined},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
+    {"simplify-views", "cuts, moves and joins dimensions in this order", forms::simplifyViews},
     {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
     {"split-max-windows", "cuts maximum windows into one along each dimension",
      forms::splitMaxWindows},
