@@ -413,8 +413,10 @@ static unsigned innermostOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
   return unsigned(group.back());
 }
 
-/// The dimension of a view's result that shows dimension `dim` of its source, or its neighbours.
-static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orPart = false) {
+/// The dimension of a view's result that shows dimension `dim` of its source, or its neighbours;
+/// where parts are dealt in turn, also one in which others lie between these.
+static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orPart = false,
+                                         bool isDealt = false) {
   if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
     const ArrayRef<int64_t> from = transpose.getPermutation();
     return unsigned(llvm::find(from, int64_t(dim)) - from.begin());
@@ -422,7 +424,7 @@ static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orP
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(view)) {
     for (auto [to, group] : llvm::enumerate(collapse.getReassociationIndices()))
       if (llvm::is_contained(group, int64_t(dim)) &&
-          (orPart || innermostOf(shapeOf(collapse.getSrc()), group) == dim))
+          (isDealt || innermostOf(shapeOf(collapse.getSrc()), group) == dim))
         return unsigned(to);
     return std::nullopt;
   }
@@ -453,15 +455,16 @@ static std::optional<unsigned> dimOfView(Operation *view, unsigned dim, bool orP
 }
 
 /// Where the lanes that are chosen for the value's base lie in the value, which may be a view of
-/// it; nothing if they are not all of a dimension of it, or `orPart` some.
-std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart) {
+/// it; nothing if they are not all of a dimension of it, or `orPart` some, or, `isDealt`, lie in one
+/// with others between them.
+std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart, bool isDealt) {
   Operation *op = value.getDefiningOp();
   if (!op || !isView(op))
     return chooseLane(value);
-  std::optional<LaneChoice> lane = shownLane(sourceOf(op), orPart);
+  std::optional<LaneChoice> lane = shownLane(sourceOf(op), orPart, isDealt);
   if (!lane || lane->dim >= shapeOf(sourceOf(op)).size())
     return std::nullopt; // of a scalar
-  const std::optional<unsigned> dim = dimOfView(op, lane->dim, orPart);
+  const std::optional<unsigned> dim = dimOfView(op, lane->dim, orPart, isDealt);
   return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
 }
 
@@ -523,8 +526,8 @@ Former::LaneChoice Former::chooseLane(Value base) {
     if (const Value base = baseOf(operand); !shown && operand.getDefiningOp<tensor::PadOp>() &&
                                             shapeOf(base).size() == shapeOf(operand).size())
       shown = chooseLane(base);
-    if (!shown) // lanes of parts that are dealt in turn
-      shown = shownLane(operand, /*orPart=*/true);
+    if (!shown && baseOf(operand).getDefiningOp<tensor::ConcatOp>()) // dealt in turn
+      shown = shownLane(operand, /*orPart=*/false, /*isDealt=*/true);
     if (!shown || shown->dim >= map.getNumResults())
       continue;
     const LaneChoice lane = *shown;

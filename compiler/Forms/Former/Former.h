@@ -170,7 +170,7 @@ private:
   };
   unsigned preferredLane(mlir::Value base);
   LaneChoice chooseLane(mlir::Value base);
-  std::optional<LaneChoice> shownLane(mlir::Value value, bool orPart = false);
+  std::optional<LaneChoice> shownLane(mlir::Value value, bool orPart = false, bool isDealt = false);
   void findSlicePoints();
   void findStoredViews();
 
