@@ -28,6 +28,8 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   options.lanes = machine.lanes();
   options.chain = longestChain(machine);
   options.memoryBytes = int64_t(factsOf(machine).capacityBytes) * int64_t(machine.pes());
+  constexpr int64_t kSlicesOfRow = 4; // its factors, what is alive beside it
+  options.mostRows = std::min<int64_t>(8, machine.memory.slices / kSlicesOfRow);
   options.canGather = machine.lanesPerSuperlane >= 2;
   return options;
 }
@@ -145,6 +147,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     if (!options.exactQdq)
       fuseResiduals(function);
   }
+  mixRows(function, options.mostRows);
   simplifyViews(function);
   mapBeforeViews(function);
   splitMaxWindows(function);

@@ -36,6 +36,7 @@ struct PrecisionOptions {
       320; ///< vector length of the machine; maxima over longer lanes are taken in parts
   unsigned chain = 16; ///< most operations fused into one kernel
   int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
+  int64_t mostRows = 8;    ///< of a tensor that one map reads at once
   bool sparesRoom = false; ///< no forms that are sooner done and take more memory
   bool canGather = true;   ///< a superlane holds the two bytes of an address (R12)
 

@@ -225,6 +225,11 @@ void Joined::expand() {
 
 } // namespace
 
+void expandJoined(tensor::CollapseShapeOp view) {
+  if (Joined joined(view); joined.find())
+    joined.expand();
+}
+
 void expandJoined(func::FuncOp function) {
   SmallVector<tensor::CollapseShapeOp> views;
   function.walk([&](tensor::CollapseShapeOp op) { views.push_back(op); });

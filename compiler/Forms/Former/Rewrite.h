@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace millrace::forms {
 
@@ -61,6 +62,12 @@ void viewIntegers(mlir::func::FuncOp function);
 /// become ones over the dimensions that are joined, where a quantiser is among them: what it gives
 /// is stored in its own shape, whose lanes may be all of a normalised image. Sums in another order.
 void expandJoined(mlir::func::FuncOp function);
+/// The same for one view, whatever is among them.
+void expandJoined(mlir::tensor::CollapseShapeOp view);
+
+/// Products with constants that mix up to `mostRows` rows with each other, turned along the lanes
+/// for that (talking heads), become maps of the rows as they lie. Sums in fp32.
+void mixRows(mlir::func::FuncOp function, int64_t mostRows);
 
 /// Chains of reshapes and transpositions that join dimensions and later cut them apart again: these
 /// are cut first, moved once, and joined last, so that each stays one of its own as far as it can

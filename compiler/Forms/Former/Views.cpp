@@ -59,16 +59,19 @@ Value asRows(OpBuilder &builder, Location loc, Value value, RankedTensorType lik
 }
 
 Value viewOf(OpBuilder &builder, Operation *view, Value source) {
-  const auto type =
-      RankedTensorType::get(cast<RankedTensorType>(view->getResult(0).getType()).getShape(),
-                            getElementTypeOrSelf(source));
   if (auto transpose = dyn_cast<linalg::TransposeOp>(view)) {
-    Value init =
-        tensor::EmptyOp::create(builder, view->getLoc(), type.getShape(), type.getElementType());
+    auto type = cast<RankedTensorType>(source.getType());
+    SmallVector<int64_t> shape;
+    for (int64_t dim : transpose.getPermutation())
+      shape.push_back(type.getDimSize(unsigned(dim)));
+    Value init = tensor::EmptyOp::create(builder, view->getLoc(), shape, type.getElementType());
     return linalg::TransposeOp::create(builder, view->getLoc(), source, init,
                                        transpose.getPermutation())
         ->getResult(0);
   }
+  const auto type =
+      RankedTensorType::get(cast<RankedTensorType>(view->getResult(0).getType()).getShape(),
+                            getElementTypeOrSelf(source));
   IRMapping operands;
   operands.map(view->getOperand(0), source);
   Operation *made = builder.clone(*view, operands);

@@ -33,6 +33,8 @@ constexpr TensorRewrite tensorRewrites[] = {
      forms::expandJoined},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
+    {"mix-rows", "mixes a few rows by maps instead of products",
+     [](func::FuncOp function) { forms::mixRows(function, 8); }},
     {"simplify-views", "cuts, moves and joins dimensions in this order", forms::simplifyViews},
     {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
     {"split-max-windows", "cuts maximum windows into one along each dimension",
