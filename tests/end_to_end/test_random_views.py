@@ -38,6 +38,11 @@ class Views:
             pair = [factor, self.shape[d] // factor]
             self.reshape(self.shape[:d] + (pair if self.draw.random() < 0.5 else pair[::-1]) + self.shape[d + 1:])
 
+    def lengthen(self):
+        """A dimension of one more."""
+        d = int(self.draw.integers(len(self.shape) + 1))
+        self.reshape(self.shape[:d] + [1] + self.shape[d:])
+
     def join(self):
         if len(self.shape) > 2:
             d = self.draw.integers(len(self.shape) - 1)
@@ -70,7 +75,7 @@ def test_chains_of_views(millrace, tmp_path, seed):
     rows, lanes = int(draw.choice([4, 6, 12])), int(draw.choice([8, 12, 24, 36, 48]))
     views = Views(draw, "x", [rows, lanes])
     inputs = {"a": draw.standard_normal((rows, 16)).astype(np.float32)}
-    kinds = [views.cut, views.cut, views.join, views.join, views.move, views.move] + ([views.pad, views.slice] if seed % 3 else [])
+    kinds = [views.cut, views.cut, views.join, views.join, views.move, views.move, views.lengthen] + ([views.pad, views.slice] if seed % 3 else [])
     for _ in range(draw.integers(3, 8)):
         kinds[draw.integers(len(kinds))]()
     last = views.shape[-1]

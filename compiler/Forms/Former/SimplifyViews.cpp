@@ -109,6 +109,8 @@ bool Chain::find() {
       auto expand = cast<tensor::ExpandShapeOp>(move);
       const ArrayRef<int64_t> shape = expand.getResultType().getShape();
       const SmallVector<ReassociationIndices> groups = expand.getReassociationIndices();
+      if (groups.empty()) // of a scalar
+        next.resize(shape.size());
       for (size_t dim = 0; dim < groups.size(); ++dim) {
         const size_t first = next.size();
         if (!cut(dims[dim], shape.slice(size_t(groups[dim].front()), groups[dim].size()), next))
