@@ -61,8 +61,10 @@ std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
   const ArrayRef<int64_t> shape = shapeOf(mix.turn.getInput());
   mix.dim = unsigned(mix.turn.getPermutation().back());
   mix.results = shapeOf(op->getResult(0)).back();
-  constexpr int64_t kLanes = 4; // as many lanes as rows are mixed would do as well
-  if (mix.dim + 1 == shape.size() || shape[mix.dim] > mostRows ||
+  constexpr int64_t kLanes = 4;    // as many lanes as rows are mixed would do as well
+  constexpr int64_t kInstalls = 4; // of the rows themselves, for all that are mixed together
+  const int64_t others = ShapedType::getNumElements(shape) / shape[mix.dim] / shape.back();
+  if (mix.dim + 1 == shape.size() || shape[mix.dim] > mostRows || others < kInstalls ||
       shape.back() < kLanes * std::max(shape[mix.dim], mix.results))
     return std::nullopt;
   return mix;
