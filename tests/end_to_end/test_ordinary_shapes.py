@@ -126,3 +126,24 @@ def test_what_would_take_millions_of_sweeps_is_refused_at_once(millrace, tmp_pat
                           capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         assert done.returncode == 4 and "sweeps through the machine" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_was_stored_for_another_part_is_copied_into_a_concatenation(millrace, tmp_path, machine):
+    """A pyramid: a feature map of two readers is added to what was made of it at half the size."""
+    rng = np.random.default_rng(3)
+    weights = {"wa": (16, 8, 1, 1), "wb": (24, 16, 3, 3), "wc": (8, 40, 1, 1)}
+    constants = {name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+                 for name, shape in weights.items()}
+    constants["scales"] = np.float32([1, 1, 2, 2])
+    nodes = [helper.make_node("Conv", ["x", "wa"], ["a"]),
+             helper.make_node("Sigmoid", ["a"], ["s"]),
+             helper.make_node("Mul", ["a", "s"], ["fine"]),
+             helper.make_node("Conv", ["fine", "wb"], ["coarse"], strides=[2, 2], pads=[1, 1, 1, 1]),
+             helper.make_node("Resize", ["coarse", "", "scales"], ["up"], mode="nearest",
+                              coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+             helper.make_node("Concat", ["up", "fine"], ["both"], axis=1),
+             helper.make_node("Conv", ["both", "wc"], ["y"])]
+    model = model_of(nodes, {"x": [1, 8, 12, 12]}, {"y": [1, 8, 12, 12]}, constants)
+    got = judged(millrace, tmp_path, model, machine, "fp16", 3e-3)
+    assert got.report["host_ops"] == []

@@ -516,10 +516,12 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
                                                                     : false;
     if (failed(emit(part, tensor, offsets, lane, split, isStored)) &&
         (!isStored || failed(emit(part, tensor, offsets, lane, split)))) {
-      Value base = baseOf(part);
-      if (stored.count(base) || failed(store(base, std::nullopt)) ||
-          (failed(emit(part, tensor, offsets, lane, split)) &&
-           failed(emit(part, tensor, offsets, lane, split, /*isStored=*/true))))
+      const Value base = baseOf(part);
+      const bool wasStored = stored.count(base);
+      if (!wasStored && failed(store(base, std::nullopt)))
+        return failure();
+      if ((wasStored || failed(emit(part, tensor, offsets, lane, split))) &&
+          failed(emit(part, tensor, offsets, lane, split, /*isStored=*/true)))
         return failure();
     }
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
