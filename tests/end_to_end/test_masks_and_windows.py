@@ -188,3 +188,34 @@ def test_patches_whose_channels_are_joined_with_rows(millrace, tmp_path, machine
     report = check(millrace, tmp_path, nodes, {"x": draw.standard_normal((1, 8, extent, extent)).astype(np.float32)}, constants, machine)
     assert report["host_ops"] == []
     assert report["measured_cycles"] < 5_000
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "tsp-small", "mesh-4x4"])
+@pytest.mark.parametrize("tokens", [8, 24])
+def test_the_largest_masked_scores_are_those_that_were_compared(millrace, tmp_path, machine, tokens):
+    """Scores of which all but the largest few are masked: those that are found are the scores themselves, bit by bit,
+    however each is stored, as they are found by comparison with what was found before."""
+    kept, lowest = 4, np.finfo(np.float32).min
+    constants = {"mask": np.triu(np.ones((tokens, tokens), bool), 1), "lowest": lowest, "count": np.int64([kept]),
+                 "last": np.int64([kept - 1])}
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["scores"]),
+             helper.make_node("Where", ["mask", "lowest", "scores"], ["masked"]),
+             helper.make_node("TopK", ["masked", "count"], ["found", "places"], axis=-1),
+             helper.make_node("Gather", ["found", "last"], ["least"], axis=-1),
+             helper.make_node("GreaterOrEqual", ["masked", "least"], ["isKept"]),
+             helper.make_node("Where", ["isKept", "masked", "lowest"], ["sparse"]),
+             helper.make_node("Softmax", ["sparse"], ["y"], axis=-1)]
+    floats = {"y": [2, tokens, tokens], "masked": [2, tokens, tokens], "found": [2, tokens, kept]}
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+         for name, shape in {"q": [2, tokens, 16], "k": [2, 16, tokens]}.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in floats.items()] +
+        [helper.make_tensor_value_info("places", TensorProto.INT64, [2, tokens, kept])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", probe.seeded_inputs(model), tmp_path).outputs
+    assert (got["found"] == -np.sort(-got["masked"], axis=-1)[..., :kept]).all()
+    assert (got["found"] == np.take_along_axis(got["masked"], got["places"].astype(np.int64), axis=-1)).all()
+    assert ((got["y"] > 0).sum(axis=-1) <= np.minimum(kept, np.arange(tokens) + 1)).all()
+    assert ((got["y"] > 0).sum(axis=-1) > np.minimum(kept, np.arange(tokens) + 1) // 2).all()

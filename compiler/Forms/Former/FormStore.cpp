@@ -71,18 +71,40 @@ static void collectArguments(Value scalar, SmallPtrSetImpl<Value> &arguments) {
     arguments.insert(scalar);
 }
 
-/// Whether the value is compared with another one that is known at run time alone: then its last
-/// bits decide. The MXM multiplies no fp32, so that what products take is rounded all the same.
-bool Former::isCompared(Value value) {
+/// Whether a scalar may be the argument as it is: selected, or the greatest or the least.
+static bool passesOn(Value scalar, Value argument) {
+  if (scalar == argument)
+    return true;
+  Operation *op = scalar.getDefiningOp();
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op))
+    return passesOn(select.getTrueValue(), argument) || passesOn(select.getFalseValue(), argument);
+  return isa_and_nonnull<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp>(
+             op) &&
+         llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return passesOn(operand, argument); });
+}
+
+/// Whether the value, or an element of it that is chosen, is compared with another one that is
+/// known at run time alone: then its last bits decide. The MXM multiplies no fp32, so that what
+/// products take is rounded all the same.
+bool Former::isCompared(Value value, int depth) {
+  constexpr int kLongestChain = 8; // of choices
   SetVector<Operation *> users;
   collectUsers(value, users);
   bool compared = false;
   for (Operation *user : users) {
+    if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(user))
+      compared |= depth < kLongestChain && isCompared(concat.getResult(), depth + 1);
     auto op = dyn_cast_or_null<linalg::LinalgOp>(user);
     if (!op || user == value.getDefiningOp())
       continue;
     if (isContraction(op))
       return false;
+    const Value yielded = op.getBlock()->getTerminator()->getOperand(0);
+    for (OpOperand *input : op.getDpsInputOperands())
+      compared |= depth < kLongestChain && !compared && baseOf(input->get()) == value &&
+                  passesOn(yielded, op.getMatchingBlockArgument(input)) &&
+                  isCompared(user->getResult(0), depth + 1);
     op.getBlock()->walk([&](arith::CmpFOp compare) {
       SmallPtrSet<Value, 4> sides[2];
       collectArguments(compare.getLhs(), sides[0]);

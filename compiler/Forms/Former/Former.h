@@ -333,7 +333,7 @@ private:
   mlir::FailureOr<ElementType> storedType(mlir::Type type) const;
   mlir::FailureOr<ElementType> memoryType(mlir::Value value);
   bool isScale(mlir::Value value);
-  bool isCompared(mlir::Value value);
+  bool isCompared(mlir::Value value, int depth = 0);
   ElementType activation() const { return options.activation(); }
   unsigned opCount(const Attempt &attempt) const;
 
