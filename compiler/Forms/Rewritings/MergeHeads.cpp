@@ -3,32 +3,45 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/HeadPlan.h"
+#include "compiler/Forms/Uses.h"
 
 #include <algorithm>
 
 namespace millrace::forms {
 namespace {
 
-/// Calls f(kernel, access) for every access of the tensor.
-template <class F> void forEachAccessOf(KernelGraph &graph, unsigned tensor, F f) {
-  for (Kernel &kernel : graph.kernels)
-    forEachAccess(kernel, [&](Access &access) {
-      if (access.tensor == tensor)
-        f(kernel, access);
-    });
-}
+/// A graph and which of its kernels touch a tensor.
+struct Touched {
+  KernelGraph &graph;
+  const Uses uses{graph};
+
+  /// Calls f(kernel, access) for every access of the tensor.
+  template <class F> void forEachAccessOf(unsigned tensor, F f) const {
+    std::vector<unsigned> kernels = uses.writers[tensor];
+    kernels.insert(kernels.end(), uses.readers[tensor].begin(), uses.readers[tensor].end());
+    std::sort(kernels.begin(), kernels.end());
+    kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
+    for (const unsigned k : kernels)
+      forEachAccess(graph.kernels[k], [&](Access &access) {
+        if (access.tensor == tensor)
+          f(graph.kernels[k], access);
+      });
+  }
+};
 
 /// How many heads the dimension counts beside something else (windows, images), if every access
 /// steps through all heads of one of these, by one loop: dimension / heads and heads are then two
 /// dimensions. 0 if not.
-int64_t headsWithin(KernelGraph &graph, unsigned tensor, unsigned dim) {
-  const int64_t extent = graph.tensors[tensor].shape[dim];
+int64_t headsWithin(const Touched &touched, unsigned tensor, unsigned dim) {
+  const int64_t extent = touched.graph.tensors[tensor].shape[dim];
   int64_t heads = 0;
-  bool isOne = std::none_of(graph.kernels.begin(), graph.kernels.end(), [&](const Kernel &kernel) {
-    return std::any_of(kernel.operands.begin(), kernel.operands.end(),
-                       [&](const Access &o) { return o.lookup && o.lookup->tensor == tensor; });
-  });
-  forEachAccessOf(graph, tensor, [&](const Kernel &kernel, const Access &access) {
+  bool isOne = std::none_of(
+      touched.uses.readers[tensor].begin(), touched.uses.readers[tensor].end(), [&](unsigned k) {
+        const std::vector<Access> &operands = touched.graph.kernels[k].operands;
+        return std::any_of(operands.begin(), operands.end(),
+                           [&](const Access &o) { return o.lookup && o.lookup->tensor == tensor; });
+      });
+  touched.forEachAccessOf(tensor, [&](const Kernel &kernel, const Access &access) {
     const AffineIndex &index = access.index[dim];
     int64_t its = 0;
     for (auto [loop, step] : index.terms)
@@ -45,8 +58,8 @@ int64_t headsWithin(KernelGraph &graph, unsigned tensor, unsigned dim) {
 }
 
 /// [.., n * heads, ..] becomes [.., n, heads, ..], as headsWithin() allows.
-void splitDimension(KernelGraph &graph, unsigned number, unsigned dim, int64_t heads) {
-  forEachAccessOf(graph, number, [&](const Kernel &, Access &access) {
+void splitDimension(const Touched &touched, unsigned number, unsigned dim, int64_t heads) {
+  touched.forEachAccessOf(number, [&](const Kernel &, Access &access) {
     AffineIndex &outer = access.index[dim], inner;
     const auto one = std::find_if(outer.terms.begin(), outer.terms.end(),
                                   [](const auto &term) { return term.second == 1; });
@@ -57,17 +70,17 @@ void splitDimension(KernelGraph &graph, unsigned number, unsigned dim, int64_t h
     outer.offset /= heads;
     access.index.insert(access.index.begin() + dim + 1, inner);
   });
-  Tensor &tensor = graph.tensors[number];
+  Tensor &tensor = touched.graph.tensors[number];
   tensor.shape[dim] /= heads;
   tensor.shape.insert(tensor.shape.begin() + dim + 1, heads);
   tensor.laneDim += tensor.laneDim > dim ? 1 : 0;
 }
 
 /// Undoes splitDimension().
-void joinDimensions(KernelGraph &graph, unsigned number, unsigned dim) {
-  Tensor &tensor = graph.tensors[number];
+void joinDimensions(const Touched &touched, unsigned number, unsigned dim) {
+  Tensor &tensor = touched.graph.tensors[number];
   const int64_t heads = tensor.shape[dim + 1];
-  forEachAccessOf(graph, number, [&](const Kernel &, Access &access) {
+  touched.forEachAccessOf(number, [&](const Kernel &, Access &access) {
     AffineIndex &outer = access.index[dim];
     for (auto &[loop, step] : outer.terms)
       step *= heads;
@@ -87,6 +100,7 @@ unsigned mergeHeads(KernelGraph &graph, const Machine &machine) {
   const int64_t group = machine.mxm.columnsPerInstall;
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const HeadPlanner planner(graph);
+  std::optional<Touched> touched(Touched{graph});
   unsigned merged = 0;
   Repeats repeats; // of nothing: what merges changes nothing else
   for (unsigned t = 0; t < graph.tensors.size(); ++t) {
@@ -98,6 +112,7 @@ unsigned mergeHeads(KernelGraph &graph, const Machine &machine) {
       if (!plan || (planner.sweeps(*plan) && (plan->lanes % group != 0 || vector % group != 0)))
         return false;
       joinHeads(graph, *plan, repeats);
+      touched.emplace(Touched{graph}); // what is computed again for each head has other readers
       merged += unsigned(plan->dims.size());
       return true;
     };
@@ -107,10 +122,10 @@ unsigned mergeHeads(KernelGraph &graph, const Machine &machine) {
     for (unsigned dim = 0; dim < tensor.shape.size() && !isDone; ++dim)
       isDone = mergeIfPossible(dim);
     for (unsigned dim = 0; dim < tensor.shape.size() && !isDone && tensor.hostLoops.empty(); ++dim)
-      if (const int64_t heads = dim == tensor.laneDim ? 0 : headsWithin(graph, t, dim)) {
-        splitDimension(graph, t, dim, heads);
+      if (const int64_t heads = dim == tensor.laneDim ? 0 : headsWithin(*touched, t, dim)) {
+        splitDimension(*touched, t, dim, heads);
         if (!(isDone = mergeIfPossible(dim + 1)))
-          joinDimensions(graph, t, dim);
+          joinDimensions(*touched, t, dim);
       }
   }
   return merged;

@@ -8,30 +8,53 @@ using namespace mlir;
 namespace millrace::onnx_import {
 namespace {
 
-/// An equation such as "bij,bjk->bik"; the result's letters first, then those that are summed.
+/// An equation such as "bij,bjk->bik"; the result's letters first, then those that are summed. The
+/// dimensions of an ellipsis have digits for letters, the last one 0.
 struct Equation {
   std::vector<std::string> terms;
   std::string result, letters;
 };
 
-/// Without "->" the result has the letters that occur once, in alphabetical order.
+constexpr char kEllipsis[] = "...";
+
+/// Without "->" the result has the dimensions of the ellipsis, then the letters that occur once, in
+/// alphabetical order.
 std::string implicitResult(const std::vector<std::string> &terms) {
   std::map<char, int> counts;
+  bool hasEllipsis = false;
   for (const std::string &term : terms)
     for (char letter : term)
-      ++counts[letter];
-  std::string result;
+      (letter == '.' ? hasEllipsis = true : ++counts[letter]);
+  std::string result = hasEllipsis ? kEllipsis : "";
   for (auto [letter, count] : counts)
     if (count == 1)
       result += letter;
   return result;
 }
 
+/// Digits for the dimensions of a term's ellipsis, as many as a tensor of that rank has. Errors
+/// name the term.
+Expected<std::string> expandEllipsis(NodeImporter &node, std::string term, int64_t rank) {
+  const size_t at = term.find(kEllipsis);
+  if (at != std::string::npos) {
+    const int64_t count = rank - static_cast<int64_t>(term.size() - 3);
+    if (count < 0 || count > 10)
+      return node.error("its term '" + term + "' does not fit a tensor of rank " +
+                        std::to_string(rank));
+    std::string digits;
+    for (int64_t digit = count; digit-- > 0;)
+      digits += static_cast<char>('0' + digit);
+    term.replace(at, 3, digits);
+  }
+  if (!llvm::all_of(term, llvm::isAlnum) ||
+      (at == std::string::npos && llvm::any_of(term, llvm::isDigit)))
+    return node.error("'" + term + "' in its equation is no term of letters and one ellipsis");
+  return term;
+}
+
 Expected<Equation> parseEquation(NodeImporter &node) {
   std::string text = node.getString("equation", "");
   llvm::erase(text, ' ');
-  if (text.find('.') != std::string::npos)
-    return node.error("an ellipsis in its equation is not supported; name the dimensions");
   size_t arrow = text.find("->");
   Equation equation;
   std::string inputs = text.substr(0, arrow);
@@ -42,6 +65,25 @@ Expected<Equation> parseEquation(NodeImporter &node) {
   }
   equation.result =
       arrow == std::string::npos ? implicitResult(equation.terms) : text.substr(arrow + 2);
+  int64_t longest = 0; // ellipsis
+  for (auto [i, term] : llvm::enumerate(equation.terms)) {
+    if (i >= node.inputCount())
+      break; // told by the caller
+    const bool hasEllipsis = term.find(kEllipsis) != std::string::npos;
+    Expected<std::string> expanded = expandEllipsis(node, term, node.rank(i));
+    if (!expanded)
+      return expanded.takeError();
+    if (hasEllipsis)
+      longest = std::max(longest, node.rank(i) - static_cast<int64_t>(term.size() - 3));
+    term = std::move(*expanded);
+  }
+  const bool hasEllipsis = equation.result.find(kEllipsis) != std::string::npos;
+  Expected<std::string> result =
+      expandEllipsis(node, equation.result,
+                     hasEllipsis ? static_cast<int64_t>(equation.result.size() - 3) + longest : 0);
+  if (!result)
+    return result.takeError();
+  equation.result = std::move(*result);
   equation.letters = equation.result;
   for (const std::string &term : equation.terms)
     for (char letter : term)
@@ -50,22 +92,40 @@ Expected<Equation> parseEquation(NodeImporter &node) {
   return equation;
 }
 
-Expected<std::map<char, int64_t>> readExtents(NodeImporter &node, const Equation &equation) {
+/// The inputs without dimensions of 1 that others repeat along, which leave the terms, too.
+using Operands = SmallVector<Value, 2>;
+
+Expected<std::map<char, int64_t>> readExtents(NodeImporter &node, Equation &equation,
+                                              Operands &operands) {
   std::map<char, int64_t> extents;
   for (auto [i, term] : llvm::enumerate(equation.terms)) {
     if (static_cast<int64_t>(term.size()) != node.rank(i))
       return node.error("its term '" + term + "' does not fit a tensor of rank " +
                         std::to_string(node.rank(i)));
-    for (auto [letter, extent] : llvm::zip_equal(term, node.shape(i)))
-      if (!extents.try_emplace(letter, extent).second && extents[letter] != extent)
+    for (auto [letter, extent] : llvm::zip_equal(term, node.shape(i))) {
+      int64_t &known = extents.try_emplace(letter, extent).first->second;
+      if (known != extent && known != 1 && extent != 1)
         return node.error("a letter of its term '" + term + "' stands for " +
-                          std::to_string(extents[letter]) + " and " + std::to_string(extent));
+                          std::to_string(known) + " and " + std::to_string(extent));
+      known = known == 1 ? extent : known;
+    }
   }
   for (char letter : equation.result) {
     if (!extents.contains(letter))
       return node.error("a letter of its result '" + equation.result + "' occurs in no input");
     if (llvm::count(equation.result, letter) > 1)
       return node.error("a letter of its result '" + equation.result + "' occurs twice");
+  }
+  for (auto [i, term] : llvm::enumerate(equation.terms)) {
+    std::string kept;
+    Shape shape;
+    for (auto [letter, extent] : llvm::zip_equal(term, node.shape(i)))
+      if (extent == extents[letter]) {
+        kept += letter;
+        shape.push_back(extent);
+      }
+    operands.push_back(kept == term ? node.in(i) : node.t.reshape(node.in(i), shape));
+    term = kept;
   }
   return extents;
 }
@@ -77,7 +137,8 @@ Status importEinsum(NodeImporter &node) {
   if (equation->terms.size() != node.inputCount() || node.inputCount() > 2)
     return node.error(std::to_string(equation->terms.size()) + " terms for " +
                       std::to_string(node.inputCount()) + " inputs; one or two are supported");
-  Expected<std::map<char, int64_t>> extents = readExtents(node, *equation);
+  Operands operands;
+  Expected<std::map<char, int64_t>> extents = readExtents(node, *equation, operands);
   if (!extents)
     return extents.takeError();
   auto loops = static_cast<unsigned>(equation->letters.size());
@@ -98,12 +159,12 @@ Status importEinsum(NodeImporter &node) {
     for (unsigned i : summed)
       all.push_back((*extents)[equation->letters[i]]);
     Value ordered =
-        node.t.map(all, {node.in(0)}, {mapOf(equation->terms[0])}, elementTypeOf(node.in(0)),
+        node.t.map(all, {operands[0]}, {mapOf(equation->terms[0])}, elementTypeOf(operands[0]),
                    [](Scalars &, ValueRange x) { return x[0]; });
     return node.done(axes.empty() ? ordered : node.t.reduceSum(ordered, axes));
   }
   return node.done(node.t.contract(
-      node.in(0), node.in(1), shape,
+      operands[0], operands[1], shape,
       {mapOf(equation->terms[0]), mapOf(equation->terms[1]), mapOf(equation->result)}, summed));
 }
 
