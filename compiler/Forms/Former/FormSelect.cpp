@@ -5,6 +5,8 @@
 // 0/1 matrix brings lanes into place.
 #include "compiler/Forms/Former/Former.h"
 
+#include <numeric>
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -54,13 +56,38 @@ std::optional<unsigned> Former::selectLanes(const LoopSpace &space, unsigned ten
                                          leaves ? pad : std::nullopt);
 }
 
+/// Lanes that lie evenly are read in whole steps, with what lies between: the odd lanes of a row
+/// would cut it elsewhere than the even ones do, and both together into pieces of two.
+void Former::readWholeSteps(const LoopSpace &space, int64_t width, Linear &begin, int64_t &span,
+                            MutableArrayRef<int64_t> lanes) {
+  int64_t step = 0;
+  bool isInside = true;
+  for (int64_t lane : lanes) {
+    step = std::gcd(step, lane - lanes.front());
+    isInside &= lane >= 0 && lane < span;
+  }
+  const auto [low, high] = space.range(begin);
+  for (auto [loop, coefficient] : begin.terms)
+    isInside &= step == 0 || coefficient % step == 0;
+  if (step < 2 || !isInside || low < 0)
+    return;
+  const int64_t before = low % step, after = (step - (before + span) % step) % step;
+  if (high + span + after > width)
+    return;
+  begin.offset -= before;
+  span += before + after;
+  for (int64_t &lane : lanes)
+    lane += before;
+}
+
 /// Emits the contraction for it: lane p of the result is lane `begin` + lanes[p] of `tensor`, if
 /// that is one of the `span` lanes from `begin` on, else zero or `pad`.
-unsigned Former::emitSelection(const LoopSpace &space, unsigned tensor, const Linear &begin,
-                               int64_t span, ArrayRef<int64_t> lanes, const Parts &parts,
+unsigned Former::emitSelection(const LoopSpace &space, unsigned tensor, Linear begin, int64_t span,
+                               SmallVector<int64_t> lanes, const Parts &parts,
                                std::vector<int64_t> shape, std::optional<float> pad) {
   const Tensor from = graph.tensors[tensor];
   const unsigned lane = from.laneDim;
+  readWholeSteps(space, from.shape[lane], begin, span, lanes);
   const auto extent = int64_t(lanes.size());
   unsigned result =
       addTensor(graph, from.name + ".lanes", shape, from.type, unsigned(shape.size() - 1));
@@ -108,9 +135,10 @@ unsigned Former::emitSelection(const LoopSpace &space, unsigned tensor, const Li
 /// The lanes of `tensor` in the order of the result's, where the loops of the result's lane
 /// dimension lead to other lanes: a permutation of channels. Its dimensions as those of
 /// `selectLanes`, but for the lanes, which are those of the result; nothing if the result's loops
-/// do not run through all its lanes, or an index leaves the tensor.
+/// do not run through all its lanes, fewer than `leastLoops` of them lead to lanes of the tensor,
+/// or an index leaves it. A lane is repeated along a loop that does not lead to another.
 std::optional<unsigned> Former::permuteLanes(const Attempt &attempt, unsigned tensor,
-                                             const Linear &index, Linear &rest) {
+                                             const Linear &index, Linear &rest, size_t leastLoops) {
   const Linear &to = attempt.resultLane;
   const Tensor from = graph.tensors[tensor];
   rest = index;
@@ -128,8 +156,8 @@ std::optional<unsigned> Former::permuteLanes(const Attempt &attempt, unsigned te
   rest.offset += least;
   const auto [first, last] = attempt.space.range(rest);
   const std::optional<Parts> parts = partsToSelect(tensor);
-  if (to.terms.size() < 2 || inside.terms.size() < 2 || low != 0 || high + 1 != extent ||
-      from.role == TensorRole::Input || first < 0 ||
+  if (to.terms.size() < 2 || inside.terms.size() < leastLoops || low != 0 || high + 1 != extent ||
+      (from.role == TensorRole::Input && leastLoops > 1) || first < 0 ||
       last + most - least >= from.shape[from.laneDim] || !parts)
     return std::nullopt;
   SmallVector<int64_t> lanes(size_t(extent), -1);
@@ -208,6 +236,37 @@ unsigned Former::selection(int64_t extent, ElementType type, float factor) {
   return selection(llvm::to_vector(llvm::seq<int64_t>(0, extent)), extent, type, factor);
 }
 
+/// Whether the result's lanes are runs of one loop, and of so few lanes that copies of that length
+/// would cut all that meets the result into small pieces.
+bool Former::hasShortRuns(const Attempt &attempt) {
+  constexpr int64_t kShortRun = 16;
+  return attempt.resultLane.terms.size() > 1 && attempt.laneExtent() < kShortRun;
+}
+
+/// Whether the index moves with one of the loops along the result's lanes.
+bool Former::isAlong(const Attempt &attempt, const Linear &index) {
+  return llvm::any_of(attempt.resultLane.terms,
+                      [&](const auto &term) { return index.uses(term.first); });
+}
+
+/// Loads a value that is the same in short runs of the result's lanes (the angles of interleaved
+/// pairs), by a matrix that repeats its lanes: rows of one run each would cut the lanes of all that
+/// meets the result. Fails if the runs are long or the value does not lie along them.
+FailureOr<Scalar> Former::loadRepeated(Attempt &attempt, const Resolved &at) {
+  const auto runsAlong = [&](const Linear &index) { return isAlong(attempt, index); };
+  if (!hasShortRuns(attempt) || at.padded || llvm::count_if(at.index, runsAlong) != 1)
+    return failure();
+  const auto lane = unsigned(llvm::find_if(at.index, runsAlong) - at.index.begin());
+  FailureOr<Stored> source = store(at.base, lane);
+  if (failed(source) || source->laneSplit || graph.tensors[source->tensor].laneDim != lane)
+    return failure();
+  Linear rest;
+  const std::optional<unsigned> copy =
+      permuteLanes(attempt, source->tensor, at.index[lane], rest, /*leastLoops=*/1);
+  return copy ? loadCopy(attempt, *copy, at, lane, rest, attempt.resultLane)
+              : FailureOr<Scalar>(failure());
+}
+
 /// Loads a value whose lane index is not the result's.
 FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, unsigned lane) {
   Linear rest = at.index[lane];
@@ -222,15 +281,20 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
                                  : float(cast<IntegerAttr>(at.pad).getValue().getSExtValue());
   Linear others, along{0, {{unsigned(attempt.lane), 1}}};
   std::optional<unsigned> copy;
-  if ((copy = permuteLanes(attempt, source->tensor, at.index[lane], others))) {
+  if ((copy = permuteLanes(attempt, source->tensor, at.index[lane], others, /*leastLoops=*/2))) {
     rest = others;
     along = attempt.resultLane;
   }
   if (!copy)
     copy =
         selectLanes(attempt.space, source->tensor, stride, attempt.laneExtent(), rest, pad, false);
-  if (!copy)
-    return failure();
+  return copy ? loadCopy(attempt, *copy, at, lane, rest, along) : FailureOr<Scalar>(failure());
+}
+
+/// Loads what selectLanes() or permuteLanes() made of the value's dimension `lane`: dimensions of
+/// the loops of `rest`, the others, and the lanes at `along`.
+FailureOr<Scalar> Former::loadCopy(Attempt &attempt, unsigned copy, const Resolved &at,
+                                   unsigned lane, const Linear &rest, const Linear &along) {
   Resolved here{at.base, {}, at.padded, at.pad};
   for (auto [loop, coefficient] : rest.terms)
     here.index.push_back(Linear{0, {{loop, 1}}});
@@ -238,7 +302,7 @@ FailureOr<Scalar> Former::loadSelected(Attempt &attempt, const Resolved &at, uns
     if (dim != lane)
       here.index.push_back(index);
   here.index.push_back(along);
-  return load(attempt, Stored{*copy, 0}, here);
+  return load(attempt, Stored{copy, 0}, here);
 }
 
 /// Loads a value into lanes further on: a contraction with an identity, whose columns lie where the

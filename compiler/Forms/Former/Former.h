@@ -217,13 +217,20 @@ private:
                                       bool isInstalled);
   unsigned selectInput(const LoopSpace &space, unsigned tensor, int64_t stride, int64_t extent,
                        const Linear &rest, float pad);
-  unsigned emitSelection(const LoopSpace &space, unsigned tensor, const Linear &begin, int64_t span,
-                         llvm::ArrayRef<int64_t> lanes, const Parts &parts,
+  static void readWholeSteps(const LoopSpace &space, int64_t width, Linear &begin, int64_t &span,
+                             llvm::MutableArrayRef<int64_t> lanes);
+  unsigned emitSelection(const LoopSpace &space, unsigned tensor, Linear begin, int64_t span,
+                         llvm::SmallVector<int64_t> lanes, const Parts &parts,
                          std::vector<int64_t> shape, std::optional<float> pad);
   std::optional<unsigned> permuteLanes(const Attempt &attempt, unsigned tensor, const Linear &index,
-                                       Linear &rest);
+                                       Linear &rest, size_t leastLoops);
   unsigned selection(llvm::ArrayRef<int64_t> lanes, int64_t span, ElementType type, float factor);
   unsigned selection(int64_t extent, ElementType type, float factor = 1);
+  static bool hasShortRuns(const Attempt &attempt);
+  static bool isAlong(const Attempt &attempt, const Linear &index);
+  mlir::FailureOr<Scalar> loadRepeated(Attempt &attempt, const Resolved &at);
+  mlir::FailureOr<Scalar> loadCopy(Attempt &attempt, unsigned copy, const Resolved &at,
+                                   unsigned lane, const Linear &rest, const Linear &along);
   mlir::FailureOr<Scalar> loadSelected(Attempt &attempt, const Resolved &at, unsigned lane);
   mlir::FailureOr<Scalar> loadShifted(Attempt &attempt, const Resolved &at, unsigned lane);
   void alignOperand(Attempt &attempt, Access &access);
