@@ -382,21 +382,15 @@ Scalar Former::loadScalar(KernelBuilder &build, const Access &from, Type tensor)
   return Scalar{raw, element.isInteger(1) ? Scalar::Kind::FlagI32 : Scalar::Kind::I32};
 }
 
-/// A value per row, brought into all lanes: by a kernel of its own. Where the result's lanes are
-/// short runs, all runs are one.
+/// A value per row, brought into all lanes: by a kernel of its own.
 FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, const Resolved &at) {
-  const auto [first, last] = attempt.space.range(attempt.resultLane);
-  const bool isWhole =
-      hasShortRuns(attempt) && first == 0 &&
-      llvm::none_of(at.index, [&](const Linear &i) { return isAlong(attempt, i); });
-  FailureOr<unsigned> tensor = storeBroadcast(at.base, isWhole ? last + 1 : attempt.laneExtent());
+  FailureOr<unsigned> tensor = storeBroadcast(at.base, attempt.laneExtent());
   if (failed(tensor))
     return failure();
   FailureOr<Access> where = access(attempt, Stored{*tensor, 0}, at);
   if (failed(where))
     return failure();
-  where->index.push_back(isWhole ? attempt.resultLane.affine()
-                                 : millrace::forms::at(unsigned(attempt.lane)));
+  where->index.push_back(millrace::forms::at(unsigned(attempt.lane)));
   return loadScalar(attempt.build, *where, at.base.getType());
 }
 

@@ -251,12 +251,12 @@ bool Former::isAlong(const Attempt &attempt, const Linear &index) {
 
 /// Loads a value that is the same in short runs of the result's lanes (the angles of interleaved
 /// pairs), by a matrix that repeats its lanes: rows of one run each would cut the lanes of all that
-/// meets the result. Fails if the runs are long or the value does not lie along them, as sums do,
-/// which come in all lanes of a run.
+/// meets the result. Fails if the runs are long or the value does not lie along them, as sums do
+/// that are no products: they come in all lanes of a run.
 FailureOr<Scalar> Former::loadRepeated(Attempt &attempt, const Resolved &at) {
   const auto runsAlong = [&](const Linear &index) { return isAlong(attempt, index); };
   if (!hasShortRuns(attempt) || at.padded || llvm::count_if(at.index, runsAlong) != 1 ||
-      computesSum(at.base))
+      computesSum(at.base, /*orProduct=*/false))
     return failure();
   const auto lane = unsigned(llvm::find_if(at.index, runsAlong) - at.index.begin());
   FailureOr<Stored> source = store(at.base, lane);

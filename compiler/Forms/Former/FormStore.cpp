@@ -511,15 +511,16 @@ void Former::nameArgument(Tensor &tensor, BlockArgument argument) {
   tensor.hostShape.assign(shapeOf(argument).begin(), shapeOf(argument).end());
 }
 
-/// Whether a kernel that computes the value, and what is for it alone, sums or reduces something.
-bool Former::computesSum(Value base, int depth) {
+/// Whether a kernel that computes the value, and what is for it alone, sums or reduces something;
+/// products count with `orProduct`.
+bool Former::computesSum(Value base, bool orProduct, int depth) {
   constexpr int kLongestChain = 8; // of maps
   linalg::LinalgOp op = formOf(base);
   if (!op || !isMap(op))
-    return bool(op);
+    return op && (orProduct || !isContraction(op));
   return depth < kLongestChain && llvm::any_of(op.getDpsInputs(), [&](Value input) {
            const Value source = baseOf(input);
-           return demand(source) == 1 && computesSum(source, depth + 1);
+           return demand(source) == 1 && computesSum(source, orProduct, depth + 1);
          });
 }
 

@@ -118,7 +118,7 @@ private:
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
-  bool computesSum(mlir::Value base, int depth = 0);
+  bool computesSum(mlir::Value base, bool orProduct = true, int depth = 0);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
