@@ -64,6 +64,7 @@ def products() -> onnx.ModelProto:
     z = g.add("Gemm", g.add("Reshape", y, g.constant(np.array([10, 4]))), g.normal((6, 10), 1.0),
               transA=1, transB=1)
     g.output(g.add("Einsum", z, g.normal((6, 3), 1.0), equation="ab,bc->ac"), [4, 3])
+    g.output(g.add("Einsum", y, g.normal((4, 3), 1.0), equation="...b,bc->...c"), [2, 5, 3])
     return g.model()
 
 
@@ -102,7 +103,7 @@ CASES = {
     "plain": (convolution(), {"Conv": 2 * 8 * 7 * 7 * 8 * 9}),
     "groups": (convolution(group=2, strides=[2, 2]), {"Conv": 2 * 8 * 4 * 4 * 4 * 9}),
     "transposed": (transposed(), {"ConvTranspose": 4 * 5 * 5 * 6 * 9}),
-    "products": (products(), {"MatMul": 2 * 5 * 7 * 4, "Gemm": 4 * 10 * 6, "Einsum": 4 * 6 * 3}),
+    "products": (products(), {"MatMul": 2 * 5 * 7 * 4, "Gemm": 4 * 10 * 6, "Einsum": 4 * 6 * 3 + 2 * 5 * 4 * 3}),
     "contrib": (contrib_attention(),
                 {"com.microsoft.Attention": 2 * 6 * 32 * 96 + 2 * 2 * 6 * 9 * 32,
                  "com.microsoft.MultiHeadAttention": 2 * 2 * 6 * 5 * 32}),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Macs.h"
 
+#include "compiler/Import/Onnx/Einsum.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/Prepare.h"
 
@@ -47,26 +48,17 @@ int64_t matmul(const NodeImporter &node, bool transposes) {
 }
 
 int64_t einsum(const NodeImporter &node) {
-  std::string text = node.getString("equation", "");
-  llvm::erase(text, ' ');
-  const size_t arrow = text.find("->"), comma = text.find(',');
-  if (node.inputCount() != 2 || comma == std::string::npos)
-    return 0; // one operand is not multiplied
-  const std::string terms[] = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1)};
-  std::map<char, int64_t> extents;
-  bool isSummed = false;
-  for (unsigned i : {0u, 1u})
-    for (auto [letter, extent] : llvm::zip(terms[i], node.shape(i)))
-      extents[letter] = extent;
-  for (char letter : terms[0]) {
-    // Without "->" the result has the letters that occur once.
-    const bool stays = arrow != std::string::npos && text.find(letter, arrow) != std::string::npos;
-    isSummed |= terms[1].find(letter) != std::string::npos && !stays;
-  }
-  if (!isSummed)
-    return 0;
-  int64_t all = 1;
-  for (auto [letter, extent] : extents)
+  const Expected<Equation> equation = readEquation(node);
+  if (!equation || equation->terms.size() != 2)
+    return 0; // refused when it is imported, or one operand, which is not multiplied
+  const auto isIn = [](const std::string &letters, char letter) {
+    return letters.find(letter) != std::string::npos;
+  };
+  const bool isSummed = llvm::any_of(equation->terms[0], [&](char letter) {
+    return isIn(equation->terms[1], letter) && !isIn(equation->result, letter);
+  });
+  int64_t all = isSummed ? 1 : 0;
+  for (auto [letter, extent] : equation->extents)
     all = times(all, extent);
   return all;
 }

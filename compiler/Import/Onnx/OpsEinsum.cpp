@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Einsum of one or two tensors: its letters are the loops, its terms the maps.
+#include "compiler/Import/Onnx/Einsum.h"
 #include "compiler/Import/Onnx/Handlers.h"
 
 using namespace mlir;
 
 namespace millrace::onnx_import {
 namespace {
-
-/// An equation such as "bij,bjk->bik"; the result's letters first, then those that are summed. The
-/// dimensions of an ellipsis have digits for letters, the last one 0.
-struct Equation {
-  std::vector<std::string> terms;
-  std::string result, letters;
-};
 
 constexpr char kEllipsis[] = "...";
 
@@ -34,7 +28,7 @@ std::string implicitResult(const std::vector<std::string> &terms) {
 
 /// Digits for the dimensions of a term's ellipsis, as many as a tensor of that rank has. Errors
 /// name the term.
-Expected<std::string> expandEllipsis(NodeImporter &node, std::string term, int64_t rank) {
+Expected<std::string> expandEllipsis(const NodeImporter &node, std::string term, int64_t rank) {
   const size_t at = term.find(kEllipsis);
   if (at != std::string::npos) {
     const int64_t count = rank - static_cast<int64_t>(term.size() - 3);
@@ -52,7 +46,7 @@ Expected<std::string> expandEllipsis(NodeImporter &node, std::string term, int64
   return term;
 }
 
-Expected<Equation> parseEquation(NodeImporter &node) {
+Expected<Equation> parseEquation(const NodeImporter &node) {
   std::string text = node.getString("equation", "");
   llvm::erase(text, ' ');
   size_t arrow = text.find("->");
@@ -92,18 +86,13 @@ Expected<Equation> parseEquation(NodeImporter &node) {
   return equation;
 }
 
-/// The inputs without dimensions of 1 that others repeat along, which leave the terms, too.
-using Operands = SmallVector<Value, 2>;
-
-Expected<std::map<char, int64_t>> readExtents(NodeImporter &node, Equation &equation,
-                                              Operands &operands) {
-  std::map<char, int64_t> extents;
+Status readExtents(const NodeImporter &node, Equation &equation) {
   for (auto [i, term] : llvm::enumerate(equation.terms)) {
     if (static_cast<int64_t>(term.size()) != node.rank(i))
       return node.error("its term '" + term + "' does not fit a tensor of rank " +
                         std::to_string(node.rank(i)));
     for (auto [letter, extent] : llvm::zip_equal(term, node.shape(i))) {
-      int64_t &known = extents.try_emplace(letter, extent).first->second;
+      int64_t &known = equation.extents.try_emplace(letter, extent).first->second;
       if (known != extent && known != 1 && extent != 1)
         return node.error("a letter of its term '" + term + "' stands for " +
                           std::to_string(known) + " and " + std::to_string(extent));
@@ -111,36 +100,36 @@ Expected<std::map<char, int64_t>> readExtents(NodeImporter &node, Equation &equa
     }
   }
   for (char letter : equation.result) {
-    if (!extents.contains(letter))
+    if (!equation.extents.contains(letter))
       return node.error("a letter of its result '" + equation.result + "' occurs in no input");
     if (llvm::count(equation.result, letter) > 1)
       return node.error("a letter of its result '" + equation.result + "' occurs twice");
   }
-  for (auto [i, term] : llvm::enumerate(equation.terms)) {
-    std::string kept;
-    Shape shape;
-    for (auto [letter, extent] : llvm::zip_equal(term, node.shape(i)))
-      if (extent == extents[letter]) {
-        kept += letter;
-        shape.push_back(extent);
-      }
-    operands.push_back(kept == term ? node.in(i) : node.t.reshape(node.in(i), shape));
-    term = kept;
-  }
-  return extents;
+  return Success{};
+}
+
+/// An input without the dimensions of 1 that another repeats along, which leave its term, too.
+Value withoutRepeated(NodeImporter &node, size_t input, Equation &equation) {
+  std::string &term = equation.terms[input];
+  std::string kept;
+  Shape shape;
+  for (auto [letter, extent] : llvm::zip_equal(term, node.shape(input)))
+    if (extent == equation.extents[letter]) {
+      kept += letter;
+      shape.push_back(extent);
+    }
+  const bool isWhole = kept == term;
+  term = kept;
+  return isWhole ? node.in(input) : node.t.reshape(node.in(input), shape);
 }
 
 Status importEinsum(NodeImporter &node) {
-  Expected<Equation> equation = parseEquation(node);
+  Expected<Equation> equation = readEquation(node);
   if (!equation)
     return equation.takeError();
-  if (equation->terms.size() != node.inputCount() || node.inputCount() > 2)
-    return node.error(std::to_string(equation->terms.size()) + " terms for " +
-                      std::to_string(node.inputCount()) + " inputs; one or two are supported");
-  Operands operands;
-  Expected<std::map<char, int64_t>> extents = readExtents(node, *equation, operands);
-  if (!extents)
-    return extents.takeError();
+  SmallVector<Value, 2> operands;
+  for (size_t i = 0; i < node.inputCount(); ++i)
+    operands.push_back(withoutRepeated(node, i, *equation));
   auto loops = static_cast<unsigned>(equation->letters.size());
   auto mapOf = [&](const std::string &term) {
     SmallVector<unsigned> dims;
@@ -150,14 +139,14 @@ Status importEinsum(NodeImporter &node) {
   };
   Shape shape;
   for (char letter : equation->result)
-    shape.push_back((*extents)[letter]);
+    shape.push_back(equation->extents[letter]);
   SmallVector<unsigned> summed;
   for (unsigned i = static_cast<unsigned>(shape.size()); i < loops; ++i)
     summed.push_back(i);
   if (node.inputCount() == 1) { // its dimensions in the order of the loops, then a sum
     Shape all(shape), axes(summed.begin(), summed.end());
     for (unsigned i : summed)
-      all.push_back((*extents)[equation->letters[i]]);
+      all.push_back(equation->extents[equation->letters[i]]);
     Value ordered =
         node.t.map(all, {operands[0]}, {mapOf(equation->terms[0])}, elementTypeOf(operands[0]),
                    [](Scalars &, ValueRange x) { return x[0]; });
@@ -169,6 +158,18 @@ Status importEinsum(NodeImporter &node) {
 }
 
 } // namespace
+
+Expected<Equation> readEquation(const NodeImporter &node) {
+  Expected<Equation> equation = parseEquation(node);
+  if (!equation)
+    return equation.takeError();
+  if (equation->terms.size() != node.inputCount() || node.inputCount() > 2)
+    return node.error(std::to_string(equation->terms.size()) + " terms for " +
+                      std::to_string(node.inputCount()) + " inputs; one or two are supported");
+  if (Status s = readExtents(node, *equation); !s)
+    return s.takeError();
+  return equation;
+}
 
 void addEinsumOps(HandlerTable &table) { table[":Einsum"] = importEinsum; }
 
