@@ -58,18 +58,25 @@ def matmul():
 
 
 def einsum(node, shape):
-    """Product of all extents, for two operands that share a summed index; else an error."""
+    """Product of all extents, for two operands that share a summed index; else 0. Dimensions of an
+    ellipsis are numbers, from the right."""
     equation = attribute(node, "equation", b"").decode().replace(" ", "")
-    left, _, right = equation.partition("->")
+    left, arrow, right = equation.partition("->")
     terms = left.split(",")
-    if "..." in equation or not right or len(terms) != 2:
-        raise ValueError(f"node '{node.name}': einsum '{equation}' is not counted; "
-                         "write it with two operands, '->' and no ellipsis")
-    extents = {}
+    if len(terms) != 2:
+        return 0
+    if not arrow:
+        right = "..." + "".join(c for c in left if left.count(c) == 1)
+    extents, indices = {}, []
     for term, operand in zip(terms, node.input):
-        extents.update(zip(term, shape(operand)))
-    summed = set(terms[0]) & set(terms[1]) - set(right)
-    return prod(extents.values()) if summed else 0
+        its = shape(operand)
+        head, dots, tail = term.partition("...")
+        count = len(its) - len(head) - len(tail) if dots else 0
+        indices.append([*head, *reversed(range(count)), *tail])
+        for index, extent in zip(indices[-1], its):
+            extents[index] = max(extent, extents.get(index, 1))
+    kept = set(right) | (set(range(len(extents))) if "..." in right else set())
+    return prod(extents.values()) if set(indices[0]) & set(indices[1]) - kept else 0
 
 
 def packed_attention(past_index: int):
