@@ -175,7 +175,7 @@ std::optional<Failure> Stages::markDevices() {
   std::vector<std::string> remarks;
   if (Status s = devices::assignDevices(*module, *map, remarks); !s)
     return Failure{BadInput, options.model + ": " + s.error()};
-  if (!sparesRoom) // else they are noted already
+  if (room == forms::Room::Ample) // else they are noted already
     std::move(remarks.begin(), remarks.end(), std::back_inserter(facts.packed));
   return std::nullopt;
 }
@@ -279,7 +279,7 @@ std::optional<Failure> Stages::formKernels() {
     return failure;
   if (options.judge > JudgeKind::Kernels)
     imported = module->clone();
-  if (!sparesRoom)
+  if (room == forms::Room::Ample)
     origin = Origin{module->clone(), facts};
   if (auto failure = formKernelsFor(*module, *target, layoutCosts))
     return failure;
@@ -288,8 +288,8 @@ std::optional<Failure> Stages::formKernels() {
 
 std::optional<Failure> Stages::formKernelsFor(mlir::ModuleOp tensors, const Machine &machine,
                                               std::shared_ptr<layouts::CostCache> costs) {
-  mlir::FailureOr<forms::KernelGraph> formed = spatial::formKernels(
-      tensors, machine, options.precision, options.exactQdq, facts, sparesRoom);
+  mlir::FailureOr<forms::KernelGraph> formed =
+      spatial::formKernels(tensors, machine, options.precision, options.exactQdq, facts, room);
   if (mlir::failed(formed))
     return Failure{BadInput, options.model + ": " + errors.text()};
   graph = std::move(*formed);
@@ -298,7 +298,7 @@ std::optional<Failure> Stages::formKernelsFor(mlir::ModuleOp tensors, const Mach
   forms::RewriteOptions rewrite{.layouts = options.layouts,
                                 .layoutSeed = options.layoutSeed,
                                 .costs = std::move(costs),
-                                .sparesRoom = sparesRoom};
+                                .sparesRoom = room == forms::Room::Spare};
   if (options.explain == "layouts")
     rewrite.layoutsChosen = [&](const layouts::LayoutProblem &problem,
                                 const layouts::Choice &choice) { explain(problem, choice); };
@@ -319,17 +319,39 @@ void Stages::explain(const layouts::LayoutProblem &problem, const layouts::Choic
   progress.stage("forming kernels");
 }
 
+/// Bytes of the tables that kernels look into.
+static int64_t bytesOfTables(const forms::KernelGraph &graph) {
+  std::set<unsigned> tables;
+  for (const forms::Kernel &kernel : graph.kernels)
+    for (const forms::Access &o : kernel.operands)
+      if (o.lookup)
+        tables.insert(o.tensor);
+  int64_t bytes = 0;
+  for (unsigned t : tables)
+    bytes += int64_t(graph.tensors[t].data.size());
+  return bytes;
+}
+
 std::optional<Failure> Stages::schedule() {
   const std::optional<Failure> failure = scheduleKernels();
-  if (!failure || failure->code != TooLarge || !origin)
-    return failure;
-  module = std::move(origin->module);
-  facts = std::move(origin->facts);
-  origin.reset();
-  sparesRoom = true;
-  if (formKernels() || scheduleKernels())
-    return failure;
-  return std::nullopt;
+  const bool hasTables = bytesOfTables(graph) > forms::mostBytesOfFewTables(*target);
+  for (const forms::Room next : {forms::Room::FewTables, forms::Room::Spare}) {
+    if (!failure || failure->code != TooLarge || !origin)
+      break;
+    if (next == forms::Room::FewTables && !hasTables)
+      continue;
+    room = next;
+    facts = origin->facts;
+    if (room == forms::Room::Spare) {
+      module = std::move(origin->module);
+      origin.reset();
+    } else {
+      module = origin->module->clone();
+    }
+    if (!formKernels() && !scheduleKernels())
+      return std::nullopt;
+  }
+  return failure;
 }
 
 std::vector<schedule::Relief> Stages::reliefs() const {

@@ -114,7 +114,7 @@ private:
     std::optional<LayoutReport> explanation;
   };
   std::optional<Attempt> attempt; ///< the kernels' program, if it was made to choose among them
-  bool sparesRoom = false;
+  forms::Room room = forms::Room::Ample;
   std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
   forms::KernelGraph graph;
   Image image;

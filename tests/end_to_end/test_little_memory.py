@@ -38,3 +38,23 @@ def test_patches_longer_than_a_vector(millrace, tmp_path):
         got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
         assert any(line.startswith("x: ") and " a row" in line for line in got.report["packed"]), got.report["packed"]
         assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 1e-3
+
+
+def test_a_table_stays_with_the_host_before_the_rest_gets_slow(millrace, tmp_path):
+    """An embedding before three blocks: with its table on the grid the rest fits badly (52,351 cycles of 272 rows a bank) or not at all (256, 304)."""
+    draw = np.random.default_rng(2)
+    weights = lambda *shape: (draw.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+    constants, nodes, x = {"table": weights(1000, 128)}, [node("Gather", ["table", "ids"], ["x0"])], "x0"
+    for b in range(3):
+        constants |= {f"a{b}": weights(128, 512), f"b{b}": weights(512, 128), f"g{b}": np.ones(128, np.float32), f"o{b}": np.zeros(128, np.float32)}
+        nodes += [node("MatMul", [x, f"a{b}"], [f"h{b}"]), node("Relu", [f"h{b}"], [f"r{b}"]), node("MatMul", [f"r{b}", f"b{b}"], [f"m{b}"]),
+                  node("Add", [x, f"m{b}"], [f"s{b}"]), node("LayerNormalization", [f"s{b}", f"g{b}", f"o{b}"], ["y" if b == 2 else f"x{b + 1}"])]
+        x = f"x{b + 1}"
+    for tokens, rows, most in ((64, 256, 30_000), (64, 272, 30_000), (160, 304, 100_000)):
+        inputs = {"ids": draw.integers(0, 1000, (1, tokens)).astype(np.int64)}
+        model = model_of(nodes, inputs, constants)
+        machine = tmp_path / f"little{rows}.yaml"
+        machine.write_text(f"name: little\nbase: tsp-small\nmemory: {{ rows_per_bank: {rows} }}\n")
+        got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
+        assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
+        assert got.report["predicted_cycles"] < most

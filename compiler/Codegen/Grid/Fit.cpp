@@ -114,7 +114,7 @@ Expected<Image> Fitting::run() {
   if (report.crowded)
     if (std::optional<Image> image = fitApart())
       return std::move(*image);
-  if (!report.full)
+  if (!report.full && !report.crowded)
     return whole;
   how.sharesRows = true;
   for (const bool sparing : {false, true}) { // streams from afar are slower than all of those

@@ -90,7 +90,7 @@ uint64_t Storage::mostValueRows() const {
   uint64_t most = 0, sum = 0;
   for (uint64_t change : live)
     most = std::max(most, sum += change);
-  return (constant + most) / c.pes;
+  return (constant + most) / c.pes + tableRows();
 }
 
 /// Rows of tables that a hemisphere holds at most, if lane tiles are dealt evenly.

@@ -21,13 +21,22 @@ LogicalResult Former::run() {
   return storeOutputs();
 }
 
-PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq) {
+static int64_t memoryOf(const Machine &machine) {
+  return int64_t(factsOf(machine).capacityBytes) * int64_t(machine.pes());
+}
+
+int64_t mostBytesOfFewTables(const Machine &machine) { return memoryOf(machine) / 16; }
+
+PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq, Room room) {
   PrecisionOptions options;
   options.precision = precision;
   options.exactQdq = exactQdq;
   options.lanes = machine.lanes();
   options.chain = longestChain(machine);
-  options.memoryBytes = int64_t(factsOf(machine).capacityBytes) * int64_t(machine.pes());
+  options.memoryBytes = memoryOf(machine);
+  options.room = room;
+  if (room != Room::Ample)
+    options.mostTableBytes = mostBytesOfFewTables(machine);
   constexpr int64_t kSlicesOfRow = 4; // its factors, what is alive beside it
   options.mostRows = std::min<int64_t>(8, machine.memory.slices / kSlicesOfRow);
   options.canGather = machine.lanesPerSuperlane >= 2;

@@ -28,6 +28,13 @@ inline constexpr llvm::StringLiteral kWork = "millrace.work";
 
 enum class Precision : uint8_t { Fp16, Bf16, Int8 };
 
+/// How the memory is shared out: a model that does not fit in one way is formed in the next.
+enum class Room : uint8_t {
+  Ample,     ///< whatever is soonest done
+  FewTables, ///< most tables stay with the host
+  Spare,     ///< and no forms that are sooner done and take more memory
+};
+
 struct PrecisionOptions {
   Precision precision = Precision::Fp16;
   bool exactQdq =
@@ -36,9 +43,12 @@ struct PrecisionOptions {
       320; ///< vector length of the machine; maxima over longer lanes are taken in parts
   unsigned chain = 16; ///< most operations fused into one kernel
   int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
-  int64_t mostRows = 8;    ///< of a tensor that one map reads at once
-  bool sparesRoom = false; ///< no forms that are sooner done and take more memory
-  bool canGather = true;   ///< a superlane holds the two bytes of an address (R12)
+  int64_t mostRows = 8;  ///< of a tensor that one map reads at once
+  bool canGather = true; ///< a superlane holds the two bytes of an address (R12)
+  int64_t mostTableBytes = std::numeric_limits<int64_t>::max(); ///< of tables on the grid
+  Room room = Room::Ample;
+
+  bool sparesRoom() const { return room == Room::Spare; }
 
   /// What real numbers become in memory, where nothing asks for more.
   ElementType activation() const {
@@ -46,8 +56,12 @@ struct PrecisionOptions {
   }
 };
 
+/// Bytes of tables on the grid where they are few: a sixteenth of the memory of all PEs.
+int64_t mostBytesOfFewTables(const Machine &machine);
+
 /// The options of a stated precision for a machine.
-PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq);
+PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool exactQdq,
+                            Room room = Room::Ample);
 
 /// fp16, bf16 or int8; nothing for other names.
 std::optional<Precision> precisionNamed(std::string_view name);

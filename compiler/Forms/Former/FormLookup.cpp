@@ -113,7 +113,8 @@ std::vector<std::string> Former::keepTablesWithHost() {
   });
   SmallVector<Value> order = tables.takeVector();
   llvm::stable_sort(order, [](Value x, Value y) { return bytesOnGrid(x) < bytesOnGrid(y); });
-  int64_t room = std::max<int64_t>(0, options.memoryBytes - others) / 2;
+  int64_t room =
+      std::min(options.mostTableBytes, std::max<int64_t>(0, options.memoryBytes - others) / 2);
   std::vector<std::string> lines;
   for (Value table : order) {
     const int64_t bytes = bytesOnGrid(table);

@@ -419,7 +419,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
                  known.empty() ? storeAlongMaxima(base, wanted) : FailureOr<Stored>(failure());
              succeeded(turned)) {
     result = turned;
-  } else if (FailureOr<Stored> turned = options.sparesRoom && !known.empty() && holdsWeights(base)
+  } else if (FailureOr<Stored> turned = options.sparesRoom() && !known.empty() && holdsWeights(base)
                                             ? storeTransposed(base, known[0], wanted)
                                             : FailureOr<Stored>(failure());
              succeeded(turned)) {

@@ -229,7 +229,7 @@ FailureOr<Stored> Former::storeTransposed(Value base, Stored source, unsigned la
 /// product once more, and a sum over lanes.
 std::optional<Former::Maxima> Former::maximaBelow(Value base, unsigned lane) {
   constexpr int kLongestChain = 8; // of maps
-  if (options.sparesRoom)
+  if (options.sparesRoom())
     return std::nullopt;
   Maxima found;
   const auto ofRows = [&](Value value, Value source, Combiner combiner) {

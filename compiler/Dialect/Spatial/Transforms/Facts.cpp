@@ -90,15 +90,14 @@ static void assignMacs(ModelFacts &facts,
 
 FailureOr<forms::KernelGraph> formKernels(ModuleOp module, const Machine &machine,
                                           const std::string &precision, bool exactQdq,
-                                          ModelFacts &facts, bool sparesRoom) {
+                                          ModelFacts &facts, forms::Room room) {
   const std::optional<forms::Precision> chosen =
       precision == "auto" ? forms::precisionOf(module) : forms::precisionNamed(precision);
   if (!chosen)
     return module.emitError() << "there is no precision '" << precision
                               << "'; form-kernels knows auto, fp16, bf16 and int8";
   std::map<std::string, forms::ContractionPoints> points;
-  forms::PrecisionOptions options = forms::optionsFor(machine, *chosen, exactQdq);
-  options.sparesRoom = sparesRoom;
+  forms::PrecisionOptions options = forms::optionsFor(machine, *chosen, exactQdq, room);
   FailureOr<forms::KernelGraph> graph =
       forms::buildKernelGraph(module, options, &facts.packed, &points);
   if (failed(graph))

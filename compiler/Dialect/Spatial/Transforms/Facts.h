@@ -46,11 +46,11 @@ std::string identityOf(const Machine &machine);
 
 /// The kernel graph of a tensor level, before any rewriting, and what is known of it: the way of
 /// the driver and of the pass `form-kernels`. Emits an error and fails where the precision has no
-/// such name, or the model cannot be formed. `sparesRoom`: in forms that take more time and less
-/// memory.
+/// such name, or the model cannot be formed. `room`: what forms may take.
 mlir::FailureOr<forms::KernelGraph> formKernels(mlir::ModuleOp tensorLevel, const Machine &machine,
                                                 const std::string &precision, bool exactQdq,
-                                                ModelFacts &facts, bool sparesRoom = false);
+                                                ModelFacts &facts,
+                                                forms::Room room = forms::Room::Ample);
 
 /// An error, with the remedy, if the kernels were made for another machine.
 Status checkMachine(const ModelFacts &facts, const Machine &machine);
