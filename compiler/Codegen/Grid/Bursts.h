@@ -16,6 +16,9 @@ struct Flow {
   unsigned n0 = 1, n1 = 1;
   Cycle c0 = 1, c1 = 1;
   Cycle last() const { return Cycle(n1 - 1) * c1 + Cycle(n0 - 1) * c0; }
+  /// The elements of the last step, from lastStep() on: what a running reduction leaves.
+  Flow ofLastStep() const { return {n0, 1, c0, 1}; }
+  Cycle lastStep() const { return Cycle(n1 - 1) * c1; }
 };
 /// n0 x n1 vectors, one a cycle.
 inline Flow dense(unsigned n0, unsigned n1) { return {n0, n1, 1, Cycle(n0)}; }

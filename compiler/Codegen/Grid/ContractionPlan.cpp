@@ -51,18 +51,7 @@ ContractionPlan::ContractionPlan(Context &c, const Kernel &kernel, size_t kernel
                                  const Work &work, const Share &share, const Worker &worker,
                                  uint32_t provenance)
     : c(c), m(c.machine), kernel(kernel), kernelIndex(kernelIndex), work(work), share(share),
-      worker(worker), domain(domainOf(work, kernel, share, worker.pe, provenance)) {
-  if (work.roles.running.empty())
-    return;
-  // One row after another through one running accumulator, as far apart as the operation takes.
-  Cycle interval = 1;
-  for (const forms::Node &node : kernel.nodes)
-    if (node.kind == forms::Node::Kind::Reduce)
-      interval = std::max(interval, c.program.timing.aluOp(node.op));
-  domain.loop1 = domain.loop0;
-  domain.loop0.reset();
-  domain.flow = Flow{1, domain.flow.n0, 1, interval};
-}
+      worker(worker), domain(domainOf(work, kernel, share, worker.pe, provenance)) {}
 
 void ContractionPlan::addTiles(size_t index, const std::vector<int64_t> &loops,
                                const std::string &tap) {

@@ -51,8 +51,8 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
   const Tensor &t = c.tensor(access.tensor);
   Box box{0, flow.n0, 0, flow.n1};
   auto isJoined = [&](const forms::AffineIndex &index) {
-    return d.linear &&
-           ((d.loop0 && coefficient(index, *d.loop0)) || (d.loop1 && coefficient(index, *d.loop1)));
+    const std::optional<unsigned> joined = d.loop1 ? d.loop1 : d.loop0;
+    return d.linear && joined && coefficient(index, *joined);
   };
   for (size_t k = 0; k < t.shape.size(); ++k) {
     if (k == t.laneDim || isJoined(access.index[k])) // joined loops leave no tensor

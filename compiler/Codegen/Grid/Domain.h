@@ -20,8 +20,9 @@ struct Domain {
   Flow flow;
   int64_t lanes = 0; ///< lanes of the tile
   bool linear =
-      false; ///< i0 (or i1) runs through several loops at even steps, inside every dimension that
-             ///< they index; one that none of them indexes (a tap of a window) may lie outside
+      false; ///< i0 (i1 of a running reduction) runs through several loops at even steps, inside
+             ///< every dimension that they index; one that none of them indexes (a tap of a
+             ///< window) may lie outside
   bool keepsCopies = false; ///< constants lie apart from what the kernel reads
   uint32_t provenance = 0;
 };

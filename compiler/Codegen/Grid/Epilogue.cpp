@@ -67,14 +67,14 @@ private:
   const Access &accessOf(unsigned n) const { return kernel.operands[kernel.nodes[n].index]; }
   /// The same value for every element of this piece: can be latched.
   bool isLatched(unsigned n) const;
-  Flow flowOf(unsigned n) const { return late[n] ? Flow{} : d.flow; }
-  /// How often the node's value comes: that of a reduction once, at its end.
+  Flow flowOf(unsigned n) const { return late[n] ? d.flow.ofLastStep() : d.flow; }
+  /// How often the node's value comes: that of a reduction once for each row, at its end.
   Flow resultFlow(unsigned n) const {
-    return kernel.nodes[n].kind == Node::Kind::Reduce ? Flow{} : flowOf(n);
+    return kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.ofLastStep() : flowOf(n);
   }
   /// Dispatch of an op to the dispatch of one chained to it.
   Cycle latency(unsigned n) const {
-    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
+    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.lastStep() : 0;
     return last + timing.aluToChained(kernel.nodes[n].op);
   }
 
@@ -115,7 +115,7 @@ bool Mesh::isLatched(unsigned n) const {
 /// The epilogue's plan, from the cycle in which the accumulator or the first operand arrives.
 void Mesh::plan() {
   forms::EpiloguePlan plan = forms::planEpilogue(
-      kernel, [&](AluOp op) { return timing.aluToChained(op); }, d.flow.last());
+      kernel, [&](AluOp op) { return timing.aluToChained(op); }, d.flow.lastStep());
   const Cycle base = begin();
   needed = std::move(plan.needed);
   late = std::move(plan.late);
@@ -251,7 +251,7 @@ Expected<Mesh::Source> Mesh::origin(unsigned n, Cycle at) {
   if (node.kind == Node::Kind::Accumulator)
     return sum();
   s.ready = std::min(at, earliestUse(n));
-  Expected<Piece::StreamVar> stream = readOperand(n, late[n] ? Flow{} : d.flow, s.ready);
+  Expected<Piece::StreamVar> stream = readOperand(n, flowOf(n), s.ready);
   if (!stream)
     return stream.takeError();
   s.stream = *stream;
@@ -373,7 +373,7 @@ Status Mesh::store() {
     Piece::BurstId burst;
     Cycle leave;
     const Flow flow = resultFlow(unsigned(n));
-    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.last() : 0;
+    Cycle last = kernel.nodes[n].kind == Node::Kind::Reduce ? d.flow.lastStep() : 0;
     if (isOp(unsigned(n))) {
       burst = *bursts[n];
       leave = dispatch[n] + last + timing.aluToStream(kernel.nodes[n].op);

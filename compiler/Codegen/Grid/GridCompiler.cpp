@@ -220,15 +220,6 @@ std::vector<Part> GridCompiler::partsOfMap(size_t k) {
 Status GridCompiler::scheduleMap(size_t k, const Share &share, unsigned pe, Hemisphere h) {
   const Kernel &kernel = graph.kernels[k];
   Domain d = domainOf(works[k], kernel, share, pe, begun[k].provenance);
-  if (!works[k].roles.running.empty()) {
-    Cycle interval = 1;
-    for (const forms::Node &node : kernel.nodes)
-      if (node.kind == forms::Node::Kind::Reduce)
-        interval = std::max(interval, program.timing.aluOp(node.op));
-    d.loop1 = d.loop0;
-    d.loop0.reset();
-    d.flow = Flow{1, d.flow.n0, 1, interval};
-  }
   for (unsigned attempt = 0;;) {
     Piece piece(program);
     if (Status s = addEpilogue(c, piece, d, {}, 0, h, 0, passesOf(attempt)); !s)

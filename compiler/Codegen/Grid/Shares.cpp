@@ -27,16 +27,6 @@ template <class F> void forEachTile(const TensorLayout &layout, int64_t from, in
     f(t);
 }
 
-Domain domainForRows(const Work &w, const Kernel &kernel, const Share &share) {
-  Domain d = domainOf(w, kernel, share, 0, 0);
-  if (!w.roles.running.empty()) { // the running loop is walked too
-    d.loop1 = d.loop0;
-    d.loop0.reset();
-    d.flow = Flow{1, d.flow.n0, 1, 1};
-  }
-  return d;
-}
-
 /// Rows that stream into the MXM: for every tap, and every head of the tile.
 void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, const Domain &d,
                      const Access &a, const std::function<void(unsigned, unsigned, int64_t)> &f) {
@@ -82,7 +72,7 @@ void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, cons
 
 void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
                  const std::function<void(unsigned, unsigned, int64_t)> &f) {
-  const Domain d = domainForRows(w, kernel, share);
+  const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const Access &o : kernel.operands) {
     const Tensor &t = c.tensor(o.tensor);
     if (o.lookup && t.role == forms::TensorRole::Constant) // tables are on every PE that looks
@@ -104,7 +94,7 @@ void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Sh
 void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &w,
                              const Share &share,
                              const std::function<void(unsigned, unsigned, int64_t)> &f) {
-  const Domain d = domainForRows(w, kernel, share);
+  const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const forms::Term &term : kernel.terms)
     if (c.tensor(term.a.tensor).role == forms::TensorRole::Constant)
       forEachStreamed(c, kernel, w, d, term.a, f);
@@ -112,7 +102,7 @@ void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work 
 
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
                     const std::function<void(unsigned, unsigned, int64_t)> &f) {
-  const Domain d = domainForRows(w, kernel, share);
+  const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const forms::Result &r : kernel.results) {
     const Tensor &t = c.tensor(r.access.tensor);
     const unsigned tile =

@@ -55,6 +55,31 @@ bool leaveTogether(const Context &c, const Kernel &kernel, unsigned outer, unsig
   return leave;
 }
 
+/// The row loop of which most values at a time go through a running reduction: their steps must not
+/// leave a tensor where the reduction's do.
+void reduceTogether(const Context &c, const Kernel &kernel, const std::vector<unsigned> &running,
+                    Work &w) {
+  for (const forms::Node &node : kernel.nodes)
+    if (node.kind == forms::Node::Kind::Reduce)
+      w.interval = std::max(w.interval, c.program.timing.aluOp(node.op));
+  if (forms::looksUp(kernel))
+    return;
+  const int64_t most = std::min<int64_t>(c.machine.vxm.runningAccumulators, w.interval);
+  const auto turnsOf = [&](int64_t extent, int64_t at) { return (extent + at - 1) / at; };
+  double best = 1; // turns for each value
+  for (unsigned l : w.roles.rows) {
+    const int64_t extent = kernel.loops[l].extent, at = std::min(most, extent);
+    const double turns = double(turnsOf(extent, at)) / double(extent);
+    if (turns > best || at == 1 || std::any_of(running.begin(), running.end(), [&](unsigned r) {
+          return leaveTogether(c, kernel, l, r);
+        }))
+      continue;
+    best = turns;
+    w.beside = l;
+    w.together = at;
+  }
+}
+
 } // namespace
 
 /// Lanes stay where they are: a window that moves along them may not reach beyond them. Nor may one
@@ -101,6 +126,8 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
     outer.insert(outer.end(), w.roles.rows.begin(), w.roles.rows.end());
   auto isTrivial = [&](unsigned l) { return kernel.loops[l].extent == 1; };
   inner.erase(std::remove_if(inner.begin(), inner.end(), isTrivial), inner.end());
+  if (!w.roles.running.empty())
+    reduceTogether(c, kernel, inner, w);
   const bool tooMany = inner.size() > 2;
   while (inner.size() > 2) {
     outer.push_back(inner.front());
@@ -142,7 +169,7 @@ Expected<Work> workOf(const Context &c, const Kernel &kernel) {
   for (unsigned l : outer) {
     std::vector<std::vector<int64_t>> next;
     for (const auto &instance : w.instances)
-      for (int64_t v = 0; v < kernel.loops[l].extent; ++v) {
+      for (int64_t v = 0; v < kernel.loops[l].extent; v += w.beside == l ? w.together : 1) {
         next.push_back(instance);
         next.back()[l] = v;
       }
@@ -175,16 +202,16 @@ static int64_t passesOfShare(const Context &c, const Kernel &kernel, const Work 
 }
 
 int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &w) {
-  int64_t rows = w.units() * w.stripRows;
+  const int64_t rows = w.units() * w.stripRows;
   if (kernel.terms.empty())
-    return rows;
+    return rows * w.interval;
+  int64_t sweeps = int64_t(w.tiles.size());
   if (w.roles.heads) {
-    int64_t sweeps = 0;
+    sweeps = 0;
     for (const Work::LaneRange &tile : w.tiles)
       sweeps += int64_t(headsOf(kernel, w, tile.start, tile.count).size());
-    rows = rows / int64_t(w.tiles.size()) * sweeps;
   }
-  return rows * passesOfShare(c, kernel, w);
+  return rows / int64_t(w.tiles.size()) * sweeps * passesOfShare(c, kernel, w);
 }
 
 Error tooManyBundles(const Kernel &kernel, int64_t bundles, int64_t all) {
@@ -242,7 +269,14 @@ Domain domainOf(const Work &w, const Kernel &kernel, const Share &share, unsigne
     }
     d.loops[*w.roles.lane] = n;
   }
-  if (w.loop1) {
+  if (!w.roles.running.empty()) { // the rows beside each other, then a step
+    d.linear = w.linear;
+    d.loop1 = w.loop0;
+    d.loop0 = w.beside;
+    const int64_t rows =
+        w.beside ? std::min(w.together, kernel.loops[*w.beside].extent - d.loops[*w.beside]) : 1;
+    d.flow = {unsigned(rows), unsigned(share.strips), 1, std::max<Cycle>(w.interval, rows)};
+  } else if (w.loop1) {
     d.loop0 = w.loop0;
     d.loop1 = w.loop1;
     d.loops[*w.loop1] = share.strip;

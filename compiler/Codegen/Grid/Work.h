@@ -8,7 +8,8 @@
 namespace millrace::grid {
 
 /// How a kernel's row loops are walked: instances (batch and outer row loops) x lane tiles x
-/// strips. A strip is one step of loop1 (all of loop0), or with `linear` one row.
+/// strips. A strip is one step of loop1 (all of loop0), or with `linear` one row. A running
+/// reduction walks all its strips as one unit.
 struct Work {
   LoopRoles roles;
   std::vector<std::vector<int64_t>> instances; ///< loop values, row loops of the flow at 0
@@ -21,6 +22,11 @@ struct Work {
   bool linear = false;
   int64_t strips = 1;    ///< extent of loop1, or rows if linear
   int64_t stripRows = 1; ///< extent of loop0, or 1 if linear
+  /// Of a running reduction: cycles from one step to the next, and the row loop of which one
+  /// instance reduces `together` values, each in an accumulator of its own.
+  Cycle interval = 1;
+  std::optional<unsigned> beside;
+  int64_t together = 1;
   int64_t units() const { return int64_t(instances.size()) * int64_t(tiles.size()) * strips; }
 };
 /// Errors: loops that no address walk serves; more parts than kMostBundles.
@@ -43,7 +49,7 @@ std::vector<Head> headsOf(const Kernel &kernel, const Work &work, int64_t start,
 /// Vectors that a kernel sends through a PE's MXM or VXM, a measure of its cycles.
 int64_t vectorsOf(const Context &c, const Kernel &kernel, const Work &work);
 
-/// A run of strips of one instance and lane tile.
+/// A run of strips of one instance and lane tile; all of them where a reduction runs.
 struct Share {
   size_t instance = 0, tile = 0;
   int64_t strip = 0, strips = 0;

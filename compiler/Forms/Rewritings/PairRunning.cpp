@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/SplitBatches.h"
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
 
 #include <algorithm>
 #include <optional>
@@ -102,8 +103,7 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
   for (unsigned d = 0; d < tensor.shape.size(); ++d)
     held *= d == tensor.laneDim ? (tensor.shape[d] + vector - 1) / vector : tensor.shape[d];
   const int64_t operations = bytes < 4 ? 2 : 1; // for each: to widen, to combine
-  const double interval =
-      double(machine.latency.aluLatency(std::string(aluOpInfo(kernel.nodes[of.node].op).mnemonic)));
+  const double interval = stepCycles(graph, kernel, kernel.nodes[of.node], machine);
   const auto cyclesOf = [&](int64_t each) {
     const double running = double(rows / each) * interval / kHemispheres / machine.pes();
     return each == 1 ? running : running + double(rows / each) / machine.pes() + kStep;

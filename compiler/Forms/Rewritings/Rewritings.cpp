@@ -7,6 +7,7 @@
 #include "compiler/Forms/Rewritings/FoldTiles.h"
 #include "compiler/Forms/Rewritings/ForwardCopies.h"
 #include "compiler/Forms/Rewritings/HoistRows.h"
+#include "compiler/Forms/Rewritings/InterleaveRunning.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
@@ -152,6 +153,12 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        if (!options.sparesRoom)
          pairRunning(graph, machine);
+       return Lines();
+     }},
+    {"interleave-running",
+     "deals the steps of a running reduction of sums to several accumulators",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       interleaveRunning(graph, machine);
        return Lines();
      }},
     {"pad-operands",

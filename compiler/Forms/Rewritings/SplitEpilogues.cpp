@@ -120,7 +120,8 @@ bool isWindow(const KernelGraph &graph, const Kernel &kernel) {
          });
 }
 
-/// What stays in the kernel if it ends with node `cut`.
+} // namespace
+
 Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
   Kernel first = kernel;
   first.nodes.resize(cut + 1);
@@ -128,6 +129,8 @@ Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
   dropDeadNodes(first); // what is not read needs no copy
   return first;
 }
+
+namespace {
 
 /// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs or streams
 /// than the machine has.
@@ -195,9 +198,8 @@ bool reducesAfter(const Kernel &kernel, unsigned cut) {
                      [](const Node &n) { return n.kind == Node::Kind::Reduce; });
 }
 
-/// Where the value between lies: as the first result does, a dimension per parallel loop of its
-/// access; before a reduction there is a value for every step of the running loops. Nothing where
-/// the result's lanes are more than a loop, or a loop moves two dimensions.
+} // namespace
+
 std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut) {
   const Access &like = kernel.results.front().access;
   std::vector<int64_t> shape;
@@ -231,6 +233,8 @@ std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsig
   between.tensor = addTensor(graph, kernel.name + ".part", shape, ElementType::Fp32, lane);
   return between;
 }
+
+namespace {
 
 /// The part of the kernel up to the cut.
 Kernel firstPart(const Kernel &kernel, unsigned cut, const Access &between) {

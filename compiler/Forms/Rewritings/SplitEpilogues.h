@@ -5,6 +5,8 @@
 
 #include "arch/spec/Machine.h"
 
+#include <optional>
+
 namespace millrace::forms {
 
 /// Cuts epilogues of more than `most` operations where a single value crosses: the first part
@@ -17,5 +19,12 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// `sparesRoom`.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         bool sparesRoom = false);
+
+/// Where the value of node `cut` lies between two kernels: as the first result does, a dimension per
+/// parallel loop of its access; before a reduction there is a value for every step of the running
+/// loops. Nothing where the result's lanes are more than a loop, or a loop moves two dimensions.
+std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut);
+/// What stays in the kernel if it ends with node `cut`.
+Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result);
 
 } // namespace millrace::forms

@@ -46,19 +46,30 @@ Ways waysOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machi
     if (kernel.loops[l].kind == LoopKind::Parallel && !coefficient(result.index[tensor.laneDim], l))
       rows *= double(kernel.loops[l].extent);
   const std::vector<bool> runs = runningNodes(kernel);
-  int64_t each = 0, interval = 1; // operations of a step; cycles from one step to the next
+  int64_t each = 0; // operations of a step
+  double interval = 1;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
     const Node &node = kernel.nodes[n];
     each += node.kind == Node::Kind::Reduce || (node.kind == Node::Kind::Op && runs[n]);
     if (node.kind == Node::Kind::Reduce)
-      interval = std::max(
-          interval, int64_t(machine.latency.aluLatency(std::string(aluOpInfo(node.op).mnemonic))));
+      interval = std::max(interval, stepCycles(graph, kernel, node, machine));
   }
-  constexpr double kLatency = 100; // from a row's reading to that of what is made of it
-  const double alus = machine.vxm.alus, work = rows * double(steps * each) / alus / machine.pes(),
-               parts = std::ceil(double(steps * each) / alus);
-  return {std::max(work * double(interval), double(steps * interval)) + kLatency,
-          work + kLatency * parts};
+  int64_t again = 0, last = 0; // steps of running loops but the last; of the last
+  for (const Loop &loop : kernel.loops)
+    if (loop.kind == LoopKind::Running && loop.extent > 1) {
+      again = last ? std::max<int64_t>(1, again) * last : 0;
+      last = loop.extent;
+    }
+  // A map may have any layout, thus as many rows as its lanes fill.
+  const double filled = std::min(1.0, double(lanes) / double(machine.lanes()));
+  constexpr double kLatency = 100, // from a row's reading to that of what is made of it
+      kPart = 60;                  // where both are parts of a sum
+  const double alus = machine.vxm.alus, parts = std::ceil(double(steps * each) / alus),
+               work = rows * double(steps * each) / alus / machine.pes(),
+               // One after the other, and of two loops the sums of the inner one again.
+      read = rows * double(steps + again) / kHemispheres / machine.pes();
+  return {std::max(read, double(steps)) * interval + kLatency,
+          work * filled + kLatency + kPart * (parts - 1)};
 }
 
 bool canUnroll(const Kernel &kernel) {
@@ -144,6 +155,20 @@ private:
 };
 
 } // namespace
+
+double stepCycles(const KernelGraph &graph, const Kernel &kernel, const Node &node,
+                  const Machine &machine) {
+  const Access &result = kernel.results.front().access;
+  const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
+  const int64_t interval = std::max<int64_t>(
+      1, int64_t(machine.latency.aluLatency(std::string(aluOpInfo(node.op).mnemonic))));
+  int64_t together = 1;
+  for (unsigned l = 0; l < kernel.loops.size() && kernel.terms.empty(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Parallel && !coefficient(lanes, l))
+      together = std::max(together, kernel.loops[l].extent);
+  together = std::min({together, interval, int64_t(machine.vxm.runningAccumulators)});
+  return double(interval) / double(together);
+}
 
 unsigned unrollRunning(KernelGraph &graph, const Machine &machine) {
   unsigned unrolled = 0;

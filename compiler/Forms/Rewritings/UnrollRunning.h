@@ -14,4 +14,9 @@ namespace millrace::forms {
 /// steps. Returns how many it unrolled.
 unsigned unrollRunning(KernelGraph &graph, const Machine &machine);
 
+/// Cycles that a step of a running reduction `node` takes for each row of the result, about: several
+/// rows go through the accumulators of one ALU side by side, as far as a row loop has them.
+double stepCycles(const KernelGraph &graph, const Kernel &kernel, const Node &node,
+                  const Machine &machine);
+
 } // namespace millrace::forms
