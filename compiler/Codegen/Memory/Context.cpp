@@ -30,21 +30,25 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
   for (const Kernel &kernel : graph.kernels) {
     struct Touched {
       unsigned tensor;
-      bool swept; ///< through the MXM: any lane tile meets any
+      const forms::AffineIndex *lanes; ///< none: through the MXM, any lane tile meets any
     };
     std::vector<Touched> in, out;
+    const auto lanesOf = [&](const Access &access) {
+      return &access.index[tensor(access.tensor).laneDim];
+    };
     for (const forms::Term &t : kernel.terms)
-      in.push_back({t.a.tensor, true});
+      in.push_back({t.a.tensor, nullptr});
     for (const Access &o : kernel.operands) {
-      in.push_back({o.tensor, false});
+      in.push_back({o.tensor, lanesOf(o)});
       if (o.lookup)
-        in.push_back({o.lookup->tensor, false});
+        in.push_back({o.lookup->tensor, nullptr});
     }
     for (const forms::Result &r : kernel.results)
-      out.push_back({r.access.tensor, false});
+      out.push_back({r.access.tensor, lanesOf(r.access)});
     auto meet = [&](const Touched &x, const Touched &y, bool samePort) {
       if (x.tensor != y.tensor)
-        company[x.tensor].push_back({y.tensor, samePort, !x.swept && !y.swept});
+        company[x.tensor].push_back(
+            {y.tensor, samePort, x.lanes && y.lanes && *x.lanes == *y.lanes});
     };
     for (const Touched &x : in) {
       for (const Touched &y : in)
