@@ -51,15 +51,16 @@ void boxesOf(const Tensor &t, const TensorLayout &layout, size_t dim, std::vecto
     descend(last, last * pitch, to);
 }
 
-/// Iterations of every host loop of a tensor, [first, first + count): lanes that lie in one tile.
-struct HostLanes {
+/// Iterations of every host loop of a tensor, [first, first + count).
+struct HostPart {
   std::vector<int64_t> first, count;
 };
 
-/// The iterations that lead to lanes [from, to), from the loop `at` on; those of `part` before it.
-void lanesOf(const Tensor &t, size_t at, int64_t from, int64_t to, HostLanes part,
-             std::vector<HostLanes> &parts) {
-  while (at < t.hostLoops.size() && t.hostLoops[at].dim != t.laneDim)
+/// The iterations that lead to indices [from, to) of a dimension, from the loop `at` on; those of
+/// `part` of other loops.
+void addParts(const Tensor &t, unsigned dim, size_t at, int64_t from, int64_t to, HostPart part,
+              std::vector<HostPart> &parts) {
+  while (at < t.hostLoops.size() && t.hostLoops[at].dim != dim)
     ++at;
   if (at == t.hostLoops.size()) {
     if (from <= 0 && 0 < to)
@@ -68,7 +69,7 @@ void lanesOf(const Tensor &t, size_t at, int64_t from, int64_t to, HostLanes par
   }
   int64_t lowest = 0, highest = 0; // what the loops behind add
   for (size_t inner = at + 1; inner < t.hostLoops.size(); ++inner)
-    if (const forms::HostLoop &l = t.hostLoops[inner]; l.dim == t.laneDim)
+    if (const forms::HostLoop &l = t.hostLoops[inner]; l.dim == dim)
       (l.step < 0 ? lowest : highest) += l.step * (l.extent - 1);
   const int64_t step = t.hostLoops[at].step, extent = t.hostLoops[at].extent;
   const auto isWhole = [&](int64_t i) {
@@ -83,13 +84,13 @@ void lanesOf(const Tensor &t, size_t at, int64_t from, int64_t to, HostLanes par
     if (end > i)
       parts.push_back(part);
     else if (i * step + highest >= from && i * step + lowest < to)
-      lanesOf(t, at + 1, from - i * step, to - i * step, part, parts);
+      addParts(t, dim, at + 1, from - i * step, to - i * step, part, parts);
     i += part.count[at];
   }
 }
 
 /// Where the host finds one lane tile of a box of rows: one placement, or several of a tensor with
-/// host loops whose lanes the tile cuts.
+/// host loops that the tile or the box cuts.
 std::vector<Placement> placementsOf(const Tensor &t, const TensorLayout &layout,
                                     const LaneTile &tile, const Copy &copy, const Segment &segment,
                                     const RowBox &box) {
@@ -110,27 +111,36 @@ std::vector<Placement> placementsOf(const Tensor &t, const TensorLayout &layout,
     p.loops.push_back({uint32_t(tile.count), 0, 1, t.laneDim, 1});
     return {p};
   }
-  HostLanes all;
+  HostPart all;
   for (const forms::HostLoop &l : t.hostLoops)
     all.first.push_back(0), all.count.push_back(l.extent);
-  std::vector<HostLanes> parts;
-  lanesOf(t, 0, tile.start, tile.start + tile.count, all, parts);
+  std::vector<HostPart> parts{all};
+  for (unsigned dim = 0; dim < t.shape.size(); ++dim) {
+    const int64_t from = dim == t.laneDim ? tile.start : box.start[dim],
+                  count = dim == t.laneDim ? tile.count : box.count[dim];
+    std::vector<HostPart> cut;
+    for (const HostPart &part : parts)
+      addParts(t, dim, 0, from, from + count, part, cut);
+    parts = std::move(cut);
+  }
   p.fill = t.hostFill;
   std::vector<Placement> placements;
-  for (const HostLanes &part : parts) {
+  for (const HostPart &part : parts) {
     Placement q = p;
     q.start = t.hostStart;
-    int64_t lane = -tile.start;
-    for (size_t n = 0; n < t.hostLoops.size(); ++n) { // every row dimension has one loop
+    int64_t lane = -tile.start, moved = -row;
+    for (size_t n = 0; n < t.hostLoops.size(); ++n) {
       const forms::HostLoop &l = t.hostLoops[n];
-      const bool lanes = l.dim == t.laneDim;
+      const int64_t pitch = l.dim == t.laneDim ? 0 : layout.pitch[l.dim],
+                    lanes = l.dim == t.laneDim ? l.step : 0;
       if (l.hostStep)
-        q.start[l.hostDim] += (lanes ? part.first[n] : box.start[l.dim]) * l.hostStep;
-      lane += lanes ? part.first[n] * l.step : 0;
-      q.loops.push_back({uint32_t(lanes ? part.count[n] : box.count[l.dim]),
-                         int32_t(layout.pitch[l.dim] * l.step), lanes ? int32_t(l.step) : 0,
+        q.start[l.hostDim] += part.first[n] * l.hostStep;
+      lane += part.first[n] * lanes;
+      moved += part.first[n] * l.step * pitch;
+      q.loops.push_back({uint32_t(part.count[n]), int32_t(pitch * l.step), int32_t(lanes),
                          l.hostStep ? l.hostDim : kNoDim, int32_t(l.hostStep)});
     }
+    q.row = uint32_t(int64_t(p.row) + moved);
     q.lane = uint32_t(lane);
     placements.push_back(std::move(q));
   }

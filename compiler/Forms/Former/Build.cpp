@@ -17,6 +17,7 @@ using namespace mlir;
 LogicalResult Former::run() {
   findSlicePoints();
   findStoredViews();
+  findShownArguments();
   // Inputs keep their order in the graph, also those that nothing reads.
   return storeOutputs();
 }

@@ -404,7 +404,9 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     result = storeConcat(concat, wanted);
     if (failed(result))
       result = known.empty() ? storeByHost(base, wanted) : storeTransposed(base, known[0], wanted);
-  } else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
+  } else if (FailureOr<Stored> shown = storeShown(base, wanted); succeeded(shown))
+    result = shown;
+  else if (FailureOr<Stored> input = storeQuantizedInput(base, wanted); succeeded(input))
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned

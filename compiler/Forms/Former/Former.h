@@ -116,6 +116,9 @@ private:
                                 bool isExact = false);
   llvm::SmallVector<mlir::Operation *> viewsBelow(mlir::Operation *op) const;
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
+  /// FormShown.cpp: views of arguments.
+  void findShownArguments();
+  mlir::FailureOr<Stored> storeShown(mlir::Value view, unsigned lane);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   bool computesSum(mlir::Value base, bool orProduct = true, int depth = 0);
