@@ -157,3 +157,17 @@ def test_a_window_over_the_means_of_channels(millrace, tmp_path, channels, exten
                    {"w0": (normal((channels, 3, 3, 3)) / 5).astype(np.float32), "w1": normal((1, 1, 5)).astype(np.float32),
                     "axes": np.int64([2, 3]), "row": np.int64([1, 1, channels]), "gates": np.int64([1, channels, 1, 1])})
     assert report["host_ops"] == [] and report["measured_cycles"] < most
+
+
+@pytest.mark.parametrize("groups,few,long,cycles", [(4, 16, 40, 4000), (1, 21, 64, 6000), (3, 7, 19, 4000)])
+def test_a_softmax_over_channels_and_its_expectation(millrace, tmp_path, groups, few, long, cycles):
+    """The distances of a detector's boxes: a softmax over 16 channels for each of four sides, then a convolution with 0 to 15. Each of its maxima was laid out
+    along the lanes again by a diagonal: 16,459 cycles of 40 x 40 anchors, and at 80 x 80 and its pyramid no room."""
+    nodes = [node("Conv", ["x", "w", "b"], ["v"]), node("Reshape", ["v", "cut"], ["r"]), node("Transpose", ["r"], ["t"], perm=[0, 2, 1, 3]),
+             node("Softmax", ["t"], ["p"], axis=1), node("Conv", ["p", "k"], ["q"]), node("Reshape", ["q", "flat"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal((1, 32, long, long)).astype(np.float32)},
+                   {"w": (NUMBERS.standard_normal((groups * few, 32, 1, 1)) / 3).astype(np.float32), "b": NUMBERS.standard_normal(groups * few).astype(np.float32),
+                    "k": np.arange(few, dtype=np.float32).reshape(1, few, 1, 1), "cut": np.int64([1, groups, few, long * long]),
+                    "flat": np.int64([1, groups, long * long])})
+    assert report["host_ops"] == []
+    assert report["predicted_cycles"] < cycles

@@ -158,6 +158,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
       fuseResiduals(function);
   }
   mixRows(function, options.mostRows);
+  sumInRows(function, options.lanes);
   simplifyViews(function);
   mapBeforeViews(function);
   splitMaxWindows(function);

@@ -468,6 +468,31 @@ std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart, bo
   return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
 }
 
+/// Whether products sum the value, or what maps make of it.
+bool Former::isMultiplied(Value value, int depth) {
+  constexpr int kLongestChain = 8; // of maps
+  SetVector<Operation *> users;
+  collectUsers(value, users);
+  return llvm::any_of(users, [&](Operation *user) {
+    auto op = dyn_cast<linalg::LinalgOp>(user);
+    return op && (isContraction(op) || (isMap(op) && depth < kLongestChain &&
+                                        isMultiplied(op->getResult(0), depth + 1)));
+  });
+}
+
+/// Of a map of what is compared with the greatest of few elements along `dim` (a softmax over
+/// channels): the longest of the other dimensions, if that fills vectors. Along it the greatest and
+/// the sum run over rows, and there are fewer rows; along `dim` each maximum would have to be laid
+/// out along the lanes again.
+std::optional<unsigned> Former::laneBesideMaximum(linalg::LinalgOp op, unsigned dim) {
+  const std::optional<unsigned> longest =
+      longestBeside(shapeOf(op->getResult(0)), dim, options.lanes);
+  return longest && isMap(op) && comparesAlong(op, dim) && !isRunTimeScores(op->getOperand(0)) &&
+                 !isMultiplied(op->getResult(0))
+             ? longest
+             : std::nullopt;
+}
+
 /// A choice with a reason holds for a dimension of extent 1 too: the scores of one token for one
 /// token lie along the tokens, not along the heads that happen to be more than one.
 Former::LaneChoice Former::chooseLane(Value base) {
@@ -532,8 +557,11 @@ Former::LaneChoice Former::chooseLane(Value base) {
       continue;
     const LaneChoice lane = *shown;
     for (auto [dim, expr] : llvm::enumerate(result.getResults()))
-      if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason))
+      if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason)) {
+        if (const std::optional<unsigned> along = laneBesideMaximum(op, unsigned(dim)))
+          return {*along, true};
         return {unsigned(dim), lane.hasReason};
+      }
   }
   return {isWindow && beside ? *beside : last, false};
 }

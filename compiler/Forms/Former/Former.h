@@ -165,6 +165,8 @@ private:
   void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
   /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
   bool isRunTimeScores(mlir::Value value) const;
+  bool isMultiplied(mlir::Value value, int depth = 0);
+  std::optional<unsigned> laneBesideMaximum(mlir::linalg::LinalgOp op, unsigned dim);
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
   mlir::Value inputBehind(mlir::Value value) const;
   struct LaneChoice {
@@ -406,6 +408,12 @@ bool isKept(mlir::Value value);
 enum class Combiner { None, Sum, SumOfProducts, Max, Min };
 Combiner combinerOf(mlir::linalg::LinalgOp op);
 AluOp aluOf(Combiner combiner, bool isFloat);
+/// Does the map take the greatest, or the least, of elements along `dim` of its result?
+bool comparesAlong(mlir::linalg::LinalgOp map, unsigned dim);
+/// The longest dimension, if it fills vectors of `lanes`, and elements along `dim` are few of one.
+std::optional<unsigned> longestBeside(llvm::ArrayRef<int64_t> shape, unsigned dim, int64_t lanes);
+/// Does a chain of maps make the value of what is compared so, where a dimension beside is long?
+bool isComparedAlong(mlir::Value value, unsigned dim, int64_t lanes);
 /// The dimensions of the input that reduced loops walk along.
 llvm::SmallVector<unsigned> reducedDims(mlir::linalg::LinalgOp op);
 /// Lanes of each part of a row that is done part by part: at least half a vector, all alike if that

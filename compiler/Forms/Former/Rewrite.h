@@ -69,6 +69,11 @@ void expandJoined(mlir::tensor::CollapseShapeOp view);
 /// for that (talking heads), become maps of the rows as they lie. Sums in fp32.
 void mixRows(mlir::func::FuncOp function, int64_t mostRows);
 
+/// Products with a column of constants of what is compared with the greatest of few elements (the
+/// expectation of a softmax over channels) become maps and sums over rows, where the other elements
+/// fill vectors of `lanes`.
+void sumInRows(mlir::func::FuncOp function, int64_t lanes);
+
 /// Chains of reshapes and transpositions that join dimensions and later cut them apart again: these
 /// are cut first, moved once, and joined last, so that each stays one of its own as far as it can
 /// (patches of images as tokens, channels joined with their rows). Exact.

@@ -35,6 +35,8 @@ constexpr TensorRewrite tensorRewrites[] = {
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
     {"mix-rows", "mixes a few rows by maps instead of products",
      [](func::FuncOp function) { forms::mixRows(function, 8); }},
+    {"sum-in-rows", "sums what is compared with the greatest of few by maps instead of products",
+     [](func::FuncOp function) { forms::sumInRows(function, 320); }},
     {"simplify-views", "cuts, moves and joins dimensions in this order", forms::simplifyViews},
     {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
     {"split-max-windows", "cuts maximum windows into one along each dimension",
