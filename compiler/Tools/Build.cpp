@@ -64,7 +64,7 @@ void ModelOptions::addTo(CLI::App &command) {
            ->capture_default_str()
            ->group(heading::Compiler));
   only(Level::Onnx,
-       command.add_option("--dim", dims, "value of a symbolic dimension, name=n; repeat for more")
+       command.add_option("--dim", dims, "value of a symbolic dimension, name=n, or of one by its place, input.0=n; repeat for more")
            ->type_name("NAME=N")
            ->group(heading::Model));
   command

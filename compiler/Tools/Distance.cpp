@@ -53,6 +53,7 @@ Distance distance(const HostTensor &tensor, const HostTensor &other) {
     difference += x == y ? 0 : (x - y) * (x - y);
   }
   d.relativeL2 = difference == 0 ? 0 : std::sqrt(difference / norm);
+  d.rootMeanSquare = difference == 0 ? 0 : std::sqrt(difference / double(d.elements));
   return d;
 }
 

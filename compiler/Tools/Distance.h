@@ -15,6 +15,7 @@ namespace millrace::driver {
 struct Distance {
   double relativeL2 = 0; ///< |tensor - other| / |other|, 0 if both are 0; NaN or infinite if not
                          ///< finite where the other is, or the other way round
+  double rootMeanSquare = 0; ///< of the differences
   uint64_t differing = 0, elements = 0;
   /// Elements that are infinite or NaN where the other is finite.
   uint64_t infinite = 0, nan = 0;
@@ -27,6 +28,9 @@ constexpr double kMostRelativeL2 = 1e-5;
 /// Above this a run with another judge fails. Roundings to 16 bits come near it in deep networks
 /// whose signal is small beside its average, as random weights make them.
 constexpr double kMostFromJudge = 0.05;
+/// Unless what differs is no more than this on average, the least number of fp16: of outputs that
+/// are all but 0 (a sigmoid where a detector sees nothing) it stores nothing better.
+constexpr double kLeastTold = 0x1p-24;
 
 /// A value of the model that is further from the judge's than the values that it is computed of.
 struct Departure {

@@ -189,7 +189,7 @@ std::string complaintOf(const Verdict &verdict) {
           : std::string("; no single value departs from what it is computed of, so that "
                         "roundings may have added up");
   for (const auto &[name, d] : verdict.outputs)
-    if (!(d.relativeL2 <= kMostFromJudge))
+    if (!(d.relativeL2 <= kMostFromJudge) && !(d.rootMeanSquare <= kLeastTold))
       return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
              verdict.judge + ", more than " + text(kMostFromJudge) + place +
              "; try another --precision or --keep-fp32 VALUE, or report it with the model";

@@ -74,6 +74,11 @@ void checkModel(onnx::ModelProto &model) {
     type->clear_shape();
 }
 
+/// What a dimension is called by its place: input.0, input.1, ...
+static std::string placeOf(const std::string &input, int axis) {
+  return input + "." + std::to_string(axis);
+}
+
 std::vector<SymbolicDim> symbolicDims(const onnx::GraphProto &graph) {
   const std::set<std::string> constants = initializerNames(graph);
   std::vector<SymbolicDim> dims;
@@ -82,11 +87,11 @@ std::vector<SymbolicDim> symbolicDims(const onnx::GraphProto &graph) {
       continue;
     const auto &shape = input.type().tensor_type().shape();
     for (int i = 0; i < shape.dim_size(); ++i)
-      if (const auto &dim = shape.dim(i); !dim.has_dim_value())
-        dims.push_back({dim.has_dim_param() && !dim.dim_param().empty()
-                            ? dim.dim_param()
-                            : input.name() + "." + std::to_string(i),
-                        input.name(), i});
+      if (const auto &dim = shape.dim(i); !dim.has_dim_value() || dim.dim_value() < 0) {
+        const std::string &name = dim.dim_param(); // "?" names nothing, though Paddle writes it
+        dims.push_back({name.empty() || name == "?" ? placeOf(input.name(), i) : name, input.name(),
+                        i});
+      }
   }
   return dims;
 }
@@ -106,8 +111,12 @@ Status bindDims(onnx::GraphProto &graph, const std::map<std::string, int64_t> &d
   std::set<std::string> missing, known;
   for (const SymbolicDim &dim : symbolicDims(graph)) {
     known.insert(dim.name);
+    known.insert(placeOf(dim.input, dim.axis));
     auto &shape = *inputs[dim.input]->mutable_type()->mutable_tensor_type()->mutable_shape();
-    if (auto found = dims.find(dim.name); found != dims.end())
+    auto found = dims.find(placeOf(dim.input, dim.axis));
+    if (found == dims.end())
+      found = dims.find(dim.name);
+    if (found != dims.end())
       shape.mutable_dim(dim.axis)->set_dim_value(found->second);
     else
       missing.insert(dim.name);
@@ -416,7 +425,7 @@ Status checkExtents(const onnx::ValueInfoProto &value, const char *what) {
     const std::string text =
         std::string(what) + " '" + value.name() + "' has a dimension of " + std::to_string(extent);
     if (extent < 0)
-      return Error{text + "; export it with a name, and give it by --dim name=n"};
+      return Error{text + "; export the model again"};
     if (extent == 0)
       continue; // no element at all, but the other extents are computed with
     if (elements > kMostElements / extent)

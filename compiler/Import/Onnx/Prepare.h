@@ -49,9 +49,9 @@ void adoptNewer(onnx::ModelProto &model, const IsSupported &isSupported);
 
 void checkModel(onnx::ModelProto &model);
 
-/// A dimension of an input that has a name or nothing for a number.
+/// A dimension of an input that has a name, nothing or -1 for a number.
 struct SymbolicDim {
-  std::string name; ///< for --dim; "input.axis" where it has none
+  std::string name; ///< for --dim, beside "input.axis", which it is where it has none
   std::string input;
   int axis;
 };

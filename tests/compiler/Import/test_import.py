@@ -135,8 +135,17 @@ def test_symbolic_dimensions_take_their_values_and_missing_ones_are_listed(impor
     model = model_of([node], [tensor("x", ["batch", "length"])], [tensor("y", ["batch", "length"])])
     assert "tensor<2x5xf32>" in imported(model, "--dim", "batch=2", "--dim", "length=5")
     assert rejected(model) == "symbolic dimensions without a value: batch, length; give each by --dim name=n"
+    assert "tensor<2x5xf32>" in imported(model, "--dim", "x.0=2", "--dim", "length=5")
     assert "no input has a dimension of that name" in \
         rejected(model, "--dim", "batch=2", "--dim", "length=5", "--dim", "width=1")
+
+
+def test_dimensions_that_have_no_name_are_given_by_their_place(imported, rejected):
+    """Paddle writes ? for each of them, or -1."""
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = model_of([node], [tensor("x", [-1, 3, "?", "?"])], [tensor("y", [-1, 3, "?", "?"])])
+    assert rejected(model) == "symbolic dimensions without a value: x.0, x.2, x.3; give each by --dim name=n"
+    assert "tensor<1x3x4x5xf32>" in imported(model, "--dim", "x.0=1", "--dim", "x.2=4", "--dim", "x.3=5")
 
 
 def test_all_unsupported_operations_are_listed_at_once(rejected):
