@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The discrete Fourier transform, as a product with a constant matrix.
+// The discrete Fourier transform, as a product with a constant matrix, and that of frames of a
+// signal, as a convolution.
 #include "compiler/Import/Onnx/Arithmetic.h"
+#include "compiler/Import/Onnx/Convolution.h"
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Support/Constants.h"
 
 #include <cmath>
 #include <numbers>
@@ -103,8 +106,53 @@ Status importDft(NodeImporter &node) {
   return node.done(t.concat(made, rank - 1));
 }
 
+/// The transform of each frame of a signal, each times a window, is a convolution with the waves
+/// times that.
+Status importStft(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  const Shape in(node.shape(0));
+  const std::optional<Shape> step = node.constantIntegers(1);
+  std::optional<Shape> length;
+  if (!step || step->size() != 1 || (node.has(3) && !(length = node.constantIntegers(3))))
+    return node.error("its frame_step or frame_length is not constant");
+  std::optional<ConstantView> window;
+  if (node.has(2) && !(window = viewConstant(node.in(2))))
+    return node.error("its window is not constant");
+  if (in.size() < 2 || in.size() > 3 || (in.size() == 3 && in[2] != 1) || !isFloat(node.inType(0)))
+    return node.error("its signal is none of real numbers, batch x length (x 1)");
+  const int64_t given = length && !length->empty() ? length->front()
+                        : window                   ? node.shape(2)[0]
+                                                   : 0,
+                every = step->front();
+  if (given < 1 || given > in[1] || every < 1 || (window && node.shape(2)[0] != given))
+    return node.error("takes frames of " + std::to_string(given) + " of " + std::to_string(in[1]) +
+                      " numbers, every " + std::to_string(every));
+  Transform f{given, given, given, 1, 2, false, node.getInt("onesided", 1) != 0};
+  f.wanted = f.isOneSided ? given / 2 + 1 : given;
+  if (given > kMostMade / (2 * f.wanted))
+    return node.error("a transform of " + std::to_string(given) +
+                      " numbers is too long for a product; up to 8192 are done");
+  std::vector<float> waves;
+  for (int64_t part = 0; part < f.made; ++part) {
+    const std::vector<float> matrix = matrixOf(f, 0, part);
+    for (int64_t k = 0; k < f.wanted; ++k)
+      for (int64_t j = 0; j < given; ++j)
+        waves.push_back(matrix[size_t(j * f.wanted + k)] *
+                        float(window ? window->real(window->splat ? 0 : j) : 1.0));
+  }
+  const int64_t frames = (in[1] - given) / every + 1;
+  const Value signal = t.reshape(node.in(0), {in[0], 1, in[1]}),
+              weights = t.reals({f.made * f.wanted, 1, given}, waves, elementTypeOf(signal)),
+              made =
+                  convolve(node, signal, weights, {{given}, {every}, {1}, {0}, {0}, {0}, {frames}});
+  return node.done(t.transpose(t.reshape(made, {in[0], f.made, f.wanted, frames}), {0, 3, 2, 1}));
+}
+
 } // namespace
 
-void addFourierOps(HandlerTable &table) { table[":DFT"] = importDft; }
+void addFourierOps(HandlerTable &table) {
+  table[":DFT"] = importDft;
+  table[":STFT"] = importStft;
+}
 
 } // namespace millrace::onnx_import

@@ -125,12 +125,56 @@ Value padByCopies(TensorBuilder &t, Value input, int64_t axis, int64_t low, int6
     return folded < extent ? folded : period - folded;
   };
   SmallVector<Value> parts;
-  for (int64_t i = -low; i < 0; ++i)
-    parts.push_back(t.sliceAxis(input, axis, source(i), 1));
+  SmallVector<bool> along(shapeOf(input).size(), false);
+  along[size_t(axis)] = true;
+  const auto add = [&](int64_t from, int64_t to) { // runs of copies that go one way
+    for (int64_t i = from, end; i < to; i = end) {
+      const int64_t step = i + 1 < to ? source(i + 1) - source(i) : 0;
+      for (end = i + 1; end < to && source(end) - source(end - 1) == step;)
+        ++end;
+      const int64_t count = end - i, lowest = std::min(source(i), source(end - 1));
+      const Value run = t.sliceAxis(input, axis, lowest, step == 0 ? 1 : count);
+      parts.push_back(step < 0                 ? reverse(t, run, along)
+                      : step == 0 && count > 1 ? t.repeat(run, axis, count)
+                                               : run);
+    }
+  };
+  add(-low, 0);
   parts.push_back(input);
-  for (int64_t i = 0; i < high; ++i)
-    parts.push_back(t.sliceAxis(input, axis, source(extent + i), 1));
+  add(extent, extent + high);
   return t.concat(parts, axis);
+}
+
+/// The first elements of each batch backwards, the others as they are.
+Status importReverseSequence(NodeImporter &node) {
+  const std::optional<Shape> lengths = node.constantIntegers(1);
+  const std::optional<int64_t> batch = normalAxis(node.getInt("batch_axis", 1), node.rank(0)),
+                               time = normalAxis(node.getInt("time_axis", 0), node.rank(0));
+  if (!lengths)
+    return node.error("its sequence_lens are not constant");
+  if (!batch || !time || *batch == *time || int64_t(lengths->size()) != node.shape(0)[*batch])
+    return node.error("its axes or its " + std::to_string(lengths->size()) +
+                      " sequence_lens do not fit its input");
+  SmallVector<bool> along(size_t(node.rank(0)), false);
+  along[size_t(*time)] = true;
+  const int64_t extent = node.shape(0)[*time];
+  SmallVector<Value> batches;
+  for (size_t first = 0, end; first < lengths->size(); first = end) { // of one length
+    const int64_t length = (*lengths)[first];
+    if (length < 0 || length > extent)
+      return node.error("reverses " + std::to_string(length) + " of " + std::to_string(extent) +
+                        " elements");
+    for (end = first + 1; end < lengths->size() && (*lengths)[end] == length;)
+      ++end;
+    const Value its = node.t.sliceAxis(node.in(0), *batch, int64_t(first), int64_t(end - first));
+    SmallVector<Value> parts;
+    if (length > 0)
+      parts.push_back(reverse(node.t, node.t.sliceAxis(its, *time, 0, length), along));
+    if (length < extent)
+      parts.push_back(node.t.sliceAxis(its, *time, length, extent - length));
+    batches.push_back(node.t.concat(parts, *time));
+  }
+  return node.done(node.t.concat(batches, *batch));
 }
 
 Status importPad(NodeImporter &node) {
@@ -195,6 +239,7 @@ Status importTrilu(NodeImporter &node) {
 void addSliceOps(HandlerTable &table) {
   table[":Concat"] = importConcat;
   table[":Split"] = importSplit;
+  table[":ReverseSequence"] = importReverseSequence;
   table[":Slice"] = importSlice;
   table[":Pad"] = importPad;
   table[":Trilu"] = importTrilu;

@@ -355,6 +355,19 @@ void spellOutResize(onnx::GraphProto &graph) {
   }
 }
 
+/// The library's inference takes what STFT leaves out for 0, and its default is 1.
+void spellOutOneSided(onnx::GraphProto &graph) {
+  for (onnx::NodeProto &node : *graph.mutable_node()) {
+    const auto isOneSided = [](const onnx::AttributeProto &a) { return a.name() == "onesided"; };
+    if (node.op_type() != "STFT" || std::ranges::any_of(node.attribute(), isOneSided))
+      continue;
+    onnx::AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name("onesided");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(1);
+  }
+}
+
 } // namespace
 
 void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
@@ -367,6 +380,7 @@ void rewrite(onnx::ModelProto &model, const IsSupported &isSupported) {
       spellOutResize(*model.mutable_graph());
   }
   inlineUnsupported(model, isSupported);
+  spellOutOneSided(*model.mutable_graph());
   inferShapes(model);
 }
 
