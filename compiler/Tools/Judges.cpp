@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 namespace millrace::driver {
@@ -49,9 +50,18 @@ Expected<Values> referenceValues(ModuleOp module, const Values &inputs,
   const unsigned outputs = function.getNumResults();
   const std::vector<std::string> names = addResults(function, {wanted.begin(), wanted.end()});
   std::vector<HostView> arguments;
+  std::deque<HostTensor> unread; // inputs of which the model takes the shape alone, or nothing
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     const auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name");
     const auto input = inputs.find(name ? name.str() : std::string());
+    auto type = dyn_cast<RankedTensorType>(function.getArgument(i).getType());
+    const std::optional<HostType> element =
+        type ? hostTypeOfElement(type.getElementType()) : std::nullopt;
+    if (input == inputs.end() && function.getArgument(i).use_empty() && element) {
+      arguments.emplace_back(unread.emplace_back(
+          HostTensor::zeros(*element, {type.getShape().begin(), type.getShape().end()})));
+      continue;
+    }
     if (input == inputs.end())
       return Error{"the reference needs the input '" + (name ? name.str() : std::to_string(i)) +
                    "', which the program does not take"};

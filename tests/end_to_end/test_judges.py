@@ -175,6 +175,25 @@ def test_random_transformers_are_judged_alike(run, seed):
         assert found["onnxruntime"][name] == pytest.approx(error, rel=0.05, abs=1e-4), name
 
 
+@pytest.mark.parametrize("judge", JUDGES)
+def test_an_input_whose_shape_alone_matters_is_none_of_the_program(run, judge):
+    nodes = [helper.make_node("Shape", ["z"], ["s"]), helper.make_node("Expand", ["x", "s"], ["y"])]
+    inputs = {"x": numbers(1, 32), "z": np.zeros((4, 32), np.int64)}
+    model = model_of(nodes, inputs, {})
+    code, report, errors = run(model, {"x": inputs["x"]}, f"--check={judge}")
+    assert code == 0, errors
+    assert report["check"]["judges"][1]["outputs"][0]["relative_l2"] < 1e-3
+
+
+def test_outputs_that_are_all_but_0_are_told_as_well_as_fp16_can(run):
+    """A sigmoid of -16 to -18 is a step or two of the smallest numbers of fp16."""
+    nodes = [helper.make_node("Sub", ["x", "c"], ["d"]), helper.make_node("Sigmoid", ["d"], ["y"])]
+    inputs = {"x": numbers(8, 32, scale=0.3)}
+    code, report, errors = run(model_of(nodes, inputs, {"c": np.float32(17)}), inputs, "--check=onnxruntime")
+    assert code == 0, errors
+    assert report["check"]["judges"][1]["outputs"][0]["relative_l2"] > 0.05
+
+
 def test_who_cannot_judge_says_so(run):
     nodes, constants = layers(2)
     inputs = {"x": numbers(4, 32)}

@@ -526,9 +526,38 @@ bool Former::computesSum(Value base, bool orProduct, int depth) {
          });
 }
 
+/// Whether the value is elements of arguments, and constants, in another order.
+static bool isMoved(Value value, int depth = 0) {
+  constexpr int kLongestChain = 16;
+  Operation *op = value.getDefiningOp();
+  if (!op || op->hasTrait<OpTrait::ConstantLike>())
+    return isa<FloatType>(getElementTypeOrSelf(value.getType()));
+  auto map = dyn_cast<linalg::GenericOp>(op);
+  if (!isa<tensor::ConcatOp, tensor::ExtractSliceOp, tensor::PadOp, tensor::CollapseShapeOp,
+           tensor::ExpandShapeOp, linalg::TransposeOp>(op) &&
+      !(map && isMap(map) && isa<BlockArgument>(map.getBody()->getTerminator()->getOperand(0))))
+    return false;
+  const ValueRange operands = map                         ? ValueRange(map.getDpsInputs())
+                              : isa<tensor::ConcatOp>(op) ? ValueRange(op->getOperands())
+                                                          : op->getOperands().take_front();
+  return depth < kLongestChain &&
+         llvm::all_of(operands, [&](Value operand) { return isMoved(operand, depth + 1); });
+}
+
+/// Whether the host puts parts of arguments together, as it writes them: rows of few lanes would be
+/// most of what they take of the memory, and it writes what it gives as its readers take it.
+static bool isPutTogetherByHost(tensor::ConcatOp op, unsigned lane, int64_t lanes) {
+  constexpr int64_t kFew = 16, kMany = 256; // how often lanes fit into a vector, rows
+  const ArrayRef<int64_t> shape = shapeOf(op.getResult());
+  return kFew * shape[lane] <= lanes && ShapedType::getNumElements(shape) / shape[lane] >= kMany &&
+         isMoved(op.getResult());
+}
+
 /// Parts write one tensor; sums that have other consumers, and what has no kernel, are copied into
 /// it.
 FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
+  if (isPutTogetherByHost(op, lane, options.lanes))
+    return storeByHost(op.getResult(), lane);
   unsigned tensor = newTensor(op.getResult(), shapeOf(op.getResult()), lane);
   SmallVector<int64_t> offsets(shapeOf(op.getResult()).size(), 0);
   int64_t split = 0; // parts keep whole lanes
