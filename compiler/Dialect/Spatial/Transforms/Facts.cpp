@@ -2,7 +2,9 @@
 #include "compiler/Dialect/Spatial/Transforms/Facts.h"
 
 #include "compiler/Forms/Former/Build.h"
+#include "compiler/Support/Constants.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -16,7 +18,25 @@ using namespace mlir;
 
 static constexpr llvm::StringLiteral kAttribute = "millrace.facts";
 
-/// For integer arguments of @main that index a tensor: the least extent indexed, by ONNX name.
+/// One more than the greatest of several constants that the operation compares `value` with for
+/// equality, as a one-hot code does.
+static std::optional<int64_t> behindCompared(Operation *op, Value value) {
+  bool compares = false;
+  op->walk([&](arith::CmpIOp compare) {
+    compares |= compare.getPredicate() == arith::CmpIPredicate::eq;
+  });
+  std::optional<int64_t> bound;
+  for (Value other : op->getOperands())
+    if (const std::optional<ConstantView> constant = viewConstant(other);
+        compares && other != value && constant && !constant->splat &&
+        constant->type.getElementType().isInteger())
+      for (int64_t i = 0; i < constant->type.getNumElements(); ++i)
+        bound = std::max(bound.value_or(0), constant->integer(i) + 1);
+  return bound;
+}
+
+/// For integer arguments of @main that index a tensor, or that several constants are compared with:
+/// the least extent indexed, or one more than the greatest, by ONNX name.
 static std::map<std::string, int64_t> integerBoundsOf(ModuleOp module) {
   std::map<std::string, int64_t> bounds;
   auto main = module.lookupSymbol<func::FuncOp>("main");
@@ -37,14 +57,18 @@ static std::map<std::string, int64_t> integerBoundsOf(ModuleOp module) {
         if (!seen.insert(user).second)
           continue;
         bool picks = false;
+        const auto note = [&](int64_t bound) {
+          picks = true;
+          auto [it, fresh] = bounds.emplace(name.str(), bound);
+          it->second = std::min(it->second, bound);
+        };
         user->walk([&](tensor::ExtractOp extract) {
           auto from = cast<RankedTensorType>(extract.getTensor().getType());
-          if (from.getRank() == 0 || extract.getTensor() == value)
-            return;
-          picks = true;
-          auto [it, fresh] = bounds.emplace(name.str(), from.getDimSize(0));
-          it->second = std::min(it->second, from.getDimSize(0));
+          if (from.getRank() != 0 && extract.getTensor() != value)
+            note(from.getDimSize(0));
         });
+        if (const std::optional<int64_t> bound = behindCompared(user, value))
+          note(*bound);
         if (!picks)
           for (Value result : user->getResults())
             if (auto t = dyn_cast<RankedTensorType>(result.getType());
