@@ -152,17 +152,14 @@ def test_uint8_costs_what_int8_costs(millrace, tmp_path, activations, form):
 
 
 def test_numbers_that_several_constants_are_compared_with_are_drawn_among_them(millrace, tmp_path):
-    """A one-hot code of JAX: of any number of 32 bits it would be zeros, and what is normalised behind it nothing but noise."""
+    """A one-hot code of JAX: of 0 and 1 alone it leaves little, and what is normalised behind it may be nothing but noise."""
     draw = np.random.default_rng(8)
     nodes = [helper.make_node("Equal", ["x", "range"], ["is"]), helper.make_node("Cast", ["is"], ["hot"], to=TensorProto.FLOAT),
-             helper.make_node("MatMul", ["hot", "w"], ["h"]), helper.make_node("ReduceMean", ["h", "axis"], ["m"]), helper.make_node("Sub", ["h", "m"], ["d"]),
-             helper.make_node("Mul", ["d", "d"], ["s"]), helper.make_node("ReduceMean", ["s", "axis"], ["v"]), helper.make_node("Add", ["v", "e"], ["a"]),
-             helper.make_node("Sqrt", ["a"], ["r"]), helper.make_node("Div", ["d", "r"], ["y"])]
-    constants = {"range": np.arange(40, dtype=np.int32).reshape(1, 1, 40), "w": draw.standard_normal((40, 16)).astype(np.float32),
-                 "axis": np.int64([1]), "e": np.float32(1e-6)}
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.INT32, [2, 24, 1])], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+             helper.make_node("MatMul", ["hot", "w"], ["h"])]
+    constants = {"range": np.arange(40, dtype=np.int32).reshape(1, 1, 40), "w": draw.standard_normal((40, 16)).astype(np.float32)}
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.INT32, [2, 24, 1])], [helper.make_tensor_value_info("h", TensorProto.FLOAT, None)],
                               [numpy_helper.from_array(value, name) for name, value in constants.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
     done = subprocess.run([millrace, "run", tmp_path / "m.onnx", "--check=reference", "--output-dir", tmp_path / "out"], text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert np.abs(np.load(tmp_path / "out" / "y.npy")).max() > 0.5
+    assert len(np.unique(np.load(tmp_path / "out" / "h.npy").reshape(-1, 16), axis=0)) > 10  # of 48
