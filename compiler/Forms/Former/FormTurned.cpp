@@ -41,8 +41,7 @@ static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
   return block;
 }
 
-/// The value behind reshapes that give or take dimensions of one element.
-static Value behindUnitDims(Value value) {
+Value behindUnitDims(Value value) {
   const auto extents = [](Value of) {
     return llvm::to_vector(llvm::make_filter_range(shapeOf(of), [](int64_t e) { return e != 1; }));
   };

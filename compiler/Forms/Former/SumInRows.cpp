@@ -125,22 +125,12 @@ void sumInRows(const Weighted &weighted) {
   product->erase();
 }
 
-/// What reshapes that keep all other dimensions show.
-Value behindReshapes(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
-      break;
-    value = op->getOperand(0);
-  }
-  return value;
-}
-
 } // namespace
 
 bool comparesAlong(linalg::LinalgOp map, unsigned dim) {
   const AffineExpr along = map.getMatchingIndexingMap(map.getDpsInitOperand(0)).getResult(dim);
   return llvm::any_of(map.getDpsInputOperands(), [&](OpOperand *input) {
-    linalg::LinalgOp most = formOf(behindReshapes(input->get()));
+    linalg::LinalgOp most = formOf(behindUnitDims(input->get()));
     const Combiner combiner = most && !isMap(most) ? combinerOf(most) : Combiner::None;
     return (combiner == Combiner::Max || combiner == Combiner::Min) &&
            most.getNumDpsInputs() == 1 &&

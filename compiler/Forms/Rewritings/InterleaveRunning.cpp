@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
 
 #include <algorithm>
 #include <optional>
@@ -56,9 +57,9 @@ std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &ker
 Blocks blocksOf(const Machine &machine, AluOp op, int64_t steps) {
   const bool isIdempotent =
       op == AluOp::MaxF32 || op == AluOp::MinF32 || op == AluOp::MaxI32 || op == AluOp::MinI32;
-  const auto interval = int64_t(machine.latency.aluLatency(std::string(aluOpInfo(op).mnemonic)));
   Blocks found{1, steps, steps};
-  for (int64_t n = 2; n <= std::min<int64_t>(machine.vxm.runningAccumulators, interval); ++n)
+  for (int64_t n = 2;
+       n <= std::min<int64_t>(machine.vxm.runningAccumulators, stepInterval(machine, op)); ++n)
     for (int64_t each = (steps + n - 1) / n; each < steps; ++each) {
       const bool overlaps = n * each > steps;
       if (n * each > int64_t(machine.mxm.accumulatorRows) || (overlaps && !isIdempotent) ||
@@ -85,8 +86,7 @@ bool pays(const KernelGraph &graph, const Kernel &kernel, const Reduction &of, c
     if (kernel.loops[l].kind == LoopKind::Parallel)
       (coefficient(lanes, l) ? alongLanes : rows) *= double(kernel.loops[l].extent);
   rows *= double((int64_t(alongLanes) + machine.lanes() - 1) / machine.lanes());
-  const double interval = double(machine.latency.aluLatency(
-                   std::string(aluOpInfo(kernel.nodes[of.node].op).mnemonic))),
+  const double interval = double(stepInterval(machine, kernel.nodes[of.node].op)),
                workers = double(kHemispheres * machine.pes() *
                                 std::max(1u, machine.mxm.planes / (format ? format->planes : 1)));
   const double now = double(kernel.loops[of.loop].extent) * interval,

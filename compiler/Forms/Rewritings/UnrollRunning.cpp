@@ -156,12 +156,16 @@ private:
 
 } // namespace
 
+int64_t stepInterval(const Machine &machine, AluOp op) {
+  return std::max<int64_t>(
+      1, int64_t(machine.latency.aluLatency(std::string(aluOpInfo(op).mnemonic))));
+}
+
 double stepCycles(const KernelGraph &graph, const Kernel &kernel, const Node &node,
                   const Machine &machine) {
   const Access &result = kernel.results.front().access;
   const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
-  const int64_t interval = std::max<int64_t>(
-      1, int64_t(machine.latency.aluLatency(std::string(aluOpInfo(node.op).mnemonic))));
+  const int64_t interval = stepInterval(machine, node.op);
   int64_t together = 1;
   for (unsigned l = 0; l < kernel.loops.size() && kernel.terms.empty(); ++l)
     if (kernel.loops[l].kind == LoopKind::Parallel && !coefficient(lanes, l))

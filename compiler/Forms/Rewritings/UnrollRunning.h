@@ -14,6 +14,9 @@ namespace millrace::forms {
 /// steps. Returns how many it unrolled.
 unsigned unrollRunning(KernelGraph &graph, const Machine &machine);
 
+/// Cycles from one step of a running reduction to the next in the same accumulator (S8).
+int64_t stepInterval(const Machine &machine, AluOp op);
+
 /// Cycles that a step of a running reduction `node` takes for each row of the result, about: several
 /// rows go through the accumulators of one ALU side by side, as far as a row loop has them.
 double stepCycles(const KernelGraph &graph, const Kernel &kernel, const Node &node,
