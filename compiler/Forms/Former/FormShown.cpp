@@ -75,22 +75,24 @@ std::optional<Steps> behind(Operation *view, const Steps &steps) {
   return result;
 }
 
-/// The argument that the value shows by reshapes and transposes alone, and its steps through that.
-std::optional<std::pair<BlockArgument, Steps>> shownArgument(Value value) {
+/// What the value shows by reshapes and transposes alone, and its steps through that.
+std::optional<std::pair<Value, Steps>> behindMoves(Value value) {
   Steps steps;
   for (auto [dim, extent] : llvm::enumerate(shapeOf(value)))
     steps.push_back({Step{extent, int64_t(dim), 1}});
-  while (Operation *view = value.getDefiningOp()) {
+  for (Operation *view = value.getDefiningOp();
+       isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, linalg::TransposeOp>(view);
+       view = value.getDefiningOp()) {
     std::optional<Steps> next = behind(view, steps);
     if (!next)
       return std::nullopt;
     steps = std::move(*next);
     value = view->getOperand(0);
   }
-  return std::pair(cast<BlockArgument>(value), steps);
+  return std::pair(value, steps);
 }
 
-/// Do neighbours of the view's last dimension lie apart in the argument?
+/// Do neighbours of the view's last dimension lie apart in what it shows?
 bool isScattered(const SmallVector<Step> &last, ArrayRef<int64_t> shape) {
   int64_t next = 0; // where the step outside has to go on
   for (const Step &step : llvm::reverse(last)) {
@@ -119,27 +121,31 @@ void Former::findShownArguments() {
     });
     if (!isComputedWith || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
       return;
-    const std::optional<std::pair<BlockArgument, Steps>> shown = shownArgument(op->getResult(0));
-    if (shown && !shown->second.empty() && isScattered(shown->second.back(), shapeOf(shown->first)))
+    const std::optional<std::pair<Value, Steps>> shown = behindMoves(op->getResult(0));
+    if (shown && !shown->second.empty() && isMoved(shown->first) &&
+        isScattered(shown->second.back(), shapeOf(shown->first)))
       copies.insert(op);
   });
 }
 
-/// A view of an argument, as the host writes it.
+/// A view of an argument, as the host writes it, or of parts of arguments that it puts together.
 FailureOr<Stored> Former::storeShown(Value view, unsigned lane) {
   Operation *op = view.getDefiningOp();
   if (!op || !copies.contains(op))
     return failure();
-  const std::optional<std::pair<BlockArgument, Steps>> shown = shownArgument(view);
-  if (!shown)
+  const std::optional<std::pair<Value, Steps>> shown = behindMoves(view);
+  if (!shown || !isMoved(shown->first))
     return failure();
+  auto argument = dyn_cast<BlockArgument>(shown->first);
+  if (!argument)
+    return storeByHost(view, lane);
   const FailureOr<ElementType> type = memoryType(view);
   if (failed(type))
     return failure();
   const unsigned number =
       addTensor(graph, "input", tensorShape(view), *type, lane, TensorRole::Input);
   Tensor &tensor = graph.tensors[number];
-  nameArgument(tensor, shown->first);
+  nameArgument(tensor, argument);
   for (auto [dim, steps] : llvm::enumerate(shown->second)) {
     int64_t below = shapeOf(view)[dim];
     for (const Step &step : steps) {

@@ -526,8 +526,7 @@ bool Former::computesSum(Value base, bool orProduct, int depth) {
          });
 }
 
-/// Whether the value is elements of arguments, and constants, in another order.
-static bool isMoved(Value value, int depth = 0) {
+bool isMoved(Value value, int depth) {
   constexpr int kLongestChain = 16;
   Operation *op = value.getDefiningOp();
   if (!op || op->hasTrait<OpTrait::ConstantLike>())
