@@ -155,7 +155,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
     Value value = source->getResult(0);
     if (isElsewhere(source))
       return false;
-    return isView(source) || hosted.contains(value) || repeated.contains(source) ||
+    return isView(source) || isShown(source) || hosted.contains(value) || repeated.contains(source) ||
            (staysOnHost(source, isFormable(source)) && !stored.count(value));
   };
   // Arguments in memory first. What turns out to be made by the host is made here, too: between

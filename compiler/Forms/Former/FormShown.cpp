@@ -106,6 +106,17 @@ bool isScattered(const SmallVector<Step> &last, ArrayRef<int64_t> shape) {
   return false;
 }
 
+/// Are elements along the last dimension summed, or reduced otherwise, but not by products?
+bool isSummedAlong(Value view) {
+  return llvm::any_of(view.getUses(), [&](OpOperand &use) {
+    auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+    if (!op || isContraction(op) || op.getNumReductionLoops() == 0)
+      return false;
+    const auto last = dyn_cast<AffineDimExpr>(op.getMatchingIndexingMap(&use).getResults().back());
+    return last && op.getIteratorTypesArray()[last.getPosition()] == utils::IteratorType::reduction;
+  });
+}
+
 } // namespace
 
 /// Products take the view's elements from the argument by their weights' rows. What computes with
@@ -122,10 +133,29 @@ void Former::findShownArguments() {
     if (!isComputedWith || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
       return;
     const std::optional<std::pair<Value, Steps>> shown = behindMoves(op->getResult(0));
-    if (shown && !shown->second.empty() && isMoved(shown->first) &&
-        isScattered(shown->second.back(), shapeOf(shown->first)))
-      copies.insert(op);
+    if (!shown || shown->second.empty() ||
+        !isScattered(shown->second.back(), shapeOf(shown->first)))
+      return;
+    // A step of the host has to be worth it, the argument itself comes from there anyway.
+    constexpr int64_t kMany = 1 << 14; // elements
+    const bool isArgument = isa<BlockArgument>(shown->first);
+    if (!isArgument &&
+        (!isMoved(shown->first) || !isSummedAlong(op->getResult(0)) ||
+         cast<RankedTensorType>(op->getResult(0).getType()).getNumElements() < kMany))
+      return;
+    copies.insert(op);
+    if (!isArgument)
+      ofHost.insert(op);
   });
+}
+
+/// Whether the host writes the view of an argument as it shows: a step of the host takes the
+/// argument.
+bool Former::isShown(Operation *view) const {
+  if (!copies.contains(view) || ofHost.contains(view))
+    return false;
+  const std::optional<std::pair<Value, Steps>> shown = behindMoves(view->getResult(0));
+  return shown && isa<BlockArgument>(shown->first);
 }
 
 /// A view of an argument, as the host writes it, or of parts of arguments that it puts together.
@@ -134,11 +164,11 @@ FailureOr<Stored> Former::storeShown(Value view, unsigned lane) {
   if (!op || !copies.contains(op))
     return failure();
   const std::optional<std::pair<Value, Steps>> shown = behindMoves(view);
-  if (!shown || !isMoved(shown->first))
-    return failure();
-  auto argument = dyn_cast<BlockArgument>(shown->first);
-  if (!argument)
+  if (ofHost.contains(op))
     return storeByHost(view, lane);
+  auto argument = shown ? dyn_cast<BlockArgument>(shown->first) : BlockArgument();
+  if (!argument)
+    return failure();
   const FailureOr<ElementType> type = memoryType(view);
   if (failed(type))
     return failure();

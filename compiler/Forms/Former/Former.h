@@ -118,6 +118,7 @@ private:
   mlir::FailureOr<Stored> storeArgument(mlir::Value base, unsigned lane);
   /// FormShown.cpp: views of arguments.
   void findShownArguments();
+  bool isShown(mlir::Operation *view) const;
   mlir::FailureOr<Stored> storeShown(mlir::Value view, unsigned lane);
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
@@ -372,6 +373,7 @@ private:
   std::map<std::tuple<unsigned, int64_t, int64_t, AluOp>, std::optional<unsigned>> extremesOfFew;
   llvm::DenseSet<mlir::Operation *> slicePoints; ///< slices that are stored each by itself
   llvm::DenseSet<mlir::Operation *> copies;      ///< other views that are
+  llvm::DenseSet<mlir::Operation *> ofHost;      ///< those of them that the host puts together
   llvm::DenseSet<mlir::Value> hosted;
   llvm::DenseSet<mlir::Value> noted;     ///< constants of which a remark says something
   llvm::DenseSet<unsigned> takenOutputs; ///< results that somebody writes
