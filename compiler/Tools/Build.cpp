@@ -63,10 +63,12 @@ void ModelOptions::addTo(CLI::App &command) {
            ->type_name("TYPE")
            ->capture_default_str()
            ->group(heading::Compiler));
-  only(Level::Onnx,
-       command.add_option("--dim", dims, "value of a symbolic dimension, name=n, or of one by its place, input.0=n; repeat for more")
-           ->type_name("NAME=N")
-           ->group(heading::Model));
+  only(Level::Onnx, command
+                        .add_option("--dim", dims,
+                                    "value of a symbolic dimension, name=n, or of one by its "
+                                    "place, input.0=n; repeat for more")
+                        ->type_name("NAME=N")
+                        ->group(heading::Model));
   command
       .add_option("--set", settings,
                   "change one key of the machine, path=value (memory.slices=16); repeat for more")

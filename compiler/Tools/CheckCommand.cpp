@@ -110,7 +110,8 @@ void addCheck(CLI::App &app, Action &action) {
       ->required();
   command
       ->add_option("--dim", options->model.dims,
-                   "value of a symbolic dimension, name=n, or of one by its place, input.0=n; repeat for more")
+                   "value of a symbolic dimension, name=n, or of one by its place, input.0=n; "
+                   "repeat for more")
       ->type_name("NAME=N")
       ->group(heading::Model);
   command->add_option("--json", options->json, "write summary and findings as JSON")

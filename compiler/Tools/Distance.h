@@ -28,8 +28,8 @@ constexpr double kMostRelativeL2 = 1e-5;
 /// Above this a run with another judge fails. Roundings to 16 bits come near it in deep networks
 /// whose signal is small beside its average, as random weights make them.
 constexpr double kMostFromJudge = 0.05;
-/// Unless what differs is no more than this on average, the least number of fp16: of outputs that
-/// are all but 0 (a sigmoid where a detector sees nothing) it stores nothing better.
+/// Unless an output in fp16 differs by no more than this on average, its least number: of one that
+/// is all but 0 (a sigmoid where a detector sees nothing) it stores nothing better.
 constexpr double kLeastTold = 0x1p-24;
 
 /// A value of the model that is further from the judge's than the values that it is computed of.

@@ -170,7 +170,7 @@ std::optional<Failure> simulate(const Image &image, const Machine &machine,
 }
 
 /// What is wrong with the values, in a sentence; empty if nothing is.
-std::string complaintOf(const Verdict &verdict) {
+std::string complaintOf(const Verdict &verdict, const Image &image) {
   const auto text = [](double number) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%.2g", number);
@@ -188,8 +188,13 @@ std::string complaintOf(const Verdict &verdict) {
                 text(verdict.departure->before) + ")"
           : std::string("; no single value departs from what it is computed of, so that "
                         "roundings may have added up");
+  const auto isFp16 = [&](const std::string &name) {
+    return std::any_of(image.bindings.begin(), image.bindings.end(), [&](const Binding &b) {
+      return b.role == Binding::Role::Output && b.name == name && b.gridType == ElementType::Fp16;
+    });
+  };
   for (const auto &[name, d] : verdict.outputs)
-    if (!(d.relativeL2 <= kMostFromJudge) && !(d.rootMeanSquare <= kLeastTold))
+    if (!(d.relativeL2 <= kMostFromJudge) && !(isFp16(name) && d.rootMeanSquare <= kLeastTold))
       return "output '" + name + "' is " + text(d.relativeL2) + " (relative L2) from that of " +
              verdict.judge + ", more than " + text(kMostFromJudge) + place +
              "; try another --precision or --keep-fp32 VALUE, or report it with the model";
@@ -287,7 +292,7 @@ int execute(const Image &image, const Machine &machine, const ExecuteOptions &op
   if (!options.json.empty())
     if (Status s = writeFile(options.json, jsonOf(image, machine, options, execution) + "\n"); !s)
       return fail(BadOutput, s.error());
-  if (const std::string wrong = complaintOf(execution.verdict); !wrong.empty())
+  if (const std::string wrong = complaintOf(execution.verdict, image); !wrong.empty())
     return fail(Wrong, wrong);
   return judge(execution.result);
 }

@@ -21,7 +21,8 @@ public:
   /// Kernels and calls of the host run in this order (places of graph.order). `sparing`: no more
   /// than readers need.
   void planCopies(const std::vector<size_t> &order, bool sparing);
-  /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly.
+  /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly, and tables,
+  /// which each PE may hold.
   uint64_t mostValueRows() const;
   /// Rows of as many slices as an install reads at once that all column copies take together, in a
   /// hemisphere.

@@ -64,13 +64,19 @@ void reduceTogether(const Context &c, const Kernel &kernel, const std::vector<un
       w.interval = std::max(w.interval, c.program.timing.aluOp(node.op));
   if (forms::looksUp(kernel))
     return;
-  const int64_t most = std::min<int64_t>(c.machine.vxm.runningAccumulators, w.interval);
+  int64_t most = std::min<int64_t>(c.machine.vxm.runningAccumulators, w.interval);
+  if (!kernel.terms.empty()) { // sums wait in the MXM's accumulators for all steps
+    int64_t steps = 1;
+    for (unsigned r : running)
+      steps *= kernel.loops[r].extent;
+    most = std::min(most, int64_t(c.machine.mxm.accumulatorRows) / steps);
+  }
   const auto turnsOf = [&](int64_t extent, int64_t at) { return (extent + at - 1) / at; };
   double best = 1; // turns for each value
   for (unsigned l : w.roles.rows) {
     const int64_t extent = kernel.loops[l].extent, at = std::min(most, extent);
     const double turns = double(turnsOf(extent, at)) / double(extent);
-    if (turns > best || at == 1 || std::any_of(running.begin(), running.end(), [&](unsigned r) {
+    if (turns > best || at <= 1 || std::any_of(running.begin(), running.end(), [&](unsigned r) {
           return leaveTogether(c, kernel, l, r);
         }))
       continue;

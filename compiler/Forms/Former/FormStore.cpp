@@ -526,21 +526,28 @@ bool Former::computesSum(Value base, bool orProduct, int depth) {
          });
 }
 
-bool isMoved(Value value, int depth) {
-  constexpr int kLongestChain = 16;
-  Operation *op = value.getDefiningOp();
-  if (!op || op->hasTrait<OpTrait::ConstantLike>())
-    return isa<FloatType>(getElementTypeOrSelf(value.getType()));
-  auto map = dyn_cast<linalg::GenericOp>(op);
-  if (!isa<tensor::ConcatOp, tensor::ExtractSliceOp, tensor::PadOp, tensor::CollapseShapeOp,
-           tensor::ExpandShapeOp, linalg::TransposeOp>(op) &&
-      !(map && isMap(map) && isa<BlockArgument>(map.getBody()->getTerminator()->getOperand(0))))
-    return false;
-  const ValueRange operands = map                         ? ValueRange(map.getDpsInputs())
-                              : isa<tensor::ConcatOp>(op) ? ValueRange(op->getOperands())
-                                                          : op->getOperands().take_front();
-  return depth < kLongestChain &&
-         llvm::all_of(operands, [&](Value operand) { return isMoved(operand, depth + 1); });
+bool isMoved(Value value) {
+  SetVector<Value> values; // each once
+  values.insert(value);
+  for (size_t n = 0; n < values.size(); ++n) {
+    Operation *op = values[n].getDefiningOp();
+    auto map = dyn_cast_or_null<linalg::GenericOp>(op);
+    if (!isa<FloatType>(getElementTypeOrSelf(values[n].getType())))
+      return false;
+    if (!op || op->hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (isa<tensor::ConcatOp>(op))
+      values.insert(op->operand_begin(), op->operand_end());
+    else if (isa<tensor::ExtractSliceOp, tensor::PadOp, tensor::CollapseShapeOp,
+                 tensor::ExpandShapeOp, linalg::TransposeOp>(op))
+      values.insert(op->getOperand(0));
+    else if (map && isMap(map) && isa<BlockArgument>(map.getBody()->getTerminator()->getOperand(0)))
+      for (Value input : map.getDpsInputs())
+        values.insert(input);
+    else
+      return false;
+  }
+  return true;
 }
 
 /// Whether the host puts parts of arguments together, as it writes them: rows of few lanes would be

@@ -413,7 +413,7 @@ AluOp aluOf(Combiner combiner, bool isFloat);
 /// The value behind reshapes that give or take dimensions of one element.
 mlir::Value behindUnitDims(mlir::Value value);
 /// Is the value elements of arguments, and constants, in another order?
-bool isMoved(mlir::Value value, int depth = 0);
+bool isMoved(mlir::Value value);
 /// Does the map take the greatest, or the least, of elements along `dim` of its result?
 bool comparesAlong(mlir::linalg::LinalgOp map, unsigned dim);
 /// The longest dimension, if it fills vectors of `lanes`, and elements along `dim` are few of one.

@@ -25,13 +25,15 @@ static std::optional<int64_t> behindCompared(Operation *op, Value value) {
   op->walk([&](arith::CmpIOp compare) {
     compares |= compare.getPredicate() == arith::CmpIPredicate::eq;
   });
+  constexpr int64_t kMost = 1 << 24; // codes; greater numbers mark something else
   std::optional<int64_t> bound;
   for (Value other : op->getOperands())
     if (const std::optional<ConstantView> constant = viewConstant(other);
         compares && other != value && constant && !constant->splat &&
         constant->type.getElementType().isInteger())
       for (int64_t i = 0; i < constant->type.getNumElements(); ++i)
-        bound = std::max(bound.value_or(0), constant->integer(i) + 1);
+        if (const int64_t at = constant->integer(i); at >= 0 && at < kMost)
+          bound = std::max(bound.value_or(0), at + 1);
   return bound;
 }
 

@@ -10,8 +10,7 @@
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 
 #include "tests/compiler/Forms/Rewritings/Outputs.h"
-
-#include "arch/spec/MachineFile.h"
+#include "tests/compiler/Forms/Rewritings/Tsp.h"
 
 #include <gtest/gtest.h>
 
@@ -19,12 +18,6 @@ using namespace millrace;
 using namespace millrace::forms;
 
 namespace {
-
-Machine tsp() {
-  Expected<Machine> machine = loadMachine("tsp-v1");
-  EXPECT_TRUE(machine);
-  return *machine;
-}
 
 /// y[h, i] = (op over j of k[h, j] . q[h, i]) * 0.5 + b[i]: what scores are compared with.
 KernelGraph extremes(int64_t heads, int64_t queries, int64_t keys, AluOp op) {
@@ -121,6 +114,23 @@ TEST(RunningReductions, RowsGoThroughAccumulatorsSideBySide) {
   EXPECT_LT(beside + 40 * 16 / 2, alone) << "two hemispheres, a third of the cycles";
   EXPECT_EQ(stepCycles(graph, graph.kernels[0], graph.kernels[0].nodes.back(), one), 3);
   EXPECT_EQ(stepCycles(graph, graph.kernels[0], graph.kernels[0].nodes.back(), tsp()), 1);
+}
+
+TEST(RunningReductions, RowsBesideEachOtherFitTheAccumulators) {
+  // y[h, i] = the greatest over 512 keys of k[h, j] . q[i]: three rows at once would take 1,536.
+  KernelGraph graph;
+  graph.name = "shared";
+  const ElementType fp16 = ElementType::Fp16;
+  const unsigned k = addTensor(graph, "k", {6, 512, 32}, fp16, 2, TensorRole::Input),
+                 q = addTensor(graph, "q", {64, 32}, fp16, 1, TensorRole::Input),
+                 y = addTensor(graph, "y", {6, 64}, ElementType::Fp32, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(6), i = build.loop(64), j = build.loop(512, LoopKind::Running),
+                 c = build.loop(32, LoopKind::Contracted);
+  build.term({k, {at(h), at(j), at(c)}}, {q, {at(i), at(c)}}, 0);
+  build.store(build.reduce(AluOp::MaxF32, build.accumulator()), {y, {at(h), at(i)}});
+  build.finish("shared");
+  EXPECT_GT(cyclesOf(graph, tsp()), 512u);
 }
 
 } // namespace

@@ -8,9 +8,8 @@
 #include "compiler/Forms/Rewritings/PairRunning.h"
 #include "compiler/Forms/Rewritings/ShareSums.h"
 
-#include "arch/spec/MachineFile.h"
-
 #include "tests/compiler/Forms/Rewritings/MeanAndVariance.h"
+#include "tests/compiler/Forms/Rewritings/Tsp.h"
 
 #include <gtest/gtest.h>
 
@@ -21,12 +20,6 @@ using namespace millrace;
 using namespace millrace::forms;
 
 namespace {
-
-Machine tsp() {
-  Expected<Machine> machine = loadMachine("tsp-v1");
-  EXPECT_TRUE(machine);
-  return *machine;
-}
 
 /// Relative L2 distance of all results.
 double distance(const KernelGraph &before, const KernelGraph &after) {

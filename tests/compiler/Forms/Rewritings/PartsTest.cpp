@@ -7,9 +7,10 @@
 #include "compiler/Forms/Rewritings/NarrowConstants.h"
 #include "compiler/Forms/Rewritings/SplitBatches.h"
 
-#include "arch/spec/MachineFile.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
+
+#include "tests/compiler/Forms/Rewritings/Tsp.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +20,6 @@ using namespace millrace;
 using namespace millrace::forms;
 
 namespace {
-
-Machine tsp() { return *loadMachine("tsp-v1"); }
 
 std::vector<float> numbers(size_t count) {
   std::vector<float> values;

@@ -13,7 +13,7 @@
 #include "compiler/Forms/Rewritings/SplitSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 
-#include "arch/spec/MachineFile.h"
+#include "tests/compiler/Forms/Rewritings/Tsp.h"
 
 #include <gtest/gtest.h>
 
@@ -25,12 +25,6 @@ using namespace millrace;
 using namespace millrace::forms;
 
 namespace {
-
-Machine tsp() {
-  Expected<Machine> machine = loadMachine("tsp-v1");
-  EXPECT_TRUE(machine);
-  return *machine;
-}
 
 unsigned count(const Kernel &kernel, Node::Kind kind) {
   return unsigned(std::count_if(kernel.nodes.begin(), kernel.nodes.end(),
