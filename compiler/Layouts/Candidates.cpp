@@ -45,12 +45,61 @@ std::vector<Block> blocks(int64_t outer, int64_t inner, int64_t channels, int64_
 
 } // namespace
 
+/// Columns of groups sum over lanes of their own: as many whole groups as one pass takes of an
+/// operand lie in a run, for the operand and for what is made of it.
+std::map<unsigned, std::set<int64_t>> LayoutProblem::findGroupRuns() const {
+  std::map<unsigned, std::set<int64_t>> runs;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms) {
+      const Access &result = kernel.results.front().access;
+      const Tensor &from = graph.tensors[term.a.tensor], &to = graph.tensors[result.tensor];
+      const MxmFormatSpec *format = machine.mxm.format(from.type);
+      if (!format)
+        continue;
+      const int64_t part = format->lanesPerPass;
+      const AffineIndex &lane = term.a.index[from.laneDim], &resultLane = result.index[to.laneDim];
+      for (auto [l, each] : lane.terms) {
+        const int64_t made = coefficient(resultLane, l), groups = kernel.loops[l].extent;
+        if (kernel.loops[l].kind != LoopKind::Parallel || each < 2 || made < 1)
+          continue;
+        const int64_t many = part / std::max(each, made);
+        if (many == 0 || many >= groups)
+          continue;
+        runs[term.a.tensor].insert(many * each);
+        runs[result.tensor].insert(many * made);
+      }
+    }
+  return runs;
+}
+
+/// Runs of whole groups, each of which begins a part of a vector that a pass takes.
+void LayoutProblem::addRuns(Variable &variable) const {
+  const Tensor &tensor = graph.tensors[variable.tensors.front()];
+  const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+  const int64_t channels = tensor.shape[tensor.laneDim],
+                vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  if (!format || channels <= vector)
+    return;
+  std::set<int64_t> lengths;
+  for (unsigned t : variable.tensors)
+    if (const auto found = groupRuns.find(t); found != groupRuns.end())
+      lengths.insert(found->second.begin(), found->second.end());
+  for (int64_t length : lengths) {
+    Layout layout = variable.candidates.front();
+    layout.runs = {length, format->lanesPerPass};
+    layout.lanes = layout.runs.laneOf(channels - 1) + 1;
+    if (length < layout.runs.pitch)
+      variable.candidates.push_back(std::move(layout));
+  }
+}
+
 void LayoutProblem::addCandidates(Variable &variable) const {
   const Tensor &tensor = graph.tensors[variable.tensors.front()];
   const unsigned laneDim = tensor.laneDim;
   const int64_t channels = tensor.shape[laneDim];
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   variable.candidates.push_back(plain[variable.tensors.front()]);
+  addRuns(variable);
   // Dimensions of rows, the innermost last; at most two.
   std::vector<unsigned> dims;
   for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)

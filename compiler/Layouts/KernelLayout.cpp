@@ -120,6 +120,9 @@ bool KernelLayout::fits(const Term &term) {
         low < 0 || high >= weights.shape[d])
       return false;
   const Layout &layout = layouts(term.a.tensor);
+  const auto [lowLane, highLane] = rangeOf(kernel, term.a.index[layout.laneDim]);
+  if (layout.runs.length && (lowLane < 0 || highLane >= layout.dims[layout.laneDim].slots))
+    return false;
   std::set<unsigned> contracted;
   for (unsigned d = 0; d < layout.dims.size(); ++d) {
     unsigned rows = 0;
@@ -160,7 +163,7 @@ bool KernelLayout::meetsResult(const Access &access) {
       return false;
   const bool split = !theirs.isPlain(graph.tensors[result.tensor]) || !mine.isPlain(tensor);
   if (split && (lane.offset != resultLane.offset || mine.lanes != theirs.lanes ||
-                mine.dims[mine.laneDim] != theirs.dims[theirs.laneDim]))
+                mine.runs != theirs.runs || mine.dims[mine.laneDim] != theirs.dims[theirs.laneDim]))
     return false;
   std::set<unsigned> met;
   for (unsigned d = 0; d < mine.dims.size(); ++d) {
@@ -537,7 +540,8 @@ KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
   const Layout &layout = layouts(a.tensor);
   const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
   const int64_t part = format ? format->lanesPerPass : vector, parts = (vector + part - 1) / part;
-  const auto [low, high] = rangeOf(kernel, a.index[layout.laneDim]);
+  const auto [lowIndex, highIndex] = rangeOf(kernel, a.index[layout.laneDim]);
+  const int64_t low = layout.runs.laneOf(lowIndex), high = layout.runs.laneOf(highIndex);
   // Every dimension by itself: its rows, and where the slots that are needed of each begin.
   struct Needed {
     std::vector<int64_t> rows, starts;
@@ -600,6 +604,42 @@ KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
   return list;
 }
 
+namespace {
+
+/// Parts of vectors that the vectors of a row of results take of an operand in which groups of
+/// columns have lanes of their own: each of those that they meet. Nothing if slots lie between.
+std::optional<int64_t> cellsOfGroups(const Kernel &kernel, const KernelLayout &layout,
+                                     const Layout &result, const Layout &operand,
+                                     const AffineIndex &laneIndex, int64_t vector, int64_t part) {
+  for (const Layout *its : {&result, &operand})
+    for (unsigned d = 0; d < its->dims.size(); ++d)
+      if (d != its->laneDim && its->dims[d].slots > 1)
+        return std::nullopt;
+  const int64_t parts = (vector + part - 1) / part;
+  int64_t low = laneIndex.offset, high = laneIndex.offset; // of the results' first lane
+  for (auto [l, c] : laneIndex.terms)
+    if (kernel.loops[l].kind == LoopKind::Contracted) {
+      low += std::min<int64_t>(0, c * (kernel.loops[l].extent - 1));
+      high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
+    }
+  std::set<std::pair<int64_t, int64_t>> cells;
+  const std::vector<std::vector<int64_t>> channels = layout.channels();
+  for (size_t channel = 0; channel < channels.size(); ++channel) {
+    int64_t group = 0;
+    for (unsigned l : layout.laneLoops())
+      group += coefficient(laneIndex, l) * channels[channel][l];
+    const auto cellAt = [&](int64_t index) {
+      const int64_t lane = operand.runs.laneOf(index);
+      return lane / vector * parts + lane % vector / part;
+    };
+    for (int64_t cell = cellAt(group + low); cell <= cellAt(group + high); ++cell)
+      cells.insert({result.runs.laneOf(int64_t(channel)) / vector, cell});
+  }
+  return int64_t(cells.size());
+}
+
+} // namespace
+
 std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
                                    const Machine &machine, const KernelLayout &layout,
                                    const LayoutOf &layouts, size_t t) {
@@ -608,23 +648,32 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const int64_t lanes = result.isPlain(tensor) ? layout.channelCount() : result.lanes;
   const int64_t tiles = (lanes + vector - 1) / vector;
-  // Columns of groups have lanes of their own: cells of the diagonal, about.
+  // Columns of groups have lanes of their own: cells of the diagonal, about if slots lie between.
   const Access &a = kernel.terms[t].a;
-  const auto &laneTerms = a.index[graph.tensors[a.tensor].laneDim].terms;
-  const bool groups = std::any_of(laneTerms.begin(), laneTerms.end(), [&](const auto &term) {
-    return kernel.loops[term.first].kind == LoopKind::Parallel &&
-           kernel.loops[term.first].extent > 1;
-  });
+  const AffineIndex &laneIndex = a.index[graph.tensors[a.tensor].laneDim];
+  const bool groups =
+      std::any_of(laneIndex.terms.begin(), laneIndex.terms.end(), [&](const auto &term) {
+        return kernel.loops[term.first].kind == LoopKind::Parallel &&
+               kernel.loops[term.first].extent > 1;
+      });
+  const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
+  const std::optional<int64_t> ofGroups =
+      groups && tiles > 1 ? cellsOfGroups(kernel, layout, result, layouts(a.tensor), laneIndex,
+                                          vector, format ? format->lanesPerPass : vector)
+                          : std::nullopt;
+  const auto cellsOf = [&](const TermRow &row) {
+    return ofGroups ? *ofGroups : groups ? std::max(tiles, row.cells) : tiles * row.cells;
+  };
   TermCost cost;
   for (const std::vector<int64_t> &phase : layout.phases()) {
-    int64_t rows = tiles;
+    int64_t rows = 1;
     for (size_t j = 0; j < phase.size(); ++j)
       rows *= layout.rowsIn(j, phase[j]);
     const std::optional<std::vector<TermRow>> termRows = layout.termRows(t, phase);
     if (!termRows)
       return std::nullopt;
     for (const TermRow &row : *termRows) {
-      cost.sweeps += groups ? rows / tiles * std::max(tiles, row.cells) : rows * row.cells;
+      cost.sweeps += rows * cellsOf(row);
       cost.weightBytes += ((row.to - 1) / vector - row.from / vector + 1) * vector * lanes *
                           byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
     }

@@ -38,6 +38,14 @@ std::vector<unsigned> byPitch(const Layout &layout) {
 std::optional<std::vector<int64_t>> Layout::slotsAt(int64_t lane) const {
   std::vector<int64_t> slots(dims.size(), 0);
   for (unsigned d : byPitch(*this)) {
+    if (d == laneDim && runs.length) {
+      const std::optional<int64_t> index = runs.indexAt(lane);
+      if (!index || *index >= dims[d].slots)
+        return std::nullopt;
+      slots[d] = *index;
+      lane = 0;
+      continue;
+    }
     slots[d] = std::min(lane / dims[d].pitch, dims[d].slots - 1);
     lane -= slots[d] * dims[d].pitch;
   }
@@ -47,7 +55,7 @@ std::optional<std::vector<int64_t>> Layout::slotsAt(int64_t lane) const {
 int64_t Layout::laneOf(const std::vector<int64_t> &slots) const {
   int64_t lane = 0;
   for (unsigned d = 0; d < dims.size(); ++d)
-    lane += slots[d] * dims[d].pitch;
+    lane += d == laneDim ? runs.laneOf(slots[d]) : slots[d] * dims[d].pitch;
   return lane;
 }
 
@@ -98,7 +106,7 @@ std::string Layout::verify(const Tensor &tensor, bool whole) const {
         (dim.slots > 1 && dim.pitch < 1))
       return "layout of '" + tensor.name + "': dimension " + std::to_string(d) +
              " has no rows, slots or steps";
-    most += (dim.slots - 1) * dim.pitch;
+    most += d == laneDim ? runs.laneOf(dim.slots - 1) : (dim.slots - 1) * dim.pitch;
     for (int64_t index = 0; whole && index < tensor.shape[d]; ++index) {
       const std::vector<Place> places = placesOf(d, index);
       if (std::none_of(places.begin(), places.end(),
@@ -107,13 +115,17 @@ std::string Layout::verify(const Tensor &tensor, bool whole) const {
                " of dimension " + std::to_string(d) + " has no place";
     }
   }
+  if (runs.length < 0 || (runs.length && runs.pitch < runs.length))
+    return "layout of '" + tensor.name + "' has runs of " + std::to_string(runs.length) +
+           " lanes every " + std::to_string(runs.pitch);
   if (most > lanes)
     return "layout of '" + tensor.name + "' needs " + std::to_string(most) + " lanes, not " +
            std::to_string(lanes);
   int64_t within = 0; // lanes from the first slot to the last of all closer dimensions
   const std::vector<unsigned> order = byPitch(*this);
   for (size_t i = order.size(); i-- > 0;
-       within += (dims[order[i]].slots - 1) * dims[order[i]].pitch)
+       within += order[i] == laneDim ? runs.laneOf(dims[order[i]].slots - 1)
+                                     : (dims[order[i]].slots - 1) * dims[order[i]].pitch)
     if (dims[order[i]].slots > 1 && dims[order[i]].pitch <= within)
       return "layout of '" + tensor.name + "': slots of dimension " + std::to_string(order[i]) +
              " overlap";
@@ -131,8 +143,12 @@ std::string Layout::text() const {
       if (dims[d].start)
         steps += " from -" + std::to_string(dims[d].start);
     }
-  return sizes.empty() ? "1 a row"
-                       : sizes + " a row in " + std::to_string(lanes) + " lanes:" + steps;
+  const std::string gaps = runs.length ? ", runs of " + std::to_string(runs.length) +
+                                             " lanes every " + std::to_string(runs.pitch)
+                                       : "";
+  return (sizes.empty() ? "1 a row"
+                        : sizes + " a row in " + std::to_string(lanes) + " lanes:" + steps) +
+         gaps;
 }
 
 DimLayout blocksOf(int64_t extent, int64_t block, int64_t start, int64_t pitch) {

@@ -8,7 +8,8 @@
 //
 // Blocks of neighbouring pixels (slotStep 1, rowStep the block), bands of an image (rowStep 1),
 // heads beside each other, copies in every slot (slotStep 0), rows that overlap (rowStep below the
-// slots): all are values of these five numbers. Which tensor has which layout is a decision
+// slots): all are values of these five numbers. The lane dimension may have gaps: runs of whole
+// groups, so that none lies in two parts of a vector. Which tensor has which layout is a decision
 // (LayoutProblem.h); materialize() turns it into a kernel graph whose tensors are rows of lanes.
 #pragma once
 
@@ -42,6 +43,23 @@ struct DimLayout {
   bool operator==(const DimLayout &) const = default;
 };
 
+/// Neighbours along the lanes: `length` of them, then a gap, so that the next begin `pitch` lanes
+/// further. A length of 0: without gaps.
+struct LaneRuns {
+  int64_t length = 0, pitch = 0;
+
+  int64_t laneOf(int64_t index) const {
+    return length ? index / length * pitch + index % length : index;
+  }
+  /// The index in a lane; nothing in a gap.
+  std::optional<int64_t> indexAt(int64_t lane) const {
+    if (length && lane % pitch >= length)
+      return std::nullopt;
+    return length ? lane / pitch * length + lane % pitch : lane;
+  }
+  bool operator==(const LaneRuns &) const = default;
+};
+
 /// A place of one dimension's index.
 struct Place {
   int64_t row = 0, slot = 0;
@@ -51,7 +69,8 @@ struct Place {
 struct Layout {
   std::vector<DimLayout> dims; ///< of the tensor's dimensions; lanes are the sum of slot * pitch
   unsigned laneDim = 0;        ///< the dimension whose slots are neighbouring lanes
-  int64_t lanes = 0;           ///< of a row, gaps between slots included
+  LaneRuns runs;               ///< of those
+  int64_t lanes = 0;           ///< of a row, gaps between slots and runs included
 
   bool operator==(const Layout &) const = default;
 
@@ -59,7 +78,7 @@ struct Layout {
   static Layout plain(const Tensor &tensor);
   bool isPlain(const Tensor &tensor) const { return *this == plain(tensor); }
 
-  /// The slot of every dimension in a lane, or nothing in a gap between slots.
+  /// The slot of every dimension in a lane, or nothing in a gap between slots or runs.
   std::optional<std::vector<int64_t>> slotsAt(int64_t lane) const;
   int64_t laneOf(const std::vector<int64_t> &slots) const;
   /// Places that hold an index of a dimension, by row: one, none outside, several where rows

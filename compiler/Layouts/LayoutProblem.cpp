@@ -111,6 +111,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
   findHalos();
+  groupRuns = findGroupRuns();
   findVariables();
   for (const Kernel &kernel : graph.kernels) {
     termShapes.emplace_back();
@@ -241,7 +242,7 @@ void append(std::string &text, const AffineIndex &index) {
 void append(std::string &text, const Layout &layout) {
   for (const DimLayout &d : layout.dims)
     appendNumbers(text, {d.rows, d.rowStep, d.slots, d.slotStep, d.start, d.pitch});
-  appendNumbers(text, {layout.laneDim, layout.lanes});
+  appendNumbers(text, {layout.laneDim, layout.runs.length, layout.runs.pitch, layout.lanes});
 }
 
 } // namespace
@@ -249,7 +250,7 @@ void append(std::string &text, const Layout &layout) {
 void append(std::vector<int64_t> &numbers, const Layout &layout) {
   for (const DimLayout &d : layout.dims)
     numbers.insert(numbers.end(), {d.rows, d.rowStep, d.slots, d.slotStep, d.start, d.pitch});
-  numbers.push_back(layout.lanes);
+  numbers.insert(numbers.end(), {layout.runs.length, layout.runs.pitch, layout.lanes});
 }
 
 /// Factors of equal text have equal candidates and costs.

@@ -117,8 +117,9 @@ private:
   /// The same with what windows over their results read beside those.
   std::map<unsigned, std::vector<Halo>> reaches;
 
-  std::set<unsigned> nearWindows; ///< tensors that such windows read or write
-  std::set<unsigned> inLongSums;  ///< tensors that sums of many terms read
+  std::set<unsigned> nearWindows;                  ///< tensors that such windows read or write
+  std::set<unsigned> inLongSums;                   ///< tensors that sums of many terms read
+  std::map<unsigned, std::set<int64_t>> groupRuns; ///< lanes in a run, per tensor of groups
 
   static void widen(std::map<unsigned, std::vector<Halo>> &all, unsigned tensor,
                     const std::vector<Halo> &halo);
@@ -128,6 +129,8 @@ private:
   void findReaches(const std::map<unsigned, Variable> &variables);
   void findVariables();
   void addCandidates(Variable &variable) const;
+  std::map<unsigned, std::set<int64_t>> findGroupRuns() const;
+  void addRuns(Variable &variable) const;
   void addBands(Variable &variable, unsigned dim) const;
   void addInputCandidates(Variable &variable) const;
   std::string shapeOf(const Factor &factor) const;

@@ -66,8 +66,9 @@ private:
   std::map<unsigned, unsigned> running;
 
   /// The element of lane `l` of a row: the slots of its dimensions and the values of the loops
-  /// along the lanes. In a gap the one of lane 0 again: readers multiply gaps by 0, which is 0 only
-  /// for what is finite, and no operation makes more of a copy than of the element itself.
+  /// along the lanes. In a gap the one before it again: readers multiply gaps by 0, which is 0 only
+  /// for what is finite, no operation makes more of a copy than of the element itself, and no group
+  /// takes other lanes for it.
   struct Element {
     Point slots, point;
   };
@@ -83,8 +84,10 @@ private:
 PhaseBuilder::Element PhaseBuilder::elementAt(int64_t l) const {
   if (!isSplit)
     return Element{Point(result.dims.size(), 0), channels[size_t(l)]};
-  const Point slots = result.slotsAt(l).value_or(Point(result.dims.size(), 0));
-  return Element{slots, channels[size_t(slots[result.laneDim])]};
+  std::optional<Point> slots;
+  while (!(slots = result.slotsAt(l)))
+    --l;
+  return Element{*slots, channels[size_t((*slots)[result.laneDim])]};
 }
 
 /// Rows, lanes, and what runs. Terms bring a loop each.
@@ -192,7 +195,7 @@ void PhaseBuilder::addTerm(size_t index, const std::vector<TermRow> &rows, int64
         for (unsigned own : layout.laneLoops())
           all[own] = element.point[own];
         Point where(its.dims.size(), 0);
-        int64_t from = layout.indexAt(laneIndex, phase, element.slots, all);
+        int64_t from = its.runs.laneOf(layout.indexAt(laneIndex, phase, element.slots, all));
         for (unsigned d = 0; d < its.dims.size(); ++d)
           if (d != its.laneDim) {
             const Place &place =

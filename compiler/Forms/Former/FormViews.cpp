@@ -241,14 +241,37 @@ std::optional<Outsides> outsideSource(Operation *view, const Outsides &dims) {
   return std::nullopt; // a padding of its own
 }
 
+/// Whether the view joins the groups of a convolution with the channels of each, of which a row
+/// would else hold one group, for others than the one map that is computed with the sums.
+bool joinsGroups(tensor::CollapseShapeOp view) {
+  linalg::LinalgOp sums = formOf(view.getSrc());
+  if (!sums || !isContraction(sums) || !view.getSrc().hasOneUse() ||
+      llvm::none_of(sums.getDpsInputs(), isConstantValue))
+    return false;
+  const ArrayRef<int64_t> shape = view.getSrcType().getShape();
+  const auto joins = [&](const ReassociationIndices &dims) {
+    return llvm::count_if(dims, [&](int64_t dim) { return shape[size_t(dim)] > 1; }) > 1;
+  };
+  const auto isMapped = [](Operation *user) {
+    auto map = dyn_cast<linalg::LinalgOp>(user);
+    return map && isMap(map);
+  };
+  return llvm::any_of(view.getReassociationIndices(), joins) &&
+         !(view->hasOneUse() && isMapped(*view->user_begin()));
+}
+
 } // namespace
 
 /// Padding over a view finds what the view leaves out, or a neighbour, where the view's indices
 /// outside are inside its source: such a view is stored as it is. So is one that is cut again where
-/// its parts do not end.
+/// its parts do not end, and one that joins groups.
 void Former::findStoredViews() {
   function.walk([&](tensor::ExpandShapeOp expand) {
     if (Operation *view = joinedOtherwise(expand))
+      copies.insert(view);
+  });
+  function.walk([&](tensor::CollapseShapeOp view) {
+    if (joinsGroups(view))
       copies.insert(view);
   });
   function.walk([&](tensor::PadOp pad) {

@@ -32,17 +32,26 @@ bool canBeHadAgain(const Kernel &kernel, unsigned n, unsigned repeated) {
                      [&](unsigned a) { return canBeHadAgain(kernel, a, repeated - 1); });
 }
 
-/// The last node after which only its own value goes on, before every result, that `fits`.
-/// `repeated`: operations in a row that both parts may do.
+/// A sum that can lie between two kernels as it is: one of real numbers.
+bool isRealSum(const KernelGraph &graph, const Kernel &kernel, unsigned n) {
+  return kernel.nodes[n].kind == Node::Kind::Accumulator &&
+         std::none_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
+           const ElementType type = graph.tensors[term.a.tensor].type;
+           return type == ElementType::Int8 || type == ElementType::UInt8;
+         });
+}
+
+/// The last operation, or sum of those that `maySplit`, after which only its own value goes on,
+/// before every result, that `fits`. `repeated`: operations in a row that both parts may do.
 std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &needed,
-                              unsigned repeated,
+                              unsigned repeated, const std::function<bool(unsigned)> &maySplit,
                               const std::function<bool(unsigned, unsigned)> &fits) {
   unsigned operations = 0;
   std::optional<unsigned> cut;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
-    if (!needed[n] || !isOperation(kernel.nodes[n]))
+    if (!needed[n] || !(isOperation(kernel.nodes[n]) || maySplit(n)))
       continue;
-    ++operations;
+    operations += isOperation(kernel.nodes[n]);
     bool alone = repeated == 0 || !canBeHadAgain(kernel, n, repeated);
     for (const Result &r : kernel.results)
       alone &= r.node > n;
@@ -149,14 +158,17 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
                .fit(*machine);
   };
   if (operations > most || readsTooOften(graph, kernel, unsigned(kernel.nodes.size()) - 1, reads))
-    cut = cutOf(kernel, needed, 0, [&](unsigned n, unsigned before) {
-      return before <= most && !readsTooOften(graph, kernel, n, reads) && fits(n);
-    });
+    cut = cutOf(
+        kernel, needed, 0, [](unsigned) { return false; },
+        [&](unsigned n, unsigned before) {
+          return before <= most && !readsTooOften(graph, kernel, n, reads) && fits(n);
+        });
   if (cut || !machine || epilogueNeeds(kernel, graph, *machine).fit(*machine))
     return cut;
   for (unsigned repeated = 1; !cut && repeated <= kMostRepeated; ++repeated)
-    cut = cutOf(kernel, needed, repeated,
-                [&](unsigned n, unsigned before) { return before <= most && fits(n); });
+    cut = cutOf(
+        kernel, needed, repeated, [&](unsigned n) { return isRealSum(graph, kernel, n); },
+        [&](unsigned n, unsigned before) { return before <= most && fits(n); });
   return cut;
 }
 

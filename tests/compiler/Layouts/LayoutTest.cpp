@@ -57,6 +57,28 @@ TEST(Layout, GapsHoldNothing) {
   EXPECT_TRUE(layout.slotsAt(8));
 }
 
+TEST(Layout, RunsOfWholeGroupsLeaveGaps) {
+  const forms::Tensor x = image(14, 3, 4);
+  Layout layout = Layout::plain(x);
+  layout.runs = {6, 8};
+  layout.lanes = 18;
+  EXPECT_EQ(layout.verify(x), "");
+  EXPECT_FALSE(layout.isPlain(x));
+  std::vector<int64_t> lanes;
+  for (int64_t lane = 0; lane < layout.lanes; ++lane)
+    if (const auto slots = layout.slotsAt(lane)) {
+      EXPECT_EQ(layout.laneOf(*slots), lane);
+      EXPECT_EQ((*slots)[1], int64_t(lanes.size()));
+      lanes.push_back(lane);
+    }
+  EXPECT_EQ(lanes, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 16, 17}));
+  EXPECT_EQ(layout.text(), "1 a row, runs of 6 lanes every 8");
+  layout.lanes = 17;
+  EXPECT_EQ(layout.verify(x), "layout of 'x' needs 18 lanes, not 17");
+  layout.runs = {6, 5};
+  EXPECT_EQ(layout.verify(x), "layout of 'x' has runs of 6 lanes every 5");
+}
+
 TEST(Layout, RowsThatOverlapHoldAnIndexTwice) {
   const forms::Tensor x = image(1, 1, 8);
   Layout layout = Layout::plain(x);

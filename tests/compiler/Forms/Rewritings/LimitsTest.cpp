@@ -3,8 +3,10 @@
 // Where a rewriting must leave a kernel alone: padding that counts, values out of range, values
 // that something else takes, windows that leave their tensor.
 #include "tests/compiler/Forms/Rewritings/Outputs.h"
+#include "tests/compiler/Forms/Rewritings/Tsp.h"
 
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/RepeatedSums.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
@@ -230,6 +232,33 @@ TEST(SplitEpilogues, DoesNotCutBeforeTheSumComesIn) {
   EXPECT_EQ(splitEpilogues(graph, 3), 0u);
   EXPECT_EQ(graph.kernels.size(), 1u);
   EXPECT_EQ(splitEpilogues(whole, 4), 0u) << "four operations are no more than four";
+}
+
+TEST(SplitEpilogues, StoresTheSumItselfWhereNothingElseCrossesAlone) {
+  // y = s * tanh(polynomial of s), s = x w: the sum waits for all of it.
+  const Machine machine = tsp();
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {4, 8}, kFp16, 1, TensorRole::Input),
+                 w = addConstant(graph, "w", {6, 8}, kFp16, 1, randomValues(48, 3)),
+                 y = addTensor(graph, "y", {4, 6}, kFp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned m = build.loop(4), n = build.loop(6), k = build.loop(8, LoopKind::Contracted);
+  build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 4 * 6 * 8);
+  const unsigned sum = build.accumulator();
+  unsigned value = sum;
+  for (const float factor : {0.1f, 0.2f, 0.3f, 0.4f})
+    value = build.op(AluOp::AddF32, {build.op(AluOp::MulF32, {value, sum}),
+                                     build.op(AluOp::MulF32, {sum, build.constant(factor)})});
+  build.store(build.op(AluOp::MulF32, {sum, build.op(AluOp::TanhF32, {value})}),
+              {y, {at(m), at(n)}});
+  build.finish("gate");
+  ASSERT_FALSE(epilogueNeeds(graph.kernels[0], graph, machine).fit(machine));
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_GE(splitEpilogues(graph, 12, machine), 1u);
+  for (const Kernel &kernel : graph.kernels)
+    EXPECT_TRUE(epilogueNeeds(kernel, graph, machine).fit(machine)) << kernel.name;
+  EXPECT_EQ(outputsOf(graph, inputs), before);
 }
 
 TEST(SplitEpilogues, CallsTheFirstPartAPart) {
