@@ -46,7 +46,8 @@ std::vector<Block> blocks(int64_t outer, int64_t inner, int64_t channels, int64_
 } // namespace
 
 /// Columns of groups sum over lanes of their own: as many whole groups as one pass takes of an
-/// operand lie in a run, for the operand and for what is made of it.
+/// operand lie in a run, for the operand, for what is made of it, and for what maps and reductions
+/// make of either lane by lane.
 std::map<unsigned, std::set<int64_t>> LayoutProblem::findGroupRuns() const {
   std::map<unsigned, std::set<int64_t>> runs;
   for (const Kernel &kernel : graph.kernels)
@@ -69,6 +70,29 @@ std::map<unsigned, std::set<int64_t>> LayoutProblem::findGroupRuns() const {
         runs[result.tensor].insert(many * made);
       }
     }
+  const auto spread = [&](unsigned from, unsigned to) {
+    const std::set<int64_t> lengths = runs[from];
+    std::set<int64_t> &its = runs[to];
+    const size_t before = its.size();
+    its.insert(lengths.begin(), lengths.end());
+    return its.size() > before;
+  };
+  const auto lanesOf = [&](const Access &access) {
+    const Tensor &tensor = graph.tensors[access.tensor];
+    return std::pair(tensor.shape[tensor.laneDim], access.index[tensor.laneDim]);
+  };
+  for (bool changed = !runs.empty(); changed;) {
+    changed = false;
+    for (const Kernel &kernel : graph.kernels) {
+      const Access &result = kernel.results.front().access;
+      for (const Access &operand : kernel.operands)
+        if (graph.tensors[operand.tensor].role != TensorRole::Constant && !operand.lookup &&
+            lanesOf(operand) == lanesOf(result)) {
+          changed |= spread(operand.tensor, result.tensor);
+          changed |= spread(result.tensor, operand.tensor);
+        }
+    }
+  }
   return runs;
 }
 

@@ -606,11 +606,16 @@ KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
 
 namespace {
 
-/// Parts of vectors that the vectors of a row of results take of an operand in which groups of
-/// columns have lanes of their own: each of those that they meet. Nothing if slots lie between.
-std::optional<int64_t> cellsOfGroups(const Kernel &kernel, const KernelLayout &layout,
-                                     const Layout &result, const Layout &operand,
-                                     const AffineIndex &laneIndex, int64_t vector, int64_t part) {
+/// What a row of results takes of a row of an operand in which groups of columns have lanes of
+/// their own: the parts of vectors that its vectors meet, and the vectors that its lanes meet.
+struct Diagonal {
+  int64_t cells = 0, vectors = 0;
+};
+
+/// Nothing if slots lie between.
+std::optional<Diagonal> diagonalOf(const Kernel &kernel, const KernelLayout &layout,
+                                   const Layout &result, const Layout &operand,
+                                   const AffineIndex &laneIndex, int64_t vector, int64_t part) {
   for (const Layout *its : {&result, &operand})
     for (unsigned d = 0; d < its->dims.size(); ++d)
       if (d != its->laneDim && its->dims[d].slots > 1)
@@ -623,19 +628,23 @@ std::optional<int64_t> cellsOfGroups(const Kernel &kernel, const KernelLayout &l
       high += std::max<int64_t>(0, c * (kernel.loops[l].extent - 1));
     }
   std::set<std::pair<int64_t, int64_t>> cells;
+  Diagonal diagonal;
   const std::vector<std::vector<int64_t>> channels = layout.channels();
   for (size_t channel = 0; channel < channels.size(); ++channel) {
     int64_t group = 0;
     for (unsigned l : layout.laneLoops())
       group += coefficient(laneIndex, l) * channels[channel][l];
-    const auto cellAt = [&](int64_t index) {
-      const int64_t lane = operand.runs.laneOf(index);
-      return lane / vector * parts + lane % vector / part;
-    };
-    for (int64_t cell = cellAt(group + low); cell <= cellAt(group + high); ++cell)
+    const int64_t first = operand.runs.laneOf(group + low),
+                  last = operand.runs.laneOf(group + high);
+    diagonal.vectors += last / vector - first / vector + 1;
+    const auto cellAt = [&](int64_t lane) { return lane / vector * parts + lane % vector / part; };
+    for (int64_t cell = cellAt(first); cell <= cellAt(last); ++cell)
       cells.insert({result.runs.laneOf(int64_t(channel)) / vector, cell});
   }
-  return int64_t(cells.size());
+  diagonal.cells = int64_t(cells.size());
+  if (result.runs.length) // what lies in gaps is a copy
+    diagonal.vectors += result.lanes - int64_t(channels.size());
+  return diagonal;
 }
 
 } // namespace
@@ -657,12 +666,12 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
                kernel.loops[term.first].extent > 1;
       });
   const MxmFormatSpec *format = machine.mxm.format(graph.tensors[a.tensor].type);
-  const std::optional<int64_t> ofGroups =
-      groups && tiles > 1 ? cellsOfGroups(kernel, layout, result, layouts(a.tensor), laneIndex,
-                                          vector, format ? format->lanesPerPass : vector)
+  const std::optional<Diagonal> diagonal =
+      groups && tiles > 1 ? diagonalOf(kernel, layout, result, layouts(a.tensor), laneIndex, vector,
+                                       format ? format->lanesPerPass : vector)
                           : std::nullopt;
   const auto cellsOf = [&](const TermRow &row) {
-    return ofGroups ? *ofGroups : groups ? std::max(tiles, row.cells) : tiles * row.cells;
+    return diagonal ? diagonal->cells : groups ? std::max(tiles, row.cells) : tiles * row.cells;
   };
   TermCost cost;
   for (const std::vector<int64_t> &phase : layout.phases()) {
@@ -674,8 +683,10 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       return std::nullopt;
     for (const TermRow &row : *termRows) {
       cost.sweeps += rows * cellsOf(row);
-      cost.weightBytes += ((row.to - 1) / vector - row.from / vector + 1) * vector * lanes *
-                          byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
+      const int64_t columns =
+          diagonal ? diagonal->vectors : ((row.to - 1) / vector - row.from / vector + 1) * lanes;
+      cost.weightBytes +=
+          columns * vector * byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
     }
   }
   return cost;
