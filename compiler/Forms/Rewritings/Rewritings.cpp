@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/Rewritings/AlignRanks.h"
 #include "compiler/Forms/Rewritings/ClipRunning.h"
+#include "compiler/Forms/Rewritings/CutSelections.h"
 #include "compiler/Forms/Rewritings/FoldOperands.h"
 #include "compiler/Forms/Rewritings/FoldTiles.h"
 #include "compiler/Forms/Rewritings/ForwardCopies.h"
@@ -159,6 +160,11 @@ static const Rewriting table[] = {
      "deals the steps of a running reduction of sums to several accumulators",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        interleaveRunning(graph, machine);
+       return Lines();
+     }},
+    {"cut-selections", "picks lanes of two parts of a vector in a kernel for each",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       cutSelections(graph, machine);
        return Lines();
      }},
     {"pad-operands",
