@@ -16,6 +16,7 @@
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
 #include "compiler/Forms/Rewritings/ShareSums.h"
+#include "compiler/Forms/Rewritings/SpaceHeads.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
@@ -55,6 +56,11 @@ static const Rewriting table[] = {
     {"pack-heads", "computes scores of several heads of an attention in one vector",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        packHeads(graph, machine);
+       return Lines();
+     }},
+    {"space-heads", "begins heads of an attention where a part of a vector does",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       spaceHeads(graph, machine);
        return Lines();
      }},
     {"hoist-rows", "computes once what is the same for all rows of a map",

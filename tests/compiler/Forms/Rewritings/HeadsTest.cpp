@@ -6,8 +6,11 @@
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/CutSelections.h"
+#include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PackHeads.h"
+#include "compiler/Forms/Rewritings/SpaceHeads.h"
 
 #include "arch/spec/MachineFile.h"
 
@@ -211,6 +214,115 @@ TEST(PackHeads, LeavesWhatFillsVectorsOrLiesApart) {
   const KernelGraph unbounded = graph;
   EXPECT_EQ(packHeads(graph, machine), 0u);
   EXPECT_EQ(graph, unbounded);
+}
+
+/// Parts of vectors that rows go through for all heads, as the lanes of what they stream lie.
+int64_t partsOf(const KernelGraph &graph, const Kernel &kernel, int64_t part) {
+  const Term &term = kernel.terms.front();
+  const AffineIndex &index = term.a.index[graph.tensors[term.a.tensor].laneDim];
+  const unsigned lane = *unitLoop(kernel, index, LoopKind::Contracted);
+  std::vector<unsigned> others;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (l != lane && coefficient(index, l))
+      others.push_back(l);
+  int64_t parts = 0;
+  forEachPoint(kernel, others, [&](const std::vector<int64_t> &point) {
+    int64_t from = index.offset;
+    for (unsigned l : others)
+      from += coefficient(index, l) * point[l];
+    parts += (from + kernel.loops[lane].extent - 1) / part - from / part + 1;
+    return true;
+  });
+  return parts;
+}
+
+const Kernel &kernelNamed(const KernelGraph &graph, const std::string &name) {
+  for (const Kernel &kernel : graph.kernels)
+    if (kernel.name == name)
+      return kernel;
+  throw std::runtime_error("no kernel " + name);
+}
+
+TEST(SpaceHeads, BeginsHeadsWhereAPartOfAVectorDoes) {
+  const Machine machine = *loadMachine("tsp-v1"); // a pass takes 160 lanes in fp16
+  struct Case {
+    Shape shape;
+    int64_t before, after; ///< parts for all heads, or pairs of them
+    int64_t lanes;
+  };
+  for (const auto &[s, before, after, lanes] :
+       {Case{{4, 128, 64}, 3, 2, 288}, Case{{12, 128, 64}, 9, 6, 928},
+        Case{{4, 170, 64}, 5, 4, 288}, Case{{6, 170, 48}, 7, 6, 304}}) {
+    KernelGraph graph = buildAttentions(s);
+    const auto inputs = randomInputs(graph);
+    const auto values = outputsOf(graph, inputs);
+    const int64_t macs = graph.macs();
+    joinLanes(graph, machine);
+    mergeHeads(graph, machine);
+    joinLanes(graph, machine);
+    packHeads(graph, machine);
+    EXPECT_EQ(partsOf(graph, kernelNamed(graph, "first.scores"), 160), before);
+    EXPECT_EQ(spaceHeads(graph, machine), 2u) << s.heads << " heads of " << s.lanes << " lanes";
+    EXPECT_EQ(graph.verify(), "");
+    EXPECT_EQ(partsOf(graph, kernelNamed(graph, "first.scores"), 160), after);
+    for (const char *name : {"first.q", "first.q.scaled", "second.k"})
+      EXPECT_EQ(named(graph, name).shape.back(), lanes) << name;
+    EXPECT_EQ(graph.macs(), macs);
+    EXPECT_EQ(outputsOf(graph, inputs), values);
+    EXPECT_EQ(spaceHeads(graph, machine), 0u);
+  }
+}
+
+TEST(SpaceHeads, LeavesWhatFitsAndWhatTheHostReads) {
+  const Machine machine = *loadMachine("tsp-v1");
+  for (const Shape &s : {Shape{4, 170, 80}, Shape{5, 170, 32}, Shape{5, 170, 64}}) {
+    KernelGraph graph = buildAttentions(s); // the last would take two vectors for one
+    mergeHeads(graph, machine);
+    const KernelGraph before = graph;
+    EXPECT_EQ(spaceHeads(graph, machine), 0u) << s.lanes;
+    EXPECT_EQ(graph, before);
+  }
+  KernelGraph graph = buildAttentions({4, 170, 64});
+  mergeHeads(graph, machine);
+  for (Tensor &tensor : graph.tensors)
+    if (tensor.name == "first.k" || tensor.name == "second.k")
+      tensor.role = TensorRole::Output;
+  EXPECT_EQ(spaceHeads(graph, machine), 0u);
+}
+
+TEST(CutSelections, PicksLanesOfTwoPartsInAKernelForEach) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildAttentions({4, 128, 64}); // lanes 128 to 255 of a pair lie in two parts
+  const auto inputs = randomInputs(graph);
+  const auto values = outputsOf(graph, inputs);
+  mergeHeads(graph, machine);
+  packHeads(graph, machine);
+  const size_t kernels = graph.kernels.size();
+  EXPECT_EQ(cutSelections(graph, machine), 2u);
+  EXPECT_EQ(graph.verify(), "");
+  EXPECT_EQ(graph.kernels.size(), kernels + 4) << "the first head, and the second in two pieces";
+  std::vector<int64_t> rows;
+  for (const Kernel &kernel : graph.kernels)
+    if (kernel.name == "first")
+      for (const Loop &loop : kernel.loops)
+        if (loop.kind == LoopKind::Contracted)
+          rows.push_back(loop.extent);
+  EXPECT_EQ(rows, (std::vector<int64_t>{128, 32, 96}));
+  EXPECT_EQ(outputsOf(graph, inputs), values);
+  EXPECT_EQ(cutSelections(graph, machine), 0u);
+}
+
+TEST(CutSelections, LeavesWhatIsNoSelection) {
+  const Machine machine = *loadMachine("tsp-v1");
+  KernelGraph graph = buildAttentions({4, 128, 64});
+  mergeHeads(graph, machine);
+  packHeads(graph, machine);
+  for (Tensor &tensor : graph.tensors)
+    if (tensor.name.ends_with(".select"))
+      tensor.data[2] = 1; // beside the diagonal
+  const KernelGraph before = graph;
+  EXPECT_EQ(cutSelections(graph, machine), 0u);
+  EXPECT_EQ(graph, before);
 }
 
 } // namespace
