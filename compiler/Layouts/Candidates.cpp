@@ -138,7 +138,7 @@ void LayoutProblem::addCandidates(Variable &variable) const {
   const MxmFormatSpec *format = machine.mxm.format(tensor.type);
   const int64_t part = format ? format->lanesPerPass : vector, most = vector / channels;
   const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
-                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+                                    [&](unsigned t) { return pads[t].has_value(); });
   const int64_t outerExtent = dims.size() == 2 ? tensor.shape[dims[0]] : 1,
                 innerExtent = tensor.shape[dims.back()];
   struct Ranked {
@@ -222,7 +222,7 @@ void LayoutProblem::addBands(Variable &variable, unsigned dim) const {
   };
   const Halo halo = farthest(halos), reach = farthest(reaches);
   const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
-                                    [&](unsigned t) { return padOf(graph, t).has_value(); });
+                                    [&](unsigned t) { return pads[t].has_value(); });
   for (int64_t band : bandsOf(extent, most, halo.step))
     for (const Halo &h :
          std::set<Halo>{Halo{}, {halo.before, halo.after, 1}, {reach.before, reach.after, 1}}) {
@@ -300,7 +300,7 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   const int64_t channels = tensor.shape[tensor.laneDim],
                 vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const MxmFormatSpec *format = machine.mxm.format(tensor.type);
-  if (dims.empty() || !format || channels * 2 > vector || !padOf(graph, t))
+  if (dims.empty() || !format || channels * 2 > vector || !pads[t])
     return;
   const std::optional<WindowSteps> inner = windowSteps(graph, t, dims.back()),
                                    outer = dims.size() == 2 ? windowSteps(graph, t, dims.front())

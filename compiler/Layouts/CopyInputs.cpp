@@ -63,9 +63,9 @@ std::vector<std::string> copyInputs(KernelGraph &graph, const Machine &machine,
                                     const std::shared_ptr<CostCache> &cache) {
   constexpr unsigned kMostCopies = 3; // each holds every element that is read once, at least
   std::vector<std::string> lines;
+  forms::Uses uses(graph);
   for (unsigned t = 0, tensors = unsigned(graph.tensors.size()); t < tensors; ++t) {
-    if (graph.tensors[t].role != TensorRole::Input ||
-        windowReaders(graph, forms::Uses(graph), t).size() < 2)
+    if (graph.tensors[t].role != TensorRole::Input || windowReaders(graph, uses, t).size() < 2)
       continue;
     const auto isPacked = [&](const LayoutProblem &problem) {
       return std::any_of(problem.variables.begin(), problem.variables.end(),
@@ -80,7 +80,7 @@ std::vector<std::string> copyInputs(KernelGraph &graph, const Machine &machine,
           break;
         least = solvedCost(problem);
       }
-      const std::vector<unsigned> readers = windowReaders(graph, forms::Uses(graph), t);
+      const std::vector<unsigned> readers = windowReaders(graph, uses, t);
       std::optional<KernelGraph> best;
       for (size_t cut = 1; cut < readers.size(); ++cut) {
         KernelGraph copied = withCopy(graph, t, {readers.begin() + ptrdiff_t(cut), readers.end()});
@@ -93,6 +93,7 @@ std::vector<std::string> copyInputs(KernelGraph &graph, const Machine &machine,
       if (!best)
         break;
       graph = std::move(*best);
+      uses = forms::Uses(graph);
     }
     if (copies > 1)
       lines.push_back(graph.tensors[t].name + ": written " + std::to_string(copies) +

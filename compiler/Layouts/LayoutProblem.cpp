@@ -110,6 +110,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
       moves(std::move(moves)), cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
+  pads = padsOf(graph);
   findHalos();
   groupRuns = findGroupRuns();
   findVariables();

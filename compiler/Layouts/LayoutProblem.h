@@ -117,6 +117,7 @@ private:
   /// The same with what windows over their results read beside those.
   std::map<unsigned, std::vector<Halo>> reaches;
 
+  std::vector<std::optional<uint32_t>> pads;       ///< per tensor: padOf()
   std::set<unsigned> nearWindows;                  ///< tensors that such windows read or write
   std::set<unsigned> inLongSums;                   ///< tensors that sums of many terms read
   std::map<unsigned, std::set<int64_t>> groupRuns; ///< lanes in a run, per tensor of groups

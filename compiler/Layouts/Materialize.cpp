@@ -15,25 +15,51 @@ using forms::at;
 using forms::Node;
 using Point = std::vector<int64_t>;
 
-std::optional<uint32_t> padOf(const KernelGraph &graph, unsigned tensor) {
-  std::set<uint32_t> pads;
-  auto note = [&](const Kernel &kernel, const Access &access) {
-    if (access.tensor != tensor)
+namespace {
+
+/// Calls note(tensor, pad) for windows that leave their tensor, of those tensors that are `wanted`.
+template <class Wanted, class Note>
+void forEachPad(const KernelGraph &graph, const Wanted &wanted, const Note &note) {
+  const auto visit = [&](const Kernel &kernel, const Access &access) {
+    if (!wanted(access.tensor))
       return;
     for (unsigned d = 0; d < access.index.size(); ++d)
       if (const auto [low, high] = rangeOf(kernel, access.index[d]);
-          low < 0 || high >= graph.tensors[tensor].shape[d])
-        pads.insert(access.pad);
+          low < 0 || high >= graph.tensors[access.tensor].shape[d])
+        note(access.tensor, access.pad);
   };
   for (const Kernel &kernel : graph.kernels) {
     for (const Term &term : kernel.terms)
-      note(kernel, term.a);
+      visit(kernel, term.a);
     for (const Access &operand : kernel.operands)
-      note(kernel, operand);
+      visit(kernel, operand);
   }
+}
+
+std::optional<uint32_t> onlyPad(const std::set<uint32_t> &pads) {
   if (pads.size() > 1)
     return std::nullopt;
   return pads.empty() ? 0 : *pads.begin();
+}
+
+} // namespace
+
+std::optional<uint32_t> padOf(const KernelGraph &graph, unsigned tensor) {
+  std::set<uint32_t> pads;
+  forEachPad(
+      graph, [tensor](unsigned t) { return t == tensor; },
+      [&](unsigned, uint32_t pad) { pads.insert(pad); });
+  return onlyPad(pads);
+}
+
+std::vector<std::optional<uint32_t>> padsOf(const KernelGraph &graph) {
+  std::vector<std::set<uint32_t>> pads(graph.tensors.size());
+  forEachPad(
+      graph, [](unsigned) { return true; }, [&](unsigned t, uint32_t pad) { pads[t].insert(pad); });
+  std::vector<std::optional<uint32_t>> all;
+  for (const std::set<uint32_t> &its : pads)
+    all.push_back(onlyPad(its));
+  return all;
 }
 
 namespace {

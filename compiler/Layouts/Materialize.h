@@ -17,5 +17,7 @@ Status materialize(KernelGraph &graph, const Machine &machine, const std::vector
 
 /// What all windows that leave the tensor read there; nothing if they differ.
 std::optional<uint32_t> padOf(const KernelGraph &graph, unsigned tensor);
+/// The same for every tensor.
+std::vector<std::optional<uint32_t>> padsOf(const KernelGraph &graph);
 
 } // namespace millrace::layouts

@@ -348,7 +348,7 @@ LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
     if (*misfit == Misfit::Both || at[which].base == values[which] ||
         isConstantValue(at[which].base))
       return failure();
-    copies.insert(values[which].getDefiningOp());
+    setCopied(values[which].getDefiningOp());
   }
   return failure();
 }

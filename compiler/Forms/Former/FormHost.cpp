@@ -140,6 +140,7 @@ FailureOr<Stored> Former::storeByHost(Value base, unsigned lane) {
   Operation *behindViews = baseOf(base).getDefiningOp();
   const auto device = (behindViews ? behindViews : root)->getAttrOfType<StringAttr>(kDevice);
   hosted.insert(base);
+  laneChoices.clear();
   HostCall call;
   call.name = nameOf(base);
   call.function = "host_" + std::to_string(++hostFunctions);

@@ -143,7 +143,7 @@ void Former::findShownArguments() {
         (!isMoved(shown->first) || !isSummedAlong(op->getResult(0)) ||
          cast<RankedTensorType>(op->getResult(0).getType()).getNumElements() < kMany))
       return;
-    copies.insert(op);
+    setCopied(op);
     if (!isArgument)
       ofHost.insert(op);
   });

@@ -445,14 +445,15 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     else if (FailureOr<Stored> made = storePreferred(base, wanted); succeeded(made))
       result = made;
     else if (const SmallVector<Operation *> views = viewsBelow(op); !views.empty()) {
-      copies.insert(views.begin(), views.end()); // each as it shows
+      for (Operation *view : views)
+        setCopied(view); // each as it shows
       const unsigned whole = newTensor(base, tensorShape(base), wanted);
       split = 0;
       if (succeeded(emit(base, whole, {}, wanted, split))) {
         result = Stored{whole, split};
       } else {
         for (Operation *view : views)
-          copies.erase(view);
+          setCopied(view, false);
         result = storeByHost(base, wanted);
       }
     } else
@@ -465,7 +466,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   if (op && !result->laneSplit)
     if (auto name = op->getAttrOfType<StringAttr>(kOnnxValue))
       graph.tensors[result->tensor].value = name.str();
-  stored[base].push_back(*result);
+  noteStored(base, *result);
   return *result;
 }
 

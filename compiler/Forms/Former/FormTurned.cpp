@@ -162,11 +162,11 @@ bool Former::storeTurned(Value value, unsigned lane) {
       return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == lane;
     });
   if (Operation *op = value.getDefiningOp(); baseOf(value) != value)
-    copies.insert(op);
+    setCopied(op);
   FailureOr<Stored> made = store(value, longest);
   if (failed(made) || failed(made = storeTransposed(value, *made, lane)))
     return false;
-  stored[value].push_back(*made);
+  noteStored(value, *made);
   return true;
 }
 

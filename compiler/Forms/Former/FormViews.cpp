@@ -268,11 +268,11 @@ bool joinsGroups(tensor::CollapseShapeOp view) {
 void Former::findStoredViews() {
   function.walk([&](tensor::ExpandShapeOp expand) {
     if (Operation *view = joinedOtherwise(expand))
-      copies.insert(view);
+      setCopied(view);
   });
   function.walk([&](tensor::CollapseShapeOp view) {
     if (joinsGroups(view))
-      copies.insert(view);
+      setCopied(view);
   });
   function.walk([&](tensor::PadOp pad) {
     Outsides dims;
@@ -285,7 +285,7 @@ void Former::findStoredViews() {
         return;
       std::optional<Outsides> source = outsideSource(view, dims);
       if (!source) {
-        copies.insert(view);
+        setCopied(view);
         return;
       }
       dims = std::move(*source);
@@ -516,9 +516,34 @@ std::optional<unsigned> Former::laneBesideMaximum(linalg::LinalgOp op, unsigned 
              : std::nullopt;
 }
 
+void Former::setCopied(Operation *view, bool isCopied) {
+  if (isCopied ? copies.insert(view).second : copies.erase(view))
+    laneChoices.clear();
+}
+
+void Former::noteStored(Value value, const Stored &place) {
+  SmallVector<Stored> &places = stored[value];
+  places.push_back(place);
+  linalg::LinalgOp op = formOf(value);
+  const auto known = laneChoices.find(value);
+  const bool isAsChosen = places.front().laneSplit || known == laneChoices.end() ||
+                          (known->second.hasReason &&
+                           known->second.dim == graph.tensors[places.front().tensor].laneDim);
+  if (!isAsChosen || (op && quantKind(op) == "dequantize")) // inputBehind() asks for those
+    laneChoices.clear();
+}
+
+Former::LaneChoice Former::chooseLane(Value base) {
+  if (const auto known = laneChoices.find(base); known != laneChoices.end())
+    return known->second;
+  const LaneChoice choice = chooseLaneAnew(base);
+  laneChoices[base] = choice;
+  return choice;
+}
+
 /// A choice with a reason holds for a dimension of extent 1 too: the scores of one token for one
 /// token lie along the tokens, not along the heads that happen to be more than one.
-Former::LaneChoice Former::chooseLane(Value base) {
+Former::LaneChoice Former::chooseLaneAnew(Value base) {
   ArrayRef<int64_t> shape = shapeOf(base);
   if (shape.empty())
     return {0, false};

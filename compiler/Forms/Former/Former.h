@@ -176,6 +176,11 @@ private:
   };
   unsigned preferredLane(mlir::Value base);
   LaneChoice chooseLane(mlir::Value base);
+  LaneChoice chooseLaneAnew(mlir::Value base);
+  /// Notes a place of a value. What lanes were chosen by another guess of its lanes is forgotten.
+  void noteStored(mlir::Value value, const Stored &place);
+  /// The view is stored as it shows, or no longer.
+  void setCopied(mlir::Operation *view, bool isCopied = true);
   std::optional<LaneChoice> shownLane(mlir::Value value, bool orPart = false, bool isDealt = false);
   void findSlicePoints();
   void findStoredViews();
@@ -359,7 +364,9 @@ private:
   std::map<unsigned, float> markedNan; ///< tensors in which a number stands for NaN
   llvm::DenseSet<mlir::Value> wide;    ///< values that lie in fp32 as they are computed
   std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums; ///< of tensors of fp32
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored; ///< noteStored() adds to it
+  /// What chooseLane() said, so that a long chain of maps is not walked down for each of them.
+  llvm::DenseMap<mlir::Value, LaneChoice> laneChoices;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
   std::map<void *, std::array<unsigned, 2>> twoTerms;
