@@ -142,9 +142,10 @@ Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
 namespace {
 
 /// Where to cut the kernel: if it has more than `most` operations, or needs more ALUs or streams
-/// than the machine has.
+/// than the machine has; `atSum`: then also at its sum.
 std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, unsigned most,
-                                const MostReads &reads, const Machine *machine) {
+                                const MostReads &reads, const Machine *machine,
+                                bool atSum = false) {
   const std::vector<bool> needed = neededNodes(kernel);
   unsigned operations = 0;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
@@ -167,7 +168,7 @@ std::optional<unsigned> findCut(const KernelGraph &graph, const Kernel &kernel, 
     return cut;
   for (unsigned repeated = 1; !cut && repeated <= kMostRepeated; ++repeated)
     cut = cutOf(
-        kernel, needed, repeated, [&](unsigned n) { return isRealSum(graph, kernel, n); },
+        kernel, needed, repeated, [&](unsigned n) { return atSum && isRealSum(graph, kernel, n); },
         [&](unsigned n, unsigned before) { return before <= most && fits(n); });
   return cut;
 }
@@ -285,6 +286,8 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool s
       if (!cut && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
         kernel = sumsFirst(kernel);
         cut = findCut(graph, kernel, most, reads, machine);
+        if (!cut)
+          cut = findCut(graph, kernel, most, reads, machine, /*atSum=*/true);
       }
       const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
       if (!between)
