@@ -101,10 +101,14 @@ unsigned mostAtOnce(const std::vector<Held> &held) {
   return most;
 }
 
+/// Rows so many that everything that can be under way at once is.
+constexpr Cycles kLong = Cycles(1) << 32;
+
 class NeedsCount {
 public:
-  NeedsCount(const Kernel &kernel, const KernelGraph &graph, const Machine &machine)
-      : kernel(kernel), graph(graph), nodes(kernel.nodes), latency(machine.latency) {
+  NeedsCount(const Kernel &kernel, const KernelGraph &graph, const Machine &machine, Cycles rows)
+      : kernel(kernel), graph(graph), nodes(kernel.nodes), latency(machine.latency),
+        lastRow(std::min(rows, kLong)) {
     plan = planEpilogue(
         kernel, [&](AluOp op) { return chained(op); }, kLong);
     for (const AluOpInfo &op : aluOpTable)
@@ -121,13 +125,11 @@ public:
   EpilogueNeeds needs() const { return {mostAtOnce(alus), mostAtOnce(streams)}; }
 
 private:
-  /// Rows so long that everything that can be under way at once is.
-  static constexpr Cycles kLong = Cycles(1) << 32;
-
   const Kernel &kernel;
   const KernelGraph &graph;
   const std::vector<Node> &nodes;
   const LatencySpec &latency;
+  const Cycles lastRow; ///< from the first row to behind the last
   EpiloguePlan plan;
   Cycles fastest = kLatest;
   std::vector<Held> alus, streams;
@@ -137,7 +139,7 @@ private:
     return latency.aluLatency(std::string(mnemonic));
   }
   Cycles chained(AluOp op) const { return cyclesOf(aluOpInfo(op).mnemonic) + latency.aluChain; }
-  Cycles length(unsigned n) const { return plan.late[n] ? 0 : kLong; }
+  Cycles length(unsigned n) const { return plan.late[n] ? 0 : lastRow; }
   /// An operand that surely is the same for all elements of a burst: only loops that run along the
   /// lanes move it.
   bool isLatched(unsigned n) const {
@@ -218,7 +220,21 @@ void NeedsCount::addWaiting(unsigned n, Cycles last) {
 
 EpilogueNeeds epilogueNeeds(const Kernel &kernel, const KernelGraph &graph,
                             const Machine &machine) {
-  return kernel.results.empty() ? EpilogueNeeds{} : NeedsCount(kernel, graph, machine).needs();
+  return kernel.results.empty() ? EpilogueNeeds{}
+                                : NeedsCount(kernel, graph, machine, kLong).needs();
+}
+
+EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph,
+                                  const Machine &machine) {
+  if (kernel.results.empty())
+    return {};
+  const Access &result = kernel.results.front().access;
+  const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
+  Cycles rows = 1;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (kernel.loops[l].kind == LoopKind::Parallel && coefficient(lanes, l) == 0)
+      rows *= kernel.loops[l].extent;
+  return NeedsCount(kernel, graph, machine, rows).needs();
 }
 
 } // namespace millrace::forms

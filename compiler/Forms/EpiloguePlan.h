@@ -29,7 +29,7 @@ struct EpiloguePlan {
 EpiloguePlan planEpilogue(const Kernel &kernel, const std::function<int64_t(AluOp)> &chained,
                           int64_t lastElement);
 
-/// What an epilogue holds at once, for rows of any length.
+/// What an epilogue holds at once.
 struct EpilogueNeeds {
   unsigned alus = 0;
   unsigned streams = 0; ///< inward ones, if all of its operands come from one hemisphere
@@ -39,6 +39,11 @@ struct EpilogueNeeds {
 };
 /// Counts operations, values that wait in ALUs for a later operation, and results that are no
 /// operation's value. Operands that change along the rows count as streams, constants among them.
+/// For rows of any number, as many as can be under way at once.
 EpilogueNeeds epilogueNeeds(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
+/// The same for the kernel's own rows, one a cycle: of a few, the first are done before the last
+/// come, and what those held is free again.
+EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph,
+                                  const Machine &machine);
 
 } // namespace millrace::forms

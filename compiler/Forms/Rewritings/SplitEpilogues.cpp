@@ -286,7 +286,7 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool s
       if (!cut && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
         kernel = sumsFirst(kernel);
         cut = findCut(graph, kernel, most, reads, machine);
-        if (!cut)
+        if (!cut && !epilogueNeedsOfRows(kernel, graph, *machine).fit(*machine))
           cut = findCut(graph, kernel, most, reads, machine, /*atSum=*/true);
       }
       const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;

@@ -8,10 +8,9 @@
 #include "compiler/Layouts/SplitTaps.h"
 
 #include "tests/compiler/Codegen/Grid/TestMachine.h"
+#include "tests/compiler/Layouts/Compared.h"
 
-#include "compiler/Codegen/Grid/Compile.h"
 #include "compiler/Forms/Builders.h"
-#include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings/SplitSums.h"
 
 #include <gtest/gtest.h>
@@ -30,39 +29,6 @@ struct Bottleneck {
   uint32_t pad = 0; ///< around the image
 };
 
-/// y[1, f, h, w] = convolution of x with bias and ReLU; with `residual` that is added before.
-unsigned convolve(KernelGraph &graph, ElementType type, unsigned x, unsigned y, int64_t kernel,
-                  int64_t stride, unsigned seed, std::optional<unsigned> residual = std::nullopt) {
-  const int64_t channels = graph.tensors[x].shape[1], k = channels * kernel * kernel;
-  const std::vector<int64_t> shape = graph.tensors[y].shape;
-  const bool integer = type == ElementType::Int8;
-  const unsigned w = addConstant(
-      graph, "w" + std::to_string(seed), {shape[1], channels, kernel, kernel}, type, 1,
-      randomValues(size_t(shape[1] * k), seed, integer ? 127 : 1.7f / std::sqrt(float(k))));
-  const unsigned bias = addConstant(graph, "bias", {shape[1]}, ElementType::Fp32, 0,
-                                    randomValues(size_t(shape[1]), seed + 50, integer ? 20 : 1));
-  KernelBuilder build(graph);
-  const unsigned f = build.loop(shape[1]), oy = build.loop(shape[2]), ox = build.loop(shape[3]),
-                 c = build.loop(channels, LoopKind::Contracted);
-  const unsigned ky = build.loop(kernel, LoopKind::Contracted),
-                 kx = build.loop(kernel, LoopKind::Contracted);
-  build.term({x,
-              {fixed(0), at(c), window(oy, stride, ky, 1, -(kernel / 2)),
-               window(ox, stride, kx, 1, -(kernel / 2))}},
-             {w, {at(f), at(c), at(ky), at(kx)}}, shape[1] * shape[2] * shape[3] * k);
-  unsigned value = build.accumulator();
-  if (integer) {
-    value = build.op(AluOp::CvtI32F32, {value});
-    value = build.op(AluOp::MulF32, {value, build.constant(1 / (73 * std::sqrt(float(k))))});
-  }
-  value = build.op(AluOp::AddF32, {value, build.operand({bias, {at(f)}})});
-  const std::vector<AffineIndex> point{fixed(0), at(f), at(oy), at(ox)};
-  if (residual)
-    value = build.op(AluOp::AddF32, {value, build.load({*residual, point})});
-  build.store(build.op(AluOp::MaxF32, {value, build.constant(0)}), {y, point});
-  return build.finish("conv" + std::to_string(seed));
-}
-
 KernelGraph bottleneck(const Bottleneck &s) {
   KernelGraph graph;
   graph.name = "bottleneck";
@@ -79,51 +45,6 @@ KernelGraph bottleneck(const Bottleneck &s) {
     for (Term &term : kernel.terms)
       term.a.pad = s.pad;
   return graph;
-}
-
-/// `plain`: what the host sees; other layouts have the same inputs.
-std::vector<float> outputOf(const KernelGraph &graph, const KernelGraph &plain) {
-  Expected<std::vector<TensorBytes>> tensors = evaluate(graph, randomInputs(plain));
-  EXPECT_TRUE(tensors) << (tensors ? "" : tensors.error());
-  std::vector<float> values;
-  for (unsigned t = 0; tensors && t < graph.tensors.size(); ++t)
-    if (const Tensor &tensor = graph.tensors[t]; tensor.role == TensorRole::Output)
-      for (size_t i = 0; i < (*tensors)[t].size(); i += byteWidth(tensor.type)) {
-        uint32_t bits = 0;
-        std::memcpy(&bits, &(*tensors)[t][i], byteWidth(tensor.type));
-        values.push_back(decode(tensor.type, bits));
-      }
-  return values;
-}
-
-struct Compiled {
-  uint64_t cycles = 0;
-  int64_t vectors = 0, macs = 0;
-};
-Compiled compiled(const KernelGraph &graph, const Machine &machine) {
-  grid::CompileReport report;
-  Expected<Image> image = grid::compile(graph, machine, {}, report);
-  EXPECT_TRUE(image) << (image ? "" : image.error());
-  Compiled c{report.predictedCycles, 0, report.macsOnGrid};
-  for (const grid::KernelReport &k : report.kernels)
-    c.vectors += k.mxmVectors;
-  return c;
-}
-
-void expectClose(const KernelGraph &plain, const KernelGraph &other, const std::string &what) {
-  EXPECT_EQ(other.verify(), "") << what;
-  EXPECT_EQ(other.macs(), plain.macs()) << what;
-  const std::vector<float> expected = outputOf(plain, plain), got = outputOf(other, plain);
-  ASSERT_EQ(expected.size(), got.size()) << what;
-  const bool integer = plain.tensors[0].type == ElementType::Int8;
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    worst = std::max(worst, double(std::abs(expected[i] - got[i])));
-    largest = std::max(largest, double(std::abs(expected[i])));
-  }
-  EXPECT_GT(largest, 1) << what;
-  // Integer sums are exact; fp32 sums in another order move an fp16 result by a unit or two.
-  EXPECT_LE(worst, integer ? 0 : largest / 500) << what;
 }
 
 /// Assigns layouts, holds values and MACs, and compares what is compiled.
@@ -162,18 +83,6 @@ TEST(Assign, ImagesPaddedWithAZeroPointThatIsNotZeroKeepIt) {
 
 /// Any choice is right, not only the best: also with strides, sizes that no block divides, and the
 /// short vectors of a small machine.
-double distance(const KernelGraph &plain, const KernelGraph &other) {
-  const std::vector<float> expected = outputOf(plain, plain), got = outputOf(other, plain);
-  EXPECT_EQ(expected.size(), got.size());
-  double apart = 0, norm = 0;
-  for (size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
-    apart += double(expected[i] - got[i]) * double(expected[i] - got[i]);
-    norm += double(expected[i]) * double(expected[i]);
-  }
-  EXPECT_GT(norm, 0);
-  return std::sqrt(apart / norm);
-}
-
 class AnyLayout : public testing::TestWithParam<unsigned> {};
 
 TEST_P(AnyLayout, KeepsTheValues) {
@@ -649,100 +558,6 @@ TEST(SplitParts, CutsWhatLiesAcrossVectors) {
   KernelGraph split = plain;
   EXPECT_EQ(splitParts(split, machine), 2u); // and the map's result
   expectClose(plain, split, "across");
-}
-
-/// A convolution of `outside` channels, one of `groups` groups of `each` channels, and one back.
-KernelGraph grouped(ElementType type, int64_t groups, int64_t each, int64_t made, int64_t size,
-                    int64_t outside = 20) {
-  KernelGraph graph;
-  graph.name = "grouped";
-  const unsigned x = addTensor(graph, "x", {1, outside, size, size}, type, 1, TensorRole::Input),
-                 a = addTensor(graph, "a", {1, groups * each, size, size}, type, 1),
-                 b = addTensor(graph, "b", {1, groups * made, size, size}, type, 1),
-                 y = addTensor(graph, "y", {1, outside, size, size}, type, 1, TensorRole::Output),
-                 w = addConstant(graph, "w", {groups, made, each, 3, 3}, type, 2,
-                                 randomValues(size_t(groups * made * each * 9), 1, 0.6f));
-  convolve(graph, type, x, a, 1, 1, 2);
-  KernelBuilder build(graph);
-  const unsigned g = build.loop(groups), f = build.loop(made), r = build.loop(size),
-                 s = build.loop(size), c = build.loop(each, LoopKind::Contracted),
-                 ky = build.loop(3, LoopKind::Contracted), kx = build.loop(3, LoopKind::Contracted);
-  build.term(
-      {a, {fixed(0), {0, {{g, each}, {c, 1}}}, {-1, {{r, 1}, {ky, 1}}}, {-1, {{s, 1}, {kx, 1}}}}},
-      {w, {at(g), at(f), at(c), at(ky), at(kx)}}, groups * each * made * 9 * size * size);
-  build.store(build.accumulator(), {b, {fixed(0), {0, {{g, made}, {f, 1}}}, at(r), at(s)}});
-  build.finish("groups");
-  convolve(graph, type, b, y, 1, 1, 3);
-  return graph;
-}
-
-TEST(Runs, HoldWholeGroupsSoThatNoneTakesTwoParts) {
-  // 14 groups of 24 channels: six in each 160 lanes that a pass takes. Result lanes 0 to 319 meet
-  // two parts and the others one; without gaps, three and two. Of the 7 x 7 windows of 3 x 3 taps
-  // those within the image are swept, but the first and the last sweep of a vector of results take
-  // all: of one vector of b there is one such tap.
-  const Machine machine = test::testMachine(20);
-  const KernelGraph plain = grouped(ElementType::Fp16, 14, 24, 24, 7, 200);
-  KernelGraph packed = plain;
-  const auto lines = assignLayouts(packed, machine, "exact");
-  ASSERT_TRUE(lines) << lines.error();
-  EXPECT_EQ(std::ranges::count_if(*lines,
-                                  [](const std::string &line) {
-                                    return line.find("runs of 144 lanes every 160") !=
-                                           std::string::npos;
-                                  }),
-            2);
-  expectClose(plain, packed, "runs");
-  KernelGraph close = plain;
-  ASSERT_TRUE(assignLayouts(close, machine, "plain"));
-  const int64_t taps = 19 * 19, beyond = 7 * 7 - 6 * 6;
-  EXPECT_EQ(compiled(close, machine).vectors - compiled(packed, machine).vectors,
-            taps * (5 - 3) - 2 * beyond);
-}
-
-class AnyRuns : public testing::TestWithParam<unsigned> {};
-
-TEST_P(AnyRuns, KeepTheValues) {
-  const unsigned seed = GetParam();
-  const int64_t each = 3 + seed % 11, made = seed % 4 ? each : 2 + seed % 5;
-  const ElementType type = seed % 2 ? ElementType::Fp16 : ElementType::Bf16;
-  const KernelGraph plain = grouped(type, 4 + int64_t(seed % 17), each, made, 3);
-  KernelGraph other = plain;
-  const auto lines = assignLayouts(other, test::testMachine(seed % 3 ? 4 : 2), "random", seed + 1);
-  ASSERT_TRUE(lines) << lines.error();
-  EXPECT_EQ(other.verify(), "");
-  EXPECT_EQ(other.macs(), plain.macs());
-  EXPECT_LE(distance(plain, other), type == ElementType::Fp16 ? 2e-3 : 1.5e-2);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, AnyRuns, testing::Range(0u, 40u));
-
-TEST(Materialize, GroupsAreBandsWhoseZerosAreNotSwept) {
-  // 400 channels in groups of 8: columns of one tile meet at most two of a tensor's.
-  KernelGraph graph;
-  graph.name = "groups";
-  const int64_t groups = 50, each = 8;
-  const ElementType type = ElementType::Fp16;
-  const unsigned x = addTensor(graph, "x", {1, groups * each, 4, 5}, type, 1, TensorRole::Input);
-  const unsigned y = addTensor(graph, "y", {1, groups * each, 4, 5}, type, 1, TensorRole::Output);
-  const unsigned w = addConstant(graph, "w", {groups, each, each}, type, 2,
-                                 randomValues(size_t(groups * each * each), 1, 0.6f));
-  KernelBuilder build(graph);
-  const unsigned g = build.loop(groups), f = build.loop(each), r = build.loop(4), s = build.loop(5),
-                 c = build.loop(each, LoopKind::Contracted);
-  const AffineIndex result{0, {{g, each}, {f, 1}}}, lanes{0, {{g, each}, {c, 1}}};
-  build.term({x, {fixed(0), lanes, at(r), at(s)}}, {w, {at(g), at(f), at(c)}},
-             groups * each * each * 20);
-  build.store(build.accumulator(), {y, {fixed(0), result, at(r), at(s)}});
-  build.finish("groups");
-  const Machine machine = test::testMachine(20);
-  const KernelGraph plain = graph;
-  const auto lines = assignLayouts(graph, machine, "exact");
-  ASSERT_TRUE(lines) << lines.error();
-  EXPECT_EQ(graph.kernels[0].terms[0].w.index.size(), 2u); // lanes of the result, lanes of x
-  expectClose(plain, graph, "groups");
-  // Result lanes 0 to 319 meet both halves of the first vector of x, the others the second.
-  EXPECT_EQ(compiled(graph, machine).vectors, 20 * (2 + 1));
 }
 
 } // namespace

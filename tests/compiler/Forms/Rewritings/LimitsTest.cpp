@@ -234,31 +234,44 @@ TEST(SplitEpilogues, DoesNotCutBeforeTheSumComesIn) {
   EXPECT_EQ(splitEpilogues(whole, 4), 0u) << "four operations are no more than four";
 }
 
-TEST(SplitEpilogues, StoresTheSumItselfWhereNothingElseCrossesAlone) {
-  // y = s * tanh(polynomial of s), s = x w: the sum waits for all of it.
-  const Machine machine = tsp();
+/// y = s * tanh(polynomial of s), s = x w: the sum waits for all of it.
+KernelGraph buildGate(int64_t rows) {
   KernelGraph graph;
-  const unsigned x = addTensor(graph, "x", {4, 8}, kFp16, 1, TensorRole::Input),
+  const unsigned x = addTensor(graph, "x", {rows, 8}, kFp16, 1, TensorRole::Input),
                  w = addConstant(graph, "w", {6, 8}, kFp16, 1, randomValues(48, 3)),
-                 y = addTensor(graph, "y", {4, 6}, kFp16, 1, TensorRole::Output);
+                 y = addTensor(graph, "y", {rows, 6}, kFp16, 1, TensorRole::Output);
   KernelBuilder build(graph);
-  const unsigned m = build.loop(4), n = build.loop(6), k = build.loop(8, LoopKind::Contracted);
-  build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 4 * 6 * 8);
+  const unsigned m = build.loop(rows), n = build.loop(6), k = build.loop(8, LoopKind::Contracted);
+  build.term({x, {at(m), at(k)}, 0}, {w, {at(n), at(k)}, 0}, rows * 6 * 8);
   const unsigned sum = build.accumulator();
   unsigned value = sum;
   for (const float factor : {0.1f, 0.2f, 0.3f, 0.4f})
-    value = build.op(AluOp::AddF32, {build.op(AluOp::MulF32, {value, sum}),
-                                     build.op(AluOp::MulF32, {sum, build.constant(factor)})});
+    value =
+        build.op(AluOp::AddF32, {build.op(AluOp::MulF32, {value, sum}), build.constant(factor)});
   build.store(build.op(AluOp::MulF32, {sum, build.op(AluOp::TanhF32, {value})}),
               {y, {at(m), at(n)}});
   build.finish("gate");
-  ASSERT_FALSE(epilogueNeeds(graph.kernels[0], graph, machine).fit(machine));
+  return graph;
+}
+
+TEST(SplitEpilogues, StoresTheSumItselfWhereNothingElseCrossesAlone) {
+  const Machine machine = tsp();
+  KernelGraph graph = buildGate(64);
+  ASSERT_FALSE(epilogueNeedsOfRows(graph.kernels[0], graph, machine).fit(machine));
   const auto inputs = randomInputs(graph);
   const auto before = outputsOf(graph, inputs);
-  EXPECT_GE(splitEpilogues(graph, 12, machine), 1u);
+  EXPECT_EQ(splitEpilogues(graph, 12, machine), 2u) << "the sum; then a map that reads it again";
   for (const Kernel &kernel : graph.kernels)
     EXPECT_TRUE(epilogueNeeds(kernel, graph, machine).fit(machine)) << kernel.name;
   EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
+TEST(SplitEpilogues, LeavesAFewRowsThatFitWhole) {
+  const Machine machine = tsp();
+  KernelGraph graph = buildGate(4);
+  ASSERT_FALSE(epilogueNeeds(graph.kernels[0], graph, machine).fit(machine));
+  ASSERT_TRUE(epilogueNeedsOfRows(graph.kernels[0], graph, machine).fit(machine));
+  EXPECT_EQ(splitEpilogues(graph, 12, machine), 0u);
 }
 
 TEST(SplitEpilogues, CallsTheFirstPartAPart) {
