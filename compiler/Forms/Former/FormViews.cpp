@@ -241,8 +241,19 @@ std::optional<Outsides> outsideSource(Operation *view, const Outsides &dims) {
   return std::nullopt; // a padding of its own
 }
 
+/// Whether all that takes the value, padded or not, cuts dimensions of it into those of `shape`.
+bool isCutInto(Value value, ArrayRef<int64_t> shape) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    if (auto pad = dyn_cast<tensor::PadOp>(user))
+      return isCutInto(pad.getResult(), shape);
+    auto cut = dyn_cast<tensor::ExpandShapeOp>(user);
+    return cut && cut.getResultType().getShape().take_front(3) == shape.take_front(3);
+  });
+}
+
 /// Whether the view joins the groups of a convolution with the channels of each, of which a row
-/// would else hold one group, for others than the one map that is computed with the sums.
+/// would else hold one group, for others than the one map that is computed with the sums, or a
+/// convolution in the same groups.
 bool joinsGroups(tensor::CollapseShapeOp view) {
   linalg::LinalgOp sums = formOf(view.getSrc());
   if (!sums || !isContraction(sums) || !view.getSrc().hasOneUse() ||
@@ -257,7 +268,8 @@ bool joinsGroups(tensor::CollapseShapeOp view) {
     return map && isMap(map);
   };
   return llvm::any_of(view.getReassociationIndices(), joins) &&
-         !(view->hasOneUse() && isMapped(*view->user_begin()));
+         !(view->hasOneUse() && isMapped(*view->user_begin())) &&
+         !isCutInto(view.getResult(), shape);
 }
 
 } // namespace
