@@ -91,6 +91,78 @@ static bool meetsWindow(Value value, int depth = 0) {
          });
 }
 
+/// Gives the value as it is, somewhere else.
+static bool isElsewhere(Operation *op) {
+  return isa<tensor::PadOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp,
+             tensor::CastOp, tensor::ConcatOp, tensor::InsertSliceOp, linalg::TransposeOp,
+             linalg::BroadcastOp>(op);
+}
+
+/// A map or reduction in which an error of an operand stays as large, beside its result, as it was:
+/// what images go through before they are multiplied.
+static bool isPlainArithmetic(linalg::LinalgOp op) {
+  return op.getBlock() && llvm::all_of(*op.getBlock(), [](Operation &inner) {
+           return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
+                      arith::MaximumFOp, arith::MinimumFOp, arith::SIToFPOp, arith::UIToFPOp,
+                      arith::ExtFOp, arith::TruncFOp, linalg::YieldOp>(inner) ||
+                  inner.hasTrait<OpTrait::ConstantLike>();
+         });
+}
+
+/// Whether it becomes an angle without being multiplied in sums before.
+static bool becomesAngle(Value value, int depth = 0) {
+  constexpr int kDeepest = 8;
+  return depth < kDeepest && llvm::any_of(value.getUsers(), [&](Operation *user) {
+           auto form = dyn_cast<linalg::LinalgOp>(user);
+           if (isElsewhere(user) || (form && isPlainArithmetic(form) && !isContraction(form)))
+             return user->getNumResults() == 1 && becomesAngle(user->getResult(0), depth + 1);
+           return form && form.getBlock() && llvm::any_of(*form.getBlock(), [](Operation &inner) {
+                    return isa<math::SinOp, math::CosOp>(inner);
+                  });
+         });
+}
+
+static double termsOf(linalg::LinalgOp op) {
+  double terms = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction)
+      terms *= double(extent);
+  return terms;
+}
+
+/// A sum of several products with real numbers is no index and, unless it becomes one, no angle.
+bool Ranges::makesReals(linalg::LinalgOp op, const Range &result) const {
+  return isContraction(op) && termsOf(op) > 1 && !result.isWhole &&
+         isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())) &&
+         llvm::any_of(op.getDpsInputs(), [&](Value factor) { return !of(factor).fromIntegers; }) &&
+         !becomesAngle(op->getResult(0));
+}
+
+/// Values that meet nothing but sums of products, perhaps after plain arithmetic: images of bytes
+/// that the model normalises. They are as other activations.
+void Ranges::noteImages(Block &block) {
+  DenseSet<Value> images;
+  for (Operation &op : llvm::reverse(block)) {
+    if (op.getNumResults() != 1 || op.getResult(0).use_empty())
+      continue;
+    const Value value = op.getResult(0);
+    const auto found = tensors.find(value);
+    if (found == tensors.end() || !found->second.fromIntegers)
+      continue;
+    const bool isImage = llvm::all_of(value.getUsers(), [&](Operation *user) {
+      auto form = dyn_cast<linalg::LinalgOp>(user);
+      if (form && isContraction(form))
+        return makesReals(form, of(user->getResult(0)));
+      return (isElsewhere(user) || (form && isPlainArithmetic(form))) &&
+             user->getNumResults() == 1 && images.contains(user->getResult(0));
+    });
+    if (!isImage)
+      continue;
+    images.insert(value);
+    found->second.fromOthers = true;
+  }
+}
+
 Ranges::Ranges(func::FuncOp function, ElementType stored, bool givesFinite) : stored(stored) {
   for (BlockArgument argument : function.getArguments())
     if (auto type = dyn_cast<RankedTensorType>(argument.getType())) {
@@ -103,6 +175,7 @@ Ranges::Ranges(func::FuncOp function, ElementType stored, bool givesFinite) : st
   for (Operation &op : function.getBody().front()) // in the order of the block: operands first
     if (op.getNumResults() == 1 && isa<RankedTensorType>(op.getResult(0).getType()))
       tensors[op.getResult(0)] = ofOperation(&op);
+  noteImages(function.getBody().front());
 }
 
 Range Ranges::of(Value tensor) const {
@@ -168,7 +241,7 @@ Range Ranges::ofOperation(Operation *op) const {
   if (auto form = dyn_cast<linalg::LinalgOp>(op); form && form.getBlock()) {
     Range range = withinType(ofGeneric(form), element);
     range.fillsRows = range.isBounded() && fillsRows(form);
-    range.fromOthers |= op->hasAttr(kOfReals);
+    range.fromOthers |= op->hasAttr(kOfReals) || (range.fromIntegers && makesReals(form, range));
     return range;
   }
   return anyOf(element);
@@ -253,10 +326,7 @@ Range Ranges::ofGeneric(linalg::LinalgOp op) const {
   }
   if (op.getNumReductionLoops() == 0)
     return ofScalar(body.getTerminator()->getOperand(0), known);
-  double terms = 1;
-  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    if (iterator == utils::IteratorType::reduction)
-      terms *= double(extent);
+  const double terms = termsOf(op);
   switch (combinerOf(op)) {
   case Combiner::Sum:
   case Combiner::SumOfProducts:

@@ -45,6 +45,8 @@ public:
 
 private:
   using Known = llvm::DenseMap<mlir::Value, Range>;
+  bool makesReals(mlir::linalg::LinalgOp op, const Range &result) const;
+  void noteImages(mlir::Block &block);
   Range ofOperation(mlir::Operation *op) const;
   Range ofGeneric(mlir::linalg::LinalgOp op) const;
   bool fillsRows(mlir::linalg::LinalgOp op) const;

@@ -33,6 +33,8 @@ void addTopKOps(HandlerTable &table);
 void addRecurrentOps(HandlerTable &table);
 void addFourierOps(HandlerTable &table);
 void addGridSampleOps(HandlerTable &table);
+void addDeformConvOps(HandlerTable &table);
+void addRoiAlignOps(HandlerTable &table);
 
 /// "domain:type".
 std::string handlerKey(std::string_view domain, std::string_view type);

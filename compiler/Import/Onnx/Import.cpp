@@ -65,7 +65,8 @@ HandlerTable makeHandlers() {
                    addShapeOps,          addSliceOps,      addGatherOps,       addConstantOps,
                    addBlockQuantizedOps, addFusedOps,      addQuantizationOps, addAttentionOps,
                    addEmbeddingOps,      addEinsumOps,     addResizeOps,       addScatterOps,
-                   addTopKOps,           addRecurrentOps,  addFourierOps,      addGridSampleOps})
+                   addTopKOps,           addRecurrentOps,  addFourierOps,      addGridSampleOps,
+                   addDeformConvOps,     addRoiAlignOps})
     add(table);
   for (const char *type : controlFlow) // GraphImporter does them itself
     table[(":" + Twine(type)).str()] = [](NodeImporter &node) -> Status {

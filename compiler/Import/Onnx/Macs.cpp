@@ -71,9 +71,9 @@ int64_t scores(int64_t batchAndHeads, int64_t queries, int64_t keys, int64_t key
 }
 
 /// com.microsoft: x (B x S x I), weights (I x columns of Q, K and V), past (2 x B x N x P x D).
-int64_t packedAttention(const NodeImporter &node) {
+int64_t packedAttention(const NodeImporter &node, size_t pastAt) {
   ArrayRef<int64_t> x = node.shape(0);
-  const int64_t columns = node.shape(1)[1], past = node.has(4) ? node.shape(4)[3] : 0;
+  const int64_t columns = node.shape(1)[1], past = node.has(pastAt) ? node.shape(pastAt)[3] : 0;
   Shape widths = node.getInts("qkv_hidden_sizes");
   if (widths.size() != 3)
     widths.assign(3, columns / 3);
@@ -118,12 +118,16 @@ const std::map<std::string, Count> &counts() {
   static const auto transposable = [](const NodeImporter &node) {
     return matmul(node, node.getInt("transA", 0) != 0);
   };
+  static const auto packed = [](size_t pastAt) {
+    return [pastAt](const NodeImporter &node) { return packedAttention(node, pastAt); };
+  };
   static const auto weightsAt = [](size_t input) {
     return [input](const NodeImporter &node) { return convolution(node, input); };
   };
   static const std::map<std::string, Count> table = {
       {":Conv", weightsAt(1)},
       {":ConvInteger", weightsAt(1)},
+      {":DeformConv", weightsAt(1)},
       {":QLinearConv", weightsAt(3)},
       {"com.microsoft:QLinearConv", weightsAt(3)},
       {":ConvTranspose", transposedConvolution},
@@ -143,7 +147,8 @@ const std::map<std::string, Count> &counts() {
       {"com.microsoft:QGemm", transposable},
       {":Einsum", einsum},
       {":Attention", onnxAttention},
-      {"com.microsoft:Attention", packedAttention},
+      {"com.microsoft:Attention", packed(4)},
+      {"com.microsoft:QAttention", packed(8)},
       {"com.microsoft:MultiHeadAttention", multiHeadAttention},
       {"com.microsoft:GroupQueryAttention", groupQueryAttention},
   };

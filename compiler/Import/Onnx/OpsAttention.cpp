@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// com.microsoft: Attention, MultiHeadAttention and GroupQueryAttention, as matmuls, a mask, a
-// softmax; RotaryEmbedding.
-// Source: the page ContribOperators of ONNX Runtime.
+// com.microsoft: Attention, QAttention, MultiHeadAttention and GroupQueryAttention, as matmuls, a
+// mask, a softmax; RotaryEmbedding. Source: the page ContribOperators of ONNX Runtime.
 #include "compiler/Import/Onnx/Gather.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/MatMul.h"
@@ -150,12 +149,19 @@ Status checkHeads(NodeImporter &node, ArrayRef<int64_t> widths) {
   return Success{};
 }
 
-/// Inputs: x (B x S x I), weights (I x 3 N D), bias, mask, past (2 x B x N x P x D), attention
-/// bias.
-Status importAttention(NodeImporter &node) {
+/// Which inputs of Attention and of its quantised form are what, as far as they differ.
+struct PackedInputs {
+  size_t mask, past;
+  std::optional<size_t> bias; ///< of the scores
+};
+
+/// Attention whose input 0 (B x S x I) times input 1 (I x 3 N D) is what `project` makes: queries,
+/// keys and values beside each other.
+Status attendPacked(NodeImporter &node, const PackedInputs &inputs,
+                    llvm::function_ref<Expected<Value>()> project) {
   TensorBuilder &t = node.t;
-  if (node.getInt("do_rotary", 0) != 0 || node.has(6))
-    return node.error("do_rotary and past_sequence_length are not supported");
+  if (node.getInt("do_rotary", 0) != 0)
+    return node.error("do_rotary is not supported");
   if (node.rank(0) != 3 || node.rank(1) != 2 || node.shape(0)[2] != node.shape(1)[0])
     return node.error("its input must be B x S x I and its weights I x 3 N D");
   Heads heads;
@@ -173,28 +179,51 @@ Status importAttention(NodeImporter &node) {
   heads.queries = node.shape(0)[1];
   heads.size = widths[0] / heads.count;
   heads.valueSize = widths[2] / heads.count;
-  heads.past = node.has(4) ? node.shape(4)[3] : 0;
+  const Value given = node.has(inputs.past) ? node.in(inputs.past) : Value();
+  heads.past = given ? shapeOf(given)[3] : 0;
   heads.keys = heads.past + heads.queries;
   double scale = node.getFloat("scale", 0);
   heads.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(heads.size));
   heads.causal = node.getInt("unidirectional", 0) != 0;
-  heads.biased = node.has(5);
+  heads.biased = inputs.bias && node.has(*inputs.bias);
   heads.maskedScore = node.getFloat("mask_filter_value", -10000);
 
-  Value joint = linear(node, node.in(0), node.in(1), node.has(2) ? node.in(2) : Value());
-  Value q = splitHeads(t, joint, 0, heads.count, heads.size);
-  Value k = splitHeads(t, joint, widths[0], heads.count, heads.size);
-  Value v = splitHeads(t, joint, widths[0] + widths[1], heads.count, heads.valueSize);
+  Expected<Value> joint = project();
+  if (!joint)
+    return joint.takeError();
+  Value q = splitHeads(t, *joint, 0, heads.count, heads.size);
+  Value k = splitHeads(t, *joint, widths[0], heads.count, heads.size);
+  Value v = splitHeads(t, *joint, widths[0] + widths[1], heads.count, heads.valueSize);
   if (heads.past > 0) {
-    k = t.concat({pastHalf(t, node.in(4), 0), k}, 2);
-    v = t.concat({pastHalf(t, node.in(4), 1), v}, 2);
+    k = t.concat({pastHalf(t, given, 0), k}, 2);
+    v = t.concat({pastHalf(t, given, 1), v}, 2);
   }
-  Expected<Value> mask = additiveMask(node, node.has(3) ? node.in(3) : Value(), heads);
+  Expected<Value> mask =
+      additiveMask(node, node.has(inputs.mask) ? node.in(inputs.mask) : Value(), heads);
   if (!mask)
     return mask.takeError();
+  const HostType type = isFloat(node.inType(0)) ? node.inType(0) : HostType::Float32;
   if (node.wants(1))
-    node.set(1, stack(t, k, v), node.inType(0));
-  return node.done(attend(t, q, k, v, {*mask, node.has(5) ? node.in(5) : Value()}, heads));
+    node.set(1, stack(t, k, v), type);
+  return node.done(
+      attend(t, q, k, v, {*mask, heads.biased ? node.in(*inputs.bias) : Value()}, heads), type);
+}
+
+/// Inputs: x (B x S x I), weights (I x 3 N D), bias, mask, past (2 x B x N x P x D), attention
+/// bias.
+Status importAttention(NodeImporter &node) {
+  if (node.has(6))
+    return node.error("past_sequence_length is not supported");
+  return attendPacked(node, {3, 4, 5}, [&]() -> Expected<Value> {
+    return linear(node, node.in(0), node.in(1), node.has(2) ? node.in(2) : Value());
+  });
+}
+
+/// Inputs: x and weights (bytes), bias, both scales, mask, both zero points, past.
+Status importQAttention(NodeImporter &node) {
+  return attendPacked(node, {5, 8, std::nullopt}, [&] {
+    return scaledProduct(node, signedBytes(node, 0, 6), 1, 7, node.in(3), node.in(4), node.in(2));
+  });
 }
 
 /// Inputs: query (B x S x N D), key, value (B x T x ...), bias (3 N D), mask, attention bias, past
@@ -463,6 +492,7 @@ Status importGroupQueryAttention(NodeImporter &node) {
 
 void addAttentionOps(HandlerTable &table) {
   table["com.microsoft:Attention"] = needing({0, 1}, importAttention);
+  table["com.microsoft:QAttention"] = needing({0, 1, 2, 3, 4}, importQAttention);
   table["com.microsoft:MultiHeadAttention"] = needing({0}, importMultiHeadAttention);
   table["com.microsoft:GroupQueryAttention"] = needing({0, 5}, importGroupQueryAttention);
   table["com.microsoft:RotaryEmbedding"] = needing({0, 1, 2, 3}, importRotaryEmbedding);

@@ -89,44 +89,20 @@ Status importFusedMatMul(NodeImporter &node) {
   }));
 }
 
-/// (a - za) (b - zb) as reals: times both scales, of which `bScale` may have one per column, plus a
-/// bias (may be null).
-Status scaledProduct(NodeImporter &node, SignedBytes a, size_t b, size_t zeroAt, Value aScale,
-                     Value bScale, Value bias) {
-  TensorBuilder &t = node.t;
-  Expected<Value> product = multiplyBytes(node, std::move(a), b, zeroAt);
-  if (!product)
-    return product.takeError();
-  if (!*product)
-    return node.error("its second operand is no constant of 8 bits with two dimensions, or the "
-                      "first has one dimension, which is not supported");
-  for (Value *scale : {&aScale, &bScale})
-    if (productOf(shapeOf(*scale)) == 1)
-      *scale = t.reshape(*scale, {});
-  for (const Value operand : {aScale, bScale, bias})
-    if (const auto shape =
-            operand ? broadcastShapes(shapeOf(operand), shapeOf(*product)) : std::nullopt;
-        operand && (!shape || ArrayRef(*shape) != shapeOf(*product)))
-      return node.error("its scales or its bias do not fit its product");
-  const Type f32 = t.ops().getF32Type();
-  Value result = t.map({*product, aScale, bScale}, f32, [&](Scalars &s, ValueRange x) {
-    Arithmetic a(s);
-    return a.mul(a.cast(x[0], f32, false), a.mul(x[1], x[2]));
-  });
-  return node.done(bias ? sumOf(t, result, bias) : result, HostType::Float32);
-}
-
 /// Inputs: a, b, a scale, b scale, a zero, b zero, bias.
 Status importMatMulIntegerToFloat(NodeImporter &node) {
-  return scaledProduct(node, signedBytes(node, 0, 4), 1, 5, node.in(2), node.in(3),
-                       node.has(6) ? node.in(6) : Value());
+  Expected<Value> result = scaledProduct(node, signedBytes(node, 0, 4), 1, 5, node.in(2),
+                                         node.in(3), node.has(6) ? node.in(6) : Value());
+  return result ? node.done(*result, HostType::Float32) : Status(result.takeError());
 }
 
 /// Inputs: a (reals, quantised by their own range), b, b scale, b zero, bias.
 Status importDynamicQuantizeMatMul(NodeImporter &node) {
   const QuantizedByRange a = quantizeByRange(node.t, node.in(0));
-  return scaledProduct(node, {flipSign(node.t, a.bytes), flipSign(node.t, a.zeroPoint)}, 1, 3,
-                       a.scale, node.in(2), node.has(4) ? node.in(4) : Value());
+  Expected<Value> result =
+      scaledProduct(node, {flipSign(node.t, a.bytes), flipSign(node.t, a.zeroPoint)}, 1, 3, a.scale,
+                    node.in(2), node.has(4) ? node.in(4) : Value());
+  return result ? node.done(*result, HostType::Float32) : Status(result.takeError());
 }
 
 } // namespace

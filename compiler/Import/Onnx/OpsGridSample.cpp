@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GridSample: an image at places that are data. Each result is a sum of neighbours, gathered by a
-// number of their pixel, times what the place's distance makes of them.
-#include "compiler/Import/Onnx/Arithmetic.h"
-#include "compiler/Import/Onnx/Gather.h"
+// GridSample: an image at places that are data, from -1 to 1.
 #include "compiler/Import/Onnx/Handlers.h"
+#include "compiler/Import/Onnx/Sampling.h"
 
 using namespace mlir;
 
@@ -17,7 +15,7 @@ struct Sampling {
 };
 
 /// A coordinate from -1 to 1 as a pixel's, of `extent`; within the image unless zeros lie around.
-Value pixelOf(Arithmetic &a, Scalars &s, Value at, int64_t extent, const Sampling &how) {
+Value pixelOf(Arithmetic &a, Value at, int64_t extent, const Sampling &how) {
   const auto size = double(extent);
   const Value one = a.like(at, 1), half = a.like(at, 0.5);
   Value pixel = how.alignsCorners
@@ -35,25 +33,8 @@ Value pixelOf(Arithmetic &a, Scalars &s, Value at, int64_t extent, const Samplin
       pixel = a.like(at, 0);
     }
   }
-  // Far outside, whole numbers would end; zeros lie there all the same.
-  return how.outside == Sampling::Outside::Zeros ? a.clamp(pixel, -2, size + 1)
+  return how.outside == Sampling::Outside::Zeros ? nearImage(a, pixel, extent)
                                                  : a.clamp(pixel, 0, size - 1);
-}
-
-/// The neighbour that is `step` behind the place, and what share of the result it has.
-std::pair<Value, Value> neighbourOf(Arithmetic &a, Value pixel, int64_t step, int64_t extent,
-                                    const Sampling &how) {
-  const Value one = a.like(pixel, 1);
-  Value index = how.isNearest ? a.call<math::RoundEvenOp>(pixel) : a.call<math::FloorOp>(pixel),
-        share = one;
-  if (!how.isNearest) {
-    const Value behind = a.sub(pixel, index);
-    share = step ? behind : a.sub(one, behind);
-    index = step ? a.add(index, one) : index;
-  }
-  const Value inside = a.clamp(index, 0, double(extent - 1)),
-              isInside = a.compare(Arithmetic::Order::Equal, index, inside);
-  return {inside, a.choose(isInside, share, a.like(share, 0))};
 }
 
 Status importGridSample(NodeImporter &node) {
@@ -71,7 +52,6 @@ Status importGridSample(NodeImporter &node) {
   how.outside = padding == "border"       ? Sampling::Outside::Border
                 : padding == "reflection" ? Sampling::Outside::Reflection
                                           : Sampling::Outside::Zeros;
-  const Type real = elementTypeOf(node.in(0)), whole = t.ops().getI64Type();
   const Shape places{grid[0], grid[1], grid[2]};
   const int64_t height = in[2], width = in[3];
   const Value rows =
@@ -84,38 +64,13 @@ Status importGridSample(NodeImporter &node) {
   for (int64_t n = 0; n < in[0]; ++n)
     firsts.push_back(n * height * width);
   const Value first = t.reshape(t.integers(firsts), {in[0], 1, 1});
-  const auto neighbours = [&](Scalars &s, ValueRange at, int64_t down, int64_t right) {
-    Arithmetic a(s);
-    return std::pair(neighbourOf(a, pixelOf(a, s, at[1], height, how), down, height, how),
-                     neighbourOf(a, pixelOf(a, s, at[0], width, how), right, width, how));
-  };
-  Value sum;
-  for (int64_t down = 0; down < (how.isNearest ? 1 : 2); ++down)
-    for (int64_t right = 0; right < (how.isNearest ? 1 : 2); ++right) {
-      const Value pixels = t.map({x, y, first}, whole, [&](Scalars &s, ValueRange at) {
-        const auto [row, column] = neighbours(s, at, down, right);
-        Arithmetic a(s);
-        const Value index =
-            a.add(a.mul(a.cast(row.first, whole, false), a.constant(whole, double(width))),
-                  a.cast(column.first, whole, false));
-        return a.add(index, at[2]);
-      });
-      const Value shares = t.map({x, y}, real, [&](Scalars &s, ValueRange at) {
-        const auto [row, column] = neighbours(s, at, down, right);
-        return Arithmetic(s).mul(row.second, column.second);
-      });
-      Shape spread(places);
-      spread.push_back(1);
-      SmallVector<Value> terms{gather(t, rows, pixels, 0), t.reshape(shares, spread)};
-      if (sum)
-        terms.push_back(sum);
-      sum = t.map(terms, real, [](Scalars &s, ValueRange v) {
-        Arithmetic a(s);
-        const Value its = a.mul(v[0], v[1]);
-        return v.size() == 3 ? a.add(v[2], its) : its;
-      });
-    }
-  return node.done(t.transpose(sum, {0, 3, 1, 2}));
+  const Value samples = sample(
+      t, {rows, first, height, width}, {x, y},
+      [&](Arithmetic &a, ValueRange at) -> SampledPlace {
+        return {pixelOf(a, at[1], height, how), pixelOf(a, at[0], width, how), {}};
+      },
+      how.isNearest ? Interpolation::Nearest : Interpolation::Linear);
+  return node.done(t.transpose(samples, {0, 3, 1, 2}));
 }
 
 } // namespace

@@ -124,6 +124,34 @@ Expected<Value> multiplyBytes(NodeImporter &node, SignedBytes a, size_t b, size_
       a.zero ? columnSums(t, *constant) : Value());
 }
 
+Expected<Value> scaledProduct(NodeImporter &node, SignedBytes a, size_t b, size_t zeroAt,
+                              Value aScale, Value bScale, Value bias) {
+  TensorBuilder &t = node.t;
+  Expected<Value> product = multiplyBytes(node, std::move(a), b, zeroAt);
+  if (!product)
+    return product.takeError();
+  if (!*product)
+    return node.error("its second operand is no constant of 8 bits with two dimensions, or the "
+                      "first has one dimension, which is not supported");
+  for (Value *scale : {&aScale, &bScale})
+    if (productOf(shapeOf(*scale)) == 1)
+      *scale = t.reshape(*scale, {});
+  for (const Value operand : {aScale, bScale, bias})
+    if (const auto shape =
+            operand ? broadcastShapes(shapeOf(operand), shapeOf(*product)) : std::nullopt;
+        operand && (!shape || ArrayRef(*shape) != shapeOf(*product)))
+      return node.error("its scales or its bias do not fit its product");
+  const Type f32 = t.ops().getF32Type();
+  Value result = t.map({*product, aScale, bScale}, f32, [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return a.mul(a.cast(x[0], f32, false), a.mul(x[1], x[2]));
+  });
+  if (!bias)
+    return result;
+  return t.map({result, bias}, f32,
+               [](Scalars &s, ValueRange x) { return Arithmetic(s).add(x[0], x[1]); });
+}
+
 namespace {
 
 Status importMatMul(NodeImporter &node) {

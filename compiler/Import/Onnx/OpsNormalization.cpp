@@ -259,26 +259,27 @@ Value atGroups(TensorBuilder &t, Value parameters, double neutral, int64_t image
                    shape);
 }
 
-/// Normalises groups of each image's elements. Scales and biases (inputs 1 and 2) differ along the
-/// first `outer` dimensions.
-Status normaliseGroups(NodeImporter &node, const Normalised &of, int64_t outer) {
+/// Normalises groups of the elements of each image, of `shape` N x C x ... Scales and biases
+/// (inputs 1 and 2) differ along the first `outer` dimensions.
+Expected<Value> normaliseGroups(NodeImporter &node, const Normalised &of, int64_t outer,
+                                ArrayRef<int64_t> shape) {
   TensorBuilder &t = node.t;
-  const int64_t channels = node.shape(0)[1];
+  const int64_t channels = shape[1];
   for (size_t i : {1, 2})
     if (const int64_t count = productOf(node.shape(i)); count != channels)
       return node.error("input " + std::to_string(i) + " has " + std::to_string(count) +
                         " elements where there are " + std::to_string(channels) + " channels");
   const double epsilon = node.getFloat("epsilon", 1e-5);
   const auto parameters = [&](size_t i, double neutral) {
-    return atGroups(t, node.in(i), neutral, node.shape(0)[0], of.input, outer);
+    return atGroups(t, node.in(i), neutral, shape[0], of.input, outer);
   };
   Value scale = parameters(1, 1), bias = parameters(2, 0);
   if (of.parts)
-    return node.done(t.reshape(groupNorm(t, of, epsilon, scale, bias), node.shape(0)));
+    return t.reshape(groupNorm(t, of, epsilon, scale, bias), shape);
   LayerNorm norm = layerNorm(t, of.input, of.axis, epsilon, scale, bias);
   for (Value statistic : {norm.mean, norm.inverseDeviation}) // an error in them moves all elements
     t.keepFp32(statistic);
-  return node.done(t.reshape(norm.result, node.shape(0)));
+  return t.reshape(norm.result, shape);
 }
 
 /// Normalises each channel of each image by itself.
@@ -287,24 +288,82 @@ Status importInstanceNorm(NodeImporter &node) {
     return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 3");
   const Normalised of = unmerged(node.in(0), 2);
-  return normaliseGroups(node, of, of.axis);
+  Expected<Value> result = normaliseGroups(node, of, of.axis, node.shape(0));
+  return result ? node.done(*result) : Status(result.takeError());
 }
 
 /// Normalises groups of channels; scale and bias are per channel.
+Expected<Value> normaliseGroups(NodeImporter &node, Value input, int64_t groups) {
+  const Shape shape(shapeOf(input));
+  const int64_t channels = shape[1];
+  if (groups < 1 || channels % groups != 0)
+    return node.error(std::to_string(groups) + " groups do not divide its " +
+                      std::to_string(channels) + " channels");
+  if (shape.size() == 2)
+    input = node.t.reshape(input, {shape[0], channels, 1});
+  if (groups == 1)
+    return normaliseGroups(node, {input, 1}, 2, shape);
+  return normaliseGroups(node, {input, 2, groups == channels ? 0 : groups}, 2, shape);
+}
+
 Status importGroupNorm(NodeImporter &node) {
   if (node.rank(0) < 2)
     return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 2");
-  const int64_t channels = node.shape(0)[1], groups = node.getInt("num_groups", 0);
-  if (groups < 1 || channels % groups != 0)
-    return node.error("num_groups " + std::to_string(groups) + " does not divide its " +
-                      std::to_string(channels) + " channels");
-  Value input = node.in(0);
-  if (node.rank(0) == 2)
-    input = node.t.reshape(input, {node.shape(0)[0], channels, 1});
-  if (groups == 1)
-    return normaliseGroups(node, {input, 1}, 2);
-  return normaliseGroups(node, {input, 2, groups == channels ? 0 : groups}, 2);
+  Expected<Value> result = normaliseGroups(node, node.in(0), node.getInt("num_groups", 0));
+  return result ? node.done(*result) : Status(result.takeError());
+}
+
+/// com.microsoft: inputs x (N x H x W x C, or N x C x H x W without channels_last), scale, bias
+/// and, of SkipGroupNorm, what is added before: another x (or N x C) and C numbers (may be absent).
+/// The sum is output 1.
+Handler imageGroupNorm(bool skips) {
+  return [skips](NodeImporter &node) -> Status {
+    TensorBuilder &t = node.t;
+    if (node.rank(0) != 4)
+      return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
+                        "; the rank must be 4");
+    const bool isLast = node.getInt("channels_last", 1) != 0;
+    const auto ofChannels = [&](Value x) { // N x C or C, so that it broadcasts to the images
+      const Shape given(shapeOf(x));
+      if (given.size() > 2 || given.empty())
+        return x;
+      Shape shape(4, 1);
+      shape[isLast ? 3 : 1] = given.back();
+      shape[0] = given.size() == 2 ? given[0] : 1;
+      return t.reshape(x, shape);
+    };
+    SmallVector<Value> added{node.in(0)};
+    for (size_t i : {3, 4})
+      if (skips && node.has(i))
+        added.push_back(ofChannels(node.in(i)));
+    for (const Value x : added)
+      if (const auto shape = broadcastShapes(shapeOf(x), node.shape(0));
+          !shape || ArrayRef(*shape) != node.shape(0))
+        return node.error("what is added does not fit its input");
+    Value sum = node.in(0);
+    if (added.size() > 1)
+      sum = t.map(added, elementTypeOf(sum), [](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        Value result = x.front();
+        for (Value other : x.drop_front())
+          result = a.add(result, other);
+        return result;
+      });
+    if (skips && node.wants(1))
+      node.set(1, sum, node.inType(0));
+    Expected<Value> normal = normaliseGroups(node, isLast ? t.transpose(sum, {0, 3, 1, 2}) : sum,
+                                             node.getInt("groups", 0));
+    if (!normal)
+      return normal.takeError();
+    Value result = isLast ? t.transpose(*normal, {0, 2, 3, 1}) : *normal;
+    if (node.getInt("activation", 0) != 0)
+      result = t.map({result}, elementTypeOf(result), [](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return a.mul(x[0], a.sigmoid(x[0]));
+      });
+    return node.done(result);
+  };
 }
 
 /// Statistics come with extent 1 where they were reduced.
@@ -413,6 +472,8 @@ void addNormalizationOps(HandlerTable &table) {
   table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] = importRmsNorm;
   table["com.microsoft:SkipLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(false));
   table["com.microsoft:SkipSimplifiedLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(true));
+  table["com.microsoft:GroupNorm"] = needing({0, 1, 2}, imageGroupNorm(false));
+  table["com.microsoft:SkipGroupNorm"] = needing({0, 1, 2, 3}, imageGroupNorm(true));
   table[":LRN"] = importLrn;
 }
 

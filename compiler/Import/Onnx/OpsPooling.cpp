@@ -154,22 +154,74 @@ Status importAveragePool(NodeImporter &node) {
   return result ? node.done(*result) : Status(result.takeError());
 }
 
+/// |x|^p, for sums of which a root is taken.
+Value powerOf(TensorBuilder &t, Value x, int64_t p) {
+  return t.map({x}, elementTypeOf(x), [&](Scalars &s, ValueRange v) -> Value {
+    Arithmetic a(s);
+    if (p == 2)
+      return a.mul(v[0], v[0]);
+    const Value size = a.abs(v[0]);
+    return p == 1 ? size : math::PowFOp::create(s, size, a.like(size, double(p)));
+  });
+}
+
+Value rootOf(TensorBuilder &t, Value x, int64_t p) {
+  if (p == 1)
+    return x;
+  return t.map({x}, elementTypeOf(x), [&](Scalars &s, ValueRange v) -> Value {
+    Arithmetic a(s);
+    return p == 2 ? a.call<math::SqrtOp>(v[0])
+                  : math::PowFOp::create(s, v[0], a.like(v[0], 1.0 / double(p)));
+  });
+}
+
+Expected<int64_t> readNorm(NodeImporter &node) {
+  const int64_t p = node.getInt("p", 2);
+  if (p < 1)
+    return node.error("its p is " + std::to_string(p) + "; it must be at least 1");
+  return p;
+}
+
+/// (sum of |x|^p)^(1/p) over each window.
+Status importLpPool(NodeImporter &node) {
+  Expected<Window> window = readPooling(node);
+  if (!window)
+    return window.takeError();
+  Expected<int64_t> p = readNorm(node);
+  if (!p)
+    return p.takeError();
+  const Value powers = powerOf(node.t, node.in(0), *p),
+              padded = padWindow(node, powers, *window, node.t.scalar(elementTypeOf(powers), 0));
+  return node.done(rootOf(node.t, poolSum(node, padded, *window), *p));
+}
+
 /// Reduces all spatial dimensions, which stay with extent 1.
-Status importGlobalPool(NodeImporter &node, bool byMax) {
+enum class GlobalPooling { Average, Max, Norm };
+
+Status importGlobalPool(NodeImporter &node, GlobalPooling kind) {
   if (node.rank(0) < 2)
     return node.error("pools a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 2");
+  TensorBuilder &t = node.t;
   Shape axes, shape{node.shape(0)[0], node.shape(0)[1]};
   for (int64_t i = 2; i < node.rank(0); ++i) {
     axes.push_back(i);
     shape.push_back(1);
   }
-  Value result = byMax ? node.t.reduceMax(node.in(0), axes) : node.t.reduceSum(node.in(0), axes);
-  if (!byMax) {
-    auto count = static_cast<double>(productOf(node.shape(0).drop_front(2)));
-    result = divide(node, result, node.t.splat(shapeOf(result), elementTypeOf(result), count));
+  Value result;
+  if (kind == GlobalPooling::Max) {
+    result = t.reduceMax(node.in(0), axes);
+  } else if (kind == GlobalPooling::Norm) {
+    Expected<int64_t> p = readNorm(node);
+    if (!p)
+      return p.takeError();
+    result = rootOf(t, t.reduceSum(powerOf(t, node.in(0), *p), axes), *p);
+  } else {
+    const auto count = static_cast<double>(productOf(node.shape(0).drop_front(2)));
+    const Value sum = t.reduceSum(node.in(0), axes);
+    result = divide(node, sum, t.splat(shapeOf(sum), elementTypeOf(sum), count));
   }
-  return node.done(node.t.reshape(result, shape));
+  return node.done(t.reshape(result, shape));
 }
 
 } // namespace
@@ -189,8 +241,13 @@ Expected<Value> averagePool(NodeImporter &node, Value input) {
 void addPoolingOps(HandlerTable &table) {
   table[":MaxPool"] = importMaxPool;
   table[":AveragePool"] = importAveragePool;
-  table[":GlobalAveragePool"] = [](NodeImporter &node) { return importGlobalPool(node, false); };
-  table[":GlobalMaxPool"] = [](NodeImporter &node) { return importGlobalPool(node, true); };
+  table[":LpPool"] = importLpPool;
+  const auto global = [](GlobalPooling kind) {
+    return [kind](NodeImporter &node) { return importGlobalPool(node, kind); };
+  };
+  table[":GlobalAveragePool"] = global(GlobalPooling::Average);
+  table[":GlobalMaxPool"] = global(GlobalPooling::Max);
+  table[":GlobalLpPool"] = global(GlobalPooling::Norm);
 }
 
 } // namespace millrace::onnx_import

@@ -165,51 +165,110 @@ Status importLogSumExp(NodeImporter &node) {
       node.getInt("keepdims", 1) != 0 ? t.reshape(result, keepDims(node.shape(0), *axes)) : result);
 }
 
-/// A reduction of two values, the best element so far and its index; ties keep the first (or the
-/// last) index.
+/// The index along `axis` of the best element, without the axis: a reduction of two values, the
+/// best element so far and its index; ties keep the first (or the last) index.
+Value bestAlong(NodeImporter &node, int64_t axis, bool largest, bool lastWins) {
+  const bool unsignedInput = isUnsigned(node.inType(0));
+  TensorBuilder &t = node.t;
+  Type type = elementTypeOf(node.in(0)), i64 = t.ops().getI64Type();
+  auto rank = static_cast<unsigned>(node.rank(0));
+  Shape shape(node.shape(0));
+  shape.erase(shape.begin() + axis);
+  Value worst = largest ? t.lowest(type, unsignedInput) : t.highest(type, unsignedInput);
+  Value best = t.filled(shape, worst), index = t.filled(shape, t.scalar(i64, 0));
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators[axis] = utils::IteratorType::reduction;
+  AffineMap out = t.withoutAxes(rank, {axis});
+  auto generic = linalg::GenericOp::create(
+      t.ops(), TypeRange{best.getType(), index.getType()}, ValueRange(node.in(0)),
+      ValueRange{best, index}, {t.ops().getMultiDimIdentityMap(rank), out, out}, iterators,
+      [&](OpBuilder &builder, Location loc, ValueRange x) {
+        Scalars s(loc, builder);
+        Arithmetic a(s, unsignedInput);
+        Value here = arith::IndexCastOp::create(s, i64, linalg::IndexOp::create(s, axis));
+        auto order = lastWins ? Arithmetic::Order::LessOrEqual : Arithmetic::Order::Less;
+        Value wins = largest ? a.compare(order, x[1], x[0]) : a.compare(order, x[0], x[1]);
+        linalg::YieldOp::create(s,
+                                ValueRange{a.choose(wins, x[0], x[1]), a.choose(wins, here, x[2])});
+      });
+  return generic.getResult(1);
+}
+
+/// The axis of a node that has one; `otherwise` where it names none.
+Expected<int64_t> readAxis(NodeImporter &node, int64_t otherwise) {
+  const std::optional<int64_t> axis = normalAxis(node.getInt("axis", otherwise), node.rank(0));
+  if (!axis)
+    return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
+  return *axis;
+}
+
 Handler bestIndex(bool largest) {
   return [largest](NodeImporter &node) -> Status {
-    std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(0));
+    Expected<int64_t> axis = readAxis(node, 0);
     if (!axis)
-      return node.error("its axis lies outside of rank " + std::to_string(node.rank(0)));
-    bool lastWins = node.getInt("select_last_index", 0) != 0,
-         unsignedInput = isUnsigned(node.inType(0));
-    TensorBuilder &t = node.t;
-    Type type = elementTypeOf(node.in(0)), i64 = t.ops().getI64Type();
-    auto rank = static_cast<unsigned>(node.rank(0));
-    Shape kept = keepDims(node.shape(0), {*axis}), shape(node.shape(0));
-    shape.erase(shape.begin() + *axis);
-    Value worst = largest ? t.lowest(type, unsignedInput) : t.highest(type, unsignedInput);
-    Value best = t.filled(shape, worst), index = t.filled(shape, t.scalar(i64, 0));
-    SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-    iterators[*axis] = utils::IteratorType::reduction;
-    AffineMap out = t.withoutAxes(rank, {*axis});
-    auto generic = linalg::GenericOp::create(
-        t.ops(), TypeRange{best.getType(), index.getType()}, ValueRange(node.in(0)),
-        ValueRange{best, index}, {t.ops().getMultiDimIdentityMap(rank), out, out}, iterators,
-        [&](OpBuilder &builder, Location loc, ValueRange x) {
-          Scalars s(loc, builder);
-          Arithmetic a(s, unsignedInput);
-          Value here = arith::IndexCastOp::create(s, i64, linalg::IndexOp::create(s, *axis));
-          auto order = lastWins ? Arithmetic::Order::LessOrEqual : Arithmetic::Order::Less;
-          Value wins = largest ? a.compare(order, x[1], x[0]) : a.compare(order, x[0], x[1]);
-          linalg::YieldOp::create(
-              s, ValueRange{a.choose(wins, x[0], x[1]), a.choose(wins, here, x[2])});
-        });
-    Value result = generic.getResult(1);
-    return node.done(node.getInt("keepdims", 1) != 0 ? t.reshape(result, kept) : result,
+      return axis.takeError();
+    Value result = bestAlong(node, *axis, largest, node.getInt("select_last_index", 0) != 0);
+    Shape kept = keepDims(node.shape(0), {*axis});
+    return node.done(node.getInt("keepdims", 1) != 0 ? node.t.reshape(result, kept) : result,
                      HostType::Int64);
   };
 }
 
-/// result[i] = sum of x[j] for j <= i (exclusive: j < i; reverse: j >= i). The last loop is j.
-Status importCumSum(NodeImporter &node) {
-  std::optional<double> given = node.constantReal(1);
-  std::optional<int64_t> axis =
+/// 1 where the first of the greatest elements along the axis is, 0 elsewhere.
+Status importHardmax(NodeImporter &node) {
+  Expected<int64_t> axis = readAxis(node, -1);
+  if (!axis)
+    return axis.takeError();
+  TensorBuilder &t = node.t;
+  const Value best = bestAlong(node, *axis, /*largest=*/true, /*lastWins=*/false);
+  const Type type = elementTypeOf(node.in(0)), i64 = t.ops().getI64Type();
+  const auto rank = static_cast<unsigned>(node.rank(0));
+  return node.done(t.map(
+      node.shape(0), {best}, {t.withoutAxes(rank, {*axis})}, type, [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        Value here = arith::IndexCastOp::create(s, i64, linalg::IndexOp::create(s, *axis));
+        return a.choose(a.compare(Arithmetic::Order::Equal, here, x[0]), a.constant(type, 1),
+                        a.constant(type, 0));
+      }));
+}
+
+/// x / (sum |x|^p)^(1/p) along one axis, p = 1 or 2; 0 where the norm is 0 (ONNX).
+Status importLpNormalization(NodeImporter &node) {
+  Expected<int64_t> axis = readAxis(node, -1);
+  if (!axis)
+    return axis.takeError();
+  const int64_t p = node.getInt("p", 2);
+  if (p != 1 && p != 2)
+    return node.error("its p is " + std::to_string(p) + "; 1 and 2 are supported");
+  const Type type = elementTypeOf(node.in(0));
+  Value powers = node.t.map({node.in(0)}, type, [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    return p == 1 ? a.abs(x[0]) : a.mul(x[0], x[0]);
+  });
+  Value sum = node.t.reshape(node.t.reduceSum(powers, {*axis}), keepDims(shapeOf(powers), {*axis}));
+  return node.done(node.t.map({node.in(0), sum}, type, [&](Scalars &s, ValueRange x) {
+    Arithmetic a(s);
+    Value norm = p == 1 ? x[1] : a.call<math::SqrtOp>(x[1]);
+    Value isZero = a.compare(Arithmetic::Order::Equal, norm, a.like(norm, 0));
+    return a.choose(isZero, a.like(norm, 0), a.div(x[0], norm));
+  }));
+}
+
+Expected<int64_t> cumulativeAxis(NodeImporter &node) {
+  const std::optional<double> given = node.constantReal(1);
+  const std::optional<int64_t> axis =
       given ? normalAxis(static_cast<int64_t>(*given), node.rank(0)) : std::nullopt;
   if (!axis)
     return node.error("its axis is not constant or lies outside of rank " +
                       std::to_string(node.rank(0)));
+  return *axis;
+}
+
+/// result[i] = sum of x[j] for j <= i (exclusive: j < i; reverse: j >= i). The last loop is j.
+Status importCumSum(NodeImporter &node) {
+  Expected<int64_t> axis = cumulativeAxis(node);
+  if (!axis)
+    return axis.takeError();
   TensorBuilder &t = node.t;
   bool exclusive = node.getInt("exclusive", 0) != 0, reverse = node.getInt("reverse", 0) != 0;
   auto rank = static_cast<unsigned>(node.rank(0));
@@ -236,6 +295,31 @@ Status importCumSum(NodeImporter &node) {
   return node.done(generic.getResult(0));
 }
 
+/// The same of products, in steps: after the k-th each element is a product of up to 2^k.
+Status importCumProd(NodeImporter &node) {
+  Expected<int64_t> axis = cumulativeAxis(node);
+  if (!axis)
+    return axis.takeError();
+  TensorBuilder &t = node.t;
+  const bool reverse = node.getInt("reverse", 0) != 0;
+  const int64_t extent = node.shape(0)[*axis];
+  const Type type = elementTypeOf(node.in(0));
+  const auto before = [&](Value x, int64_t distance) { // the element so far before, 1 if none is
+    Shape ones(shapeOf(x));
+    ones[*axis] = distance;
+    const Value rest = t.sliceAxis(x, *axis, reverse ? distance : 0, extent - distance),
+                one = t.splat(ones, type, 1);
+    return reverse ? t.concat({rest, one}, *axis) : t.concat({one, rest}, *axis);
+  };
+  Value result = node.in(0);
+  if (node.getInt("exclusive", 0) != 0)
+    result = extent > 1 ? before(result, 1) : t.splat(node.shape(0), type, 1);
+  for (int64_t distance = 1; distance < extent; distance *= 2)
+    result = t.map({result, before(result, distance)}, type,
+                   [](Scalars &s, ValueRange x) { return Arithmetic(s).mul(x[0], x[1]); });
+  return node.done(result);
+}
+
 } // namespace
 
 void addReductionOps(HandlerTable &table) {
@@ -253,6 +337,9 @@ void addReductionOps(HandlerTable &table) {
   table[":ReduceLogSum"] = reduction({Kind::Sum, Before::Nothing, After::Log});
   table[":ReduceLogSumExp"] = importLogSumExp;
   table[":CumSum"] = importCumSum;
+  table[":CumProd"] = importCumProd;
+  table[":Hardmax"] = importHardmax;
+  table[":LpNormalization"] = importLpNormalization;
   table[":ArgMax"] = bestIndex(true);
   table[":ArgMin"] = bestIndex(false);
 }

@@ -139,7 +139,7 @@ Value scatterConstant(TensorBuilder &t, Value data, Value updates, ArrayRef<int6
   return data;
 }
 
-/// Data and updates seen as rows; `rows` are constant if `constant` is given.
+/// Data and updates (inputs 0 and 2) seen as rows; `rows` are constant if `constant` is given.
 Status scatter(NodeImporter &node, int64_t rows, int64_t width,
                const std::optional<Shape> &constant, llvm::function_ref<Value()> computedRows,
                int64_t count) {
@@ -246,11 +246,67 @@ Status importScatterElements(NodeImporter &node) {
       count);
 }
 
+/// Writes runs of `update` along an axis, for each index of dimension 0 from a number on (inputs:
+/// cache, update, the numbers or none for 0). With that axis second, the runs are rows.
+Status importTensorScatter(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  const std::optional<int64_t> axis = normalAxis(node.getInt("axis", -2), node.rank(0));
+  if (!axis || *axis == 0)
+    return node.error("its axis must be one behind the first of rank " +
+                      std::to_string(node.rank(0)));
+  const bool isCircular = node.getString("mode", "linear") == "circular";
+  const int64_t batch = node.shape(0)[0], extent = node.shape(0)[*axis],
+                count = node.shape(1)[*axis];
+  Shape order = allAxes(node.rank(0)), back(order.size());
+  order.erase(order.begin() + *axis);
+  order.insert(order.begin() + 1, *axis);
+  for (auto [i, dim] : llvm::enumerate(order))
+    back[size_t(dim)] = int64_t(i);
+  const Value cache = t.transpose(node.in(0), order), update = t.transpose(node.in(1), order);
+  const Shape shape(shapeOf(cache));
+  const int64_t width = productOf(shape) / (batch * extent);
+  const Value data = t.reshape(cache, {batch * extent, width}),
+              updates = t.reshape(update, {batch * count, width});
+  const auto replaced = [](Scalars &, Value, Value update) { return update; };
+  std::optional<Shape> first = node.has(2) ? node.constantIntegers(2) : Shape(size_t(batch), 0);
+  Value result;
+  if (first) {
+    SmallVector<int64_t> rows;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t at = (*first)[size_t(b)] + i;
+        if (isCircular)
+          at = (at % extent + extent) % extent;
+        if (at < 0 || at >= extent)
+          return node.error("writes at " + std::to_string(at) + " of " + std::to_string(extent) +
+                            " places");
+        rows.push_back(b * extent + at);
+      }
+    result = scatterConstant(t, data, updates, rows, /*replaces=*/true, replaced);
+  } else {
+    const Type whole = t.ops().getI64Type();
+    const Value rows = t.map(
+        {batch, count}, {node.in(2)}, {t.select(2, {0})}, whole, [&](Scalars &s, ValueRange x) {
+          Arithmetic a(s);
+          const auto loop = [&](int64_t i) {
+            return arith::IndexCastOp::create(s, whole, linalg::IndexOp::create(s, i));
+          };
+          Value at = a.add(a.cast(x[0], whole, false), loop(1));
+          if (isCircular)
+            at = arith::RemSIOp::create(s, at, a.like(at, double(extent)));
+          return a.add(at, a.mul(loop(0), a.like(at, double(extent))));
+        });
+    result = searchAll(t, data, updates, t.reshape(rows, {batch * count}), replaced);
+  }
+  return node.done(t.transpose(t.reshape(result, shape), back));
+}
+
 } // namespace
 
 void addScatterOps(HandlerTable &table) {
   table[":ScatterND"] = importScatterND;
   table[":ScatterElements"] = importScatterElements;
+  table[":TensorScatter"] = importTensorScatter;
 }
 
 } // namespace millrace::onnx_import

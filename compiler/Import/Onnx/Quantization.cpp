@@ -77,6 +77,24 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
   return generic.getResult(0);
 }
 
+bool isReshape(Operation *op) {
+  return isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op);
+}
+
+/// The reshape of which the tensor is the result, where the scheme is the same for all elements.
+/// What is done to them is then done before it: what reads the result finds the reshape, and behind
+/// it the tensor as it was made.
+Operation *reshapeBefore(Value tensor, const Scheme &scheme) {
+  const auto isSingle = [](Value parameter) {
+    return !parameter || productOf(shapeOf(parameter)) == 1;
+  };
+  Operation *reshape = tensor.getDefiningOp();
+  return scheme.block == 0 && isSingle(scheme.scale) && isSingle(scheme.zeroPoint) &&
+                 isReshape(reshape)
+             ? reshape
+             : nullptr;
+}
+
 constexpr StringLiteral kFlips = "millrace.flips";
 
 /// The scheme of the same reals over the bytes that flipSign makes of uint8.
@@ -93,8 +111,7 @@ Value flipSign(TensorBuilder &t, Value bytes) {
   auto map = bytes.getDefiningOp<linalg::GenericOp>();
   if (map && map->hasAttr(kFlips))
     return map->getOperand(0);
-  if (Operation *view = bytes.getDefiningOp();
-      isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(view))
+  if (Operation *view = bytes.getDefiningOp(); isReshape(view))
     return t.reshape(flipSign(t, view->getOperand(0)), shapeOf(bytes));
   if (std::optional<ConstantView> view = viewConstant(bytes)) {
     std::vector<char> flipped(view->bytes.begin(), view->bytes.end());
@@ -114,6 +131,8 @@ Value flipSign(TensorBuilder &t, Value bytes) {
 }
 
 Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
+  if (Operation *reshape = reshapeBefore(integers, scheme))
+    return t.reshape(dequantize(t, reshape->getOperand(0), scheme), shapeOf(integers));
   if (scheme.type == HostType::UInt8)
     return dequantize(t, flipSign(t, integers), signedScheme(t, scheme));
   Type f32 = t.ops().getF32Type();
@@ -130,6 +149,8 @@ Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
 }
 
 Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
+  if (Operation *reshape = reshapeBefore(reals, scheme))
+    return t.reshape(quantize(t, reshape->getOperand(0), scheme), shapeOf(reals));
   if (scheme.type == HostType::UInt8)
     return flipSign(t, quantize(t, reals, signedScheme(t, scheme)));
   auto integer = cast<IntegerType>(storageType(scheme.type, t.ops().getContext()));

@@ -43,6 +43,9 @@ FAMILIES = [
     r"resize_(up|down)sample_scales_cubic(_A_n0p5_exclude_outside|_align_corners|_antialias)?|resize_downsample_sizes_linear_antialias",
     r"(lstm|gru|simple_rnn)_(defaults|with_initial_bias|batchwise|bidirectional|reverse)|lstm_with_peepholes|(gru|rnn)_seq_length",
     r"einsum_(transpose|sum|batch_matmul|inner_prod)|triu_neg|tril_pos|cumsum_1d_reverse_exclusive|cumsum_2d_axis_0",
+    r"hardmax_(axis_1|one_hot)|lpnormalization_default|l1normalization_axis_1|lppool_(1d_default|2d_pads|2d_same_lower|3d_default)",
+    r"cumprod_(1d_reverse_exclusive|2d_axis_0)|tensorscatter(_circular)?|deform_conv_with_(mask_bias|multiple_offset_groups)",
+    r"basic_deform_conv_with_padding|roialign_mode_max",
     r"attention_4d_causal|attention_3d_attn_mask|rotary_embedding|mvn|group_normalization_epsilon",
 ]
 NAMES = sorted(name for name in CASES if any(re.fullmatch(f"test_({family})", name) for family in FAMILIES))
