@@ -180,6 +180,8 @@ Status attendPacked(NodeImporter &node, const PackedInputs &inputs,
   heads.size = widths[0] / heads.count;
   heads.valueSize = widths[2] / heads.count;
   const Value given = node.has(inputs.past) ? node.in(inputs.past) : Value();
+  if (given && shapeOf(given).size() != 5)
+    return node.error("its past must be 2 x B x N x P x D");
   heads.past = given ? shapeOf(given)[3] : 0;
   heads.keys = heads.past + heads.queries;
   double scale = node.getFloat("scale", 0);

@@ -51,6 +51,8 @@ Status importDeformConv(NodeImporter &node) {
   };
   if (!fits(2, 2) || (node.has(4) && !fits(4, 1)))
     return node.error("its offsets or its mask do not have the shape of its windows");
+  if (node.has(3) && node.shape(3) != ArrayRef<int64_t>{node.shape(1)[0]})
+    return node.error("its bias does not have a number for each channel of its result");
 
   const Value rows = t.reshape(
       t.transpose(t.reshape(node.in(0), {in[0], parts, channels, height, width}), {0, 1, 3, 4, 2}),

@@ -37,6 +37,9 @@ Status importRoiAlign(NodeImporter &node) {
                       "many samples a bin has; export it with a number, such as 2");
   if (bins[0] < 1 || bins[1] < 1 || (mode != "avg" && mode != "max"))
     return node.error("its output must have at least a bin, and its mode be avg or max");
+  if (productOf({boxes, bins[0], samples, bins[1], samples, in[1]}) > kMostElements ||
+      std::max(productOf({bins[0], samples}), productOf({bins[1], samples})) > kMostMade)
+    return node.error("its samples would be more than a tensor can hold; use fewer bins or samples");
   const bool isHalfPixel = corners == "half_pixel", isMean = mode == "avg";
   const double scale = node.getFloat("spatial_scale", 1);
   const Type real = elementTypeOf(node.in(0)), whole = t.ops().getI64Type();

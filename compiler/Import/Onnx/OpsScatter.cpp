@@ -254,6 +254,12 @@ Status importTensorScatter(NodeImporter &node) {
   if (!axis || *axis == 0)
     return node.error("its axis must be one behind the first of rank " +
                       std::to_string(node.rank(0)));
+  Shape written(node.shape(0));
+  if (node.rank(1) == node.rank(0))
+    written[size_t(*axis)] = node.shape(1)[size_t(*axis)];
+  if (node.shape(1) != ArrayRef(written) ||
+      (node.has(2) && node.shape(2) != ArrayRef<int64_t>{written[0]}))
+    return node.error("its update or its numbers do not fit its cache");
   const bool isCircular = node.getString("mode", "linear") == "circular";
   const int64_t batch = node.shape(0)[0], extent = node.shape(0)[*axis],
                 count = node.shape(1)[*axis];
@@ -278,8 +284,8 @@ Status importTensorScatter(NodeImporter &node) {
         if (isCircular)
           at = (at % extent + extent) % extent;
         if (at < 0 || at >= extent)
-          return node.error("writes at " + std::to_string(at) + " of " + std::to_string(extent) +
-                            " places");
+          return node.error("writes at place " + std::to_string(at) + " of a cache of " +
+                            std::to_string(extent) + "; give it fewer tokens or a longer cache");
         rows.push_back(b * extent + at);
       }
     result = scatterConstant(t, data, updates, rows, /*replaces=*/true, replaced);

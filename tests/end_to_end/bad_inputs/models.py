@@ -76,6 +76,17 @@ model("attribute out of range", one_node("Softmax", axis=7))
 model("channels that fit no groups",
       one_node("Conv", inputs=("x", "K"), x=(FLOAT, [1, 4, 8, 8]), y=(FLOAT, [1, 4, 6, 6]), group=3,
                constants=[numpy_helper.from_array(np.ones((4, 2, 3, 3), np.float32), "K")]))
+model("boxes that decide how often they are sampled",
+      one_node("RoiAlign", inputs=("x", "boxes", "images"), x=(FLOAT, [1, 4, 8, 8]), y=(FLOAT, ["a", 4, 1, 1]),
+               constants=[numpy_helper.from_array(np.ones((3, 4), np.float32), "boxes"), numpy_helper.from_array(np.zeros(3, np.int64), "images")]))
+model("offsets that fit no windows",
+      one_node("DeformConv", inputs=("x", "K", "offsets"), x=(FLOAT, [1, 4, 8, 8]), y=(FLOAT, [1, 4, "a", "b"]),
+               constants=[numpy_helper.from_array(np.ones((4, 4, 3, 3), np.float32), "K"),
+                          numpy_helper.from_array(np.zeros((1, 18, 5, 6), np.float32), "offsets")]))
+model("more tokens than a cache has places",
+      one_node("TensorScatter", inputs=("x", "update"), x=(FLOAT, [1, 4, 8]), y=(FLOAT, [1, 4, 8]),
+               constants=[numpy_helper.from_array(np.ones((1, 5, 8), np.float32), "update")]))
+model("a norm that is none", one_node("LpPool", x=(FLOAT, [1, 4, 8]), y=(FLOAT, [1, 4, "a"]), kernel_shape=[2], p=0))
 model("blocks of an image of three dimensions",
       one_node("SpaceToDepth", x=(FLOAT, [1, 4, 4]), y=(FLOAT, ["a", "b", "c"]), blocksize=2))
 model("blocks that do not divide the pixels",
