@@ -240,3 +240,20 @@ def test_quantising_a_reshaped_tensor_leaves_the_reshape_to_its_reader(millrace,
         cycles.append(run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", precision, {}, tmp_path, ["--cycles-only"])
                       .report["predicted_cycles"])
     assert cycles[1] < 1.5 * cycles[0]
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+def test_a_part_of_the_channels_is_pooled_on_the_grid(millrace, tmp_path, precision, op):
+    """What is made of some of the channels keeps channels along the lanes (Res2Net pools the last of eight parts)."""
+    draw = np.random.default_rng(4)
+    inputs = {"x": draw.standard_normal((1, 16, 20, 20)).astype(np.float32)}
+    w = (draw.standard_normal((112, 16, 1, 1)) * 0.2).astype(np.float32)
+    constants = {"w": w, **scheme("x", 0.03, 5), **scheme("w", np.abs(w).max() / 127, 0), **scheme("r", 0.02, -128),
+                 "from": np.array([98]), "to": np.array([112]), "axis": np.array([1])}
+    pool = node(op, ["sd"], ["a"], kernel_shape=[3, 3], pads=[1] * 4, **({"count_include_pad": 1} if op[0] == "A" else {}))
+    model = model_of([*rounded("x", "x", "d"), *rounded("w", "w", "v"), node("Conv", ["d", "v"], ["c"]), node("Relu", ["c"], ["r"]), *rounded("r", "r", "rd"),
+                      node("Slice", ["rd", "from", "to", "axis"], ["s"]), *rounded("s", "r", "sd"), pool, *rounded("a", "r", "y")], inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", precision, inputs, tmp_path)
+    assert got.report["host_ops"] == []
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 1.5e-2

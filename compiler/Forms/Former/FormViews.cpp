@@ -602,27 +602,31 @@ Former::LaneChoice Former::chooseLaneAnew(Value base) {
       beside = unsigned(dim);
   if (beside && (isDepthwise(op) || (inputBehind(op->getOperand(0)) && isWindow)))
     return {*beside, true};
-  for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
-    if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
-      continue;
-    AffineMap map = op.getIndexingMapsArray()[i];
-    std::optional<LaneChoice> shown = shownLane(operand);
-    // A shuffle leaves its lanes no dimension of their own: windows beside them keep theirs.
-    if (const Value base = baseOf(operand); !shown && operand.getDefiningOp<tensor::PadOp>() &&
-                                            shapeOf(base).size() == shapeOf(operand).size())
-      shown = chooseLane(base);
-    if (!shown && baseOf(operand).getDefiningOp<tensor::ConcatOp>()) // dealt in turn
-      shown = shownLane(operand, /*orPart=*/false, /*isDealt=*/true);
-    if (!shown || shown->dim >= map.getNumResults())
-      continue;
-    const LaneChoice lane = *shown;
-    for (auto [dim, expr] : llvm::enumerate(result.getResults()))
-      if (map.getResult(lane.dim) == expr && (shape[dim] > 1 || lane.hasReason)) {
-        if (const std::optional<unsigned> along = laneBesideMaximum(op, unsigned(dim)))
-          return {*along, true};
-        return {unsigned(dim), lane.hasReason};
-      }
-  }
+  // As an operand shows its lanes; if none shows them whole, as one shows a part that is long enough.
+  constexpr int64_t kLongPart = 8;
+  for (const bool isPart : {false, true})
+    for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
+      if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
+        continue;
+      AffineMap map = op.getIndexingMapsArray()[i];
+      std::optional<LaneChoice> shown = shownLane(operand, isPart);
+      // A shuffle leaves its lanes no dimension of their own: windows beside them keep theirs.
+      if (const Value base = baseOf(operand); !shown && operand.getDefiningOp<tensor::PadOp>() &&
+                                              shapeOf(base).size() == shapeOf(operand).size())
+        shown = chooseLane(base);
+      if (!shown && baseOf(operand).getDefiningOp<tensor::ConcatOp>()) // dealt in turn
+        shown = shownLane(operand, /*orPart=*/false, /*isDealt=*/true);
+      if (!shown || shown->dim >= map.getNumResults())
+        continue;
+      const LaneChoice lane = *shown;
+      for (auto [dim, expr] : llvm::enumerate(result.getResults()))
+        if (map.getResult(lane.dim) == expr &&
+            (isPart ? shape[dim] >= kLongPart : shape[dim] > 1 || lane.hasReason)) {
+          if (const std::optional<unsigned> along = laneBesideMaximum(op, unsigned(dim)))
+            return {*along, true};
+          return {unsigned(dim), lane.hasReason};
+        }
+    }
   return {isWindow && beside ? *beside : last, false};
 }
 
