@@ -257,3 +257,25 @@ def test_a_part_of_the_channels_is_pooled_on_the_grid(millrace, tmp_path, precis
     got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", precision, inputs, tmp_path)
     assert got.report["host_ops"] == []
     assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 1.5e-2
+
+
+@pytest.mark.parametrize("columns", [16, 17])
+@pytest.mark.parametrize("zeros", [(-128, 0), (-128, -90)])
+def test_activations_with_zero_points_are_multiplied_on_the_grid(millrace, tmp_path, columns, zeros):
+    """Linear attention of quantised models: rectified queries times a product of keys and values, padded by a quantised constant."""
+    draw = np.random.default_rng(6)
+    inputs = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in
+              {"x": (1, 8, 64, 16), "k": (1, 8, 16, 64), "v": (1, 8, 64, columns - 1)}.items()}
+    constants = {**scheme("a", 0.02, zeros[0]), **scheme("b", 0.4, zeros[1]), **scheme("z", 0.03, 5), **scheme("m", 2.0, 5),
+                 "pads": np.array([0] * 7 + [1]), "byte": np.int8(38)}
+    model = model_of(
+        [*rounded("x", "z", "xd"), node("Relu", ["xd"], ["r"]), *rounded("r", "a", "q"), *rounded("k", "z", "kd"), *rounded("v", "z", "vd"),
+         node("DequantizeLinear", ["byte", "zs", "zz"], ["one"]), node("Pad", ["vd", "pads", "one"], ["p"]), *rounded("p", "z", "pd"),
+         node("MatMul", ["kd", "pd"], ["kv"]), *rounded("kv", "b", "kvd"), node("MatMul", ["q", "kvd"], ["o"]), *rounded("o", "m", "y")], inputs, constants)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", inputs, tmp_path)
+    assert got.report["host_ops"] == []
+    want = run(model, inputs)["y"]
+    assert got.report["macs_on_grid"] == got.report["macs_total"]
+    assert np.abs(got.outputs["y"] - want).max() <= 2 * 2.0001  # steps: of the sum, and what a step of kv moves
+    assert relative_l2(got.outputs["y"], want) < 3e-2
+

@@ -144,6 +144,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     dropWideRoundings(function);
   if (options.precision != Precision::Int8)
     foldDequantized(function);
+  else if (!options.exactQdq)
+    noteRealFactors(function);
   const PointsByNode before = contractionsOf(function);
   skipUnreached(function, options.activation());
   beginNeutral(function);

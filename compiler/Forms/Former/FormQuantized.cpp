@@ -117,17 +117,47 @@ ArrayRef<Value> Former::partsOfConstant(linalg::LinalgOp dequantize) {
   return entry->second;
 }
 
-/// Both operands are dequantised int8.
+/// Of two operands that are dequantised at run time one has a zero point: no product of their
+/// integers, which would take sums of both besides.
+static bool hasShiftedFactors(ArrayRef<linalg::LinalgOp> dequantized) {
+  return llvm::none_of(dequantized,
+                       [](linalg::LinalgOp op) { return isConstantValue(op->getOperand(0)); }) &&
+         llvm::any_of(dequantized, [](linalg::LinalgOp op) {
+           const std::optional<Scheme> scheme = schemeOf(op);
+           return scheme && scheme->zero != 0;
+         });
+}
+
+void noteRealFactors(func::FuncOp function) {
+  function.walk([](linalg::LinalgOp contraction) {
+    if (!isContraction(contraction))
+      return;
+    SmallVector<linalg::LinalgOp> sources;
+    for (Value operand : contraction.getDpsInputs()) {
+      while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ExtractSliceOp,
+                             tensor::PadOp, linalg::TransposeOp>(operand.getDefiningOp()))
+        operand = operand.getDefiningOp()->getOperand(0);
+      if (linalg::LinalgOp source = formOf(operand); quantKind(source) == "dequantize")
+        sources.push_back(source);
+    }
+    if (sources.size() == 2 && hasShiftedFactors(sources))
+      for (linalg::LinalgOp source : sources)
+        source->setAttr(kOfReals, UnitAttr::get(source.getContext()));
+  });
+}
+
+/// Both operands are dequantised int8 whose integers can be multiplied.
 bool Former::isQuantized(linalg::LinalgOp contraction) {
+  SmallVector<linalg::LinalgOp> sources;
   for (unsigned i : {0u, 1u}) {
-    linalg::LinalgOp source = formOf(baseOf(contraction->getOperand(i)));
+    linalg::LinalgOp source = sources.emplace_back(formOf(baseOf(contraction->getOperand(i))));
     if (!source || quantKind(source) != "dequantize" || !isSigned(source) ||
         !schemeOf(source, isConstantValue(source->getOperand(0))) ||
         !cast<RankedTensorType>(source->getOperand(0).getType()).getElementType().isInteger(8) ||
         isScaledAlongSum(contraction, i, source))
       return false;
   }
-  return true;
+  return options.exactQdq || !hasShiftedFactors(sources);
 }
 
 /// Whether a quantised value is dequantised at once for a single consumer.

@@ -35,6 +35,11 @@ inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 /// is `kOfReals`.
 void foldDequantized(mlir::func::FuncOp function);
 
+/// For products of integers that are not exact to the last rounding: what is dequantised at run time
+/// and multiplied with another such, one of them with a zero point, is `kOfReals`; reals are
+/// multiplied.
+void noteRealFactors(mlir::func::FuncOp function);
+
 /// The constant bytes that a map dequantises, less their zero points: int8 constants that add up to
 /// it, up to three, made beside the map. None where something is no constant.
 llvm::SmallVector<mlir::Value, 1> centredParts(mlir::linalg::LinalgOp dequantize);

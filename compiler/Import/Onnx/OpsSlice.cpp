@@ -3,6 +3,8 @@
 // Operations that cut tensors into parts, put parts together, or surround them.
 #include "compiler/Import/Onnx/Handlers.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace millrace::onnx_import {
@@ -200,10 +202,14 @@ Status importPad(NodeImporter &node) {
   }
   std::string mode = node.getString("mode", "constant");
   if (mode == "constant") {
-    Value scalar = node.t.scalar(elementTypeOf(input), 0);
-    if (node.has(2))
-      scalar =
-          tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
+    const std::optional<double> constant = node.has(2) ? node.constantReal(2) : 0.0;
+    constexpr double kExact = 1e15; // no integer below it is rounded
+    const bool isKnown =
+        constant && (isa<FloatType>(elementTypeOf(input)) || std::abs(*constant) < kExact);
+    const Value scalar =
+        isKnown
+            ? node.t.scalar(elementTypeOf(input), *constant)
+            : tensor::ExtractOp::create(node.t.ops(), node.t.reshape(node.in(2), {}), ValueRange());
     return node.done(node.t.pad(input, low, high, scalar));
   }
   for (int64_t axis = 0; axis < node.rank(0); ++axis)
