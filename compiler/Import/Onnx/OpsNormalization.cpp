@@ -4,6 +4,7 @@
 #include "compiler/Import/Onnx/Convolution.h"
 #include "compiler/Import/Onnx/Handlers.h"
 #include "compiler/Import/Onnx/Normalization.h"
+#include "compiler/Import/Onnx/Quantization.h"
 #include "compiler/Import/Onnx/Reduction.h"
 #include "compiler/Support/OnnxValue.h"
 
@@ -287,18 +288,19 @@ Status importInstanceNorm(NodeImporter &node) {
   if (node.rank(0) < 3)
     return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 3");
-  const Normalised of = unmerged(node.in(0), 2);
+  const Normalised of = unmerged(reshapedLast(node.t, node.in(0)), 2);
   Expected<Value> result = normaliseGroups(node, of, of.axis, node.shape(0));
   return result ? node.done(*result) : Status(result.takeError());
 }
 
 /// Normalises groups of channels; scale and bias are per channel.
-Expected<Value> normaliseGroups(NodeImporter &node, Value input, int64_t groups) {
+Expected<Value> normaliseGroups(NodeImporter &node, Value input, const char *attribute) {
+  const int64_t groups = node.getInt(attribute, 0);
   const Shape shape(shapeOf(input));
   const int64_t channels = shape[1];
   if (groups < 1 || channels % groups != 0)
-    return node.error(std::to_string(groups) + " groups do not divide its " +
-                      std::to_string(channels) + " channels");
+    return node.error(std::string(attribute) + " " + std::to_string(groups) +
+                      " does not divide its " + std::to_string(channels) + " channels");
   if (shape.size() == 2)
     input = node.t.reshape(input, {shape[0], channels, 1});
   if (groups == 1)
@@ -310,7 +312,7 @@ Status importGroupNorm(NodeImporter &node) {
   if (node.rank(0) < 2)
     return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 2");
-  Expected<Value> result = normaliseGroups(node, node.in(0), node.getInt("num_groups", 0));
+  Expected<Value> result = normaliseGroups(node, node.in(0), "num_groups");
   return result ? node.done(*result) : Status(result.takeError());
 }
 
@@ -352,8 +354,8 @@ Handler imageGroupNorm(bool skips) {
       });
     if (skips && node.wants(1))
       node.set(1, sum, node.inType(0));
-    Expected<Value> normal = normaliseGroups(node, isLast ? t.transpose(sum, {0, 3, 1, 2}) : sum,
-                                             node.getInt("groups", 0));
+    Expected<Value> normal =
+        normaliseGroups(node, isLast ? t.transpose(sum, {0, 3, 1, 2}) : sum, "groups");
     if (!normal)
       return normal.takeError();
     Value result = isLast ? t.transpose(*normal, {0, 2, 3, 1}) : *normal;

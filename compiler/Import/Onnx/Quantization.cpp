@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Import/Onnx/Quantization.h"
 
+#include "mlir/IR/IRMapping.h"
+
 using namespace mlir;
 
 namespace millrace::onnx_import {
 namespace {
+
+constexpr StringLiteral kQuant = "millrace.quant", kFlips = "millrace.flips";
 
 /// True if the constant holds nothing but zeros, as symmetric schemes say it.
 bool isZero(Value zeroPoint) {
@@ -73,29 +77,13 @@ Value quantMap(TensorBuilder &t, Value tensor, const Scheme &scheme, Type elemen
                                   Value result = body(s, x[0], x[1], shifts ? x[2] : Value());
                                   linalg::YieldOp::create(s, result);
                                 });
-  generic->setAttr("millrace.quant", t.ops().getStringAttr(kind));
+  generic->setAttr(kQuant, t.ops().getStringAttr(kind));
   return generic.getResult(0);
 }
 
 bool isReshape(Operation *op) {
   return isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op);
 }
-
-/// The reshape of which the tensor is the result, where the scheme is the same for all elements.
-/// What is done to them is then done before it: what reads the result finds the reshape, and behind
-/// it the tensor as it was made.
-Operation *reshapeBefore(Value tensor, const Scheme &scheme) {
-  const auto isSingle = [](Value parameter) {
-    return !parameter || productOf(shapeOf(parameter)) == 1;
-  };
-  Operation *reshape = tensor.getDefiningOp();
-  return scheme.block == 0 && isSingle(scheme.scale) && isSingle(scheme.zeroPoint) &&
-                 isReshape(reshape)
-             ? reshape
-             : nullptr;
-}
-
-constexpr StringLiteral kFlips = "millrace.flips";
 
 /// The scheme of the same reals over the bytes that flipSign makes of uint8.
 Scheme signedScheme(TensorBuilder &t, Scheme scheme) {
@@ -131,8 +119,6 @@ Value flipSign(TensorBuilder &t, Value bytes) {
 }
 
 Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
-  if (Operation *reshape = reshapeBefore(integers, scheme))
-    return t.reshape(dequantize(t, reshape->getOperand(0), scheme), shapeOf(integers));
   if (scheme.type == HostType::UInt8)
     return dequantize(t, flipSign(t, integers), signedScheme(t, scheme));
   Type f32 = t.ops().getF32Type();
@@ -149,8 +135,6 @@ Value dequantize(TensorBuilder &t, Value integers, const Scheme &scheme) {
 }
 
 Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
-  if (Operation *reshape = reshapeBefore(reals, scheme))
-    return t.reshape(quantize(t, reshape->getOperand(0), scheme), shapeOf(reals));
   if (scheme.type == HostType::UInt8)
     return flipSign(t, quantize(t, reals, signedScheme(t, scheme)));
   auto integer = cast<IntegerType>(storageType(scheme.type, t.ops().getContext()));
@@ -169,6 +153,46 @@ Value quantize(TensorBuilder &t, Value reals, const Scheme &scheme) {
                       return arith::FPToUIOp::create(s, integer, saturated).getResult();
                     return arith::FPToSIOp::create(s, integer, saturated).getResult();
                   });
+}
+
+/// A map of one tensor, and perhaps of scalars, done to another tensor.
+static Value mappedLike(TensorBuilder &t, linalg::GenericOp map, Value tensor) {
+  const auto rank = static_cast<unsigned>(shapeOf(tensor).size());
+  SmallVector<Value> inputs(map.getDpsInputs());
+  inputs.front() = tensor;
+  SmallVector<AffineMap> maps(inputs.size() + 1, t.select(rank, {}));
+  maps.front() = maps.back() = t.ops().getMultiDimIdentityMap(rank);
+  const Value init = t.empty(shapeOf(tensor), elementTypeOf(map->getResult(0)));
+  auto result = linalg::GenericOp::create(
+      t.ops(), TypeRange(init.getType()), inputs, ValueRange(init), maps,
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel));
+  IRMapping none;
+  map.getRegion().cloneInto(&result.getRegion(), none);
+  for (const StringLiteral name : {kQuant, kFlips})
+    if (const Attribute attribute = map->getAttr(name))
+      result->setAttr(name, attribute);
+  return result.getResult(0);
+}
+
+Value reshapedLast(TensorBuilder &t, Value value) {
+  SmallVector<linalg::GenericOp> maps;
+  Value source = value;
+  for (auto map = source.getDefiningOp<linalg::GenericOp>();
+       map && (map->hasAttr(kQuant) || map->hasAttr(kFlips));
+       map = source.getDefiningOp<linalg::GenericOp>()) {
+    if (llvm::any_of(llvm::drop_begin(map.getDpsInputs()),
+                     [](Value parameter) { return !shapeOf(parameter).empty(); }))
+      return value;
+    maps.push_back(map);
+    source = map->getOperand(0);
+  }
+  if (maps.empty() || !isReshape(source.getDefiningOp()))
+    return value;
+  while (isReshape(source.getDefiningOp()))
+    source = source.getDefiningOp()->getOperand(0);
+  for (linalg::GenericOp map : llvm::reverse(maps))
+    source = mappedLike(t, map, source);
+  return t.reshape(source, shapeOf(value));
 }
 
 QuantizedByRange quantizeByRange(TensorBuilder &t, Value reals) {

@@ -31,6 +31,10 @@ struct QuantizedByRange {
 };
 QuantizedByRange quantizeByRange(TensorBuilder &t, mlir::Value reals);
 
+/// The value with what quantises and dequantises all elements alike done before the reshapes that lie
+/// behind it: a reshape of the tensor as it was made. The value itself where there is none.
+mlir::Value reshapedLast(TensorBuilder &t, mlir::Value value);
+
 mlir::Value dequantize(TensorBuilder &t, mlir::Value integers, const Scheme &scheme);
 /// saturate(round half to even(x / scale) + zero point)
 mlir::Value quantize(TensorBuilder &t, mlir::Value reals, const Scheme &scheme);
