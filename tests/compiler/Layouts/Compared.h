@@ -8,11 +8,11 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Layouts/Layout.h"
+#include "tests/compiler/Layouts/Outputs.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 namespace millrace::layouts {
 
@@ -54,17 +54,7 @@ inline unsigned convolve(KernelGraph &graph, ElementType type, unsigned x, unsig
 
 /// `plain`: what the host sees; other layouts have the same inputs.
 inline std::vector<float> outputOf(const KernelGraph &graph, const KernelGraph &plain) {
-  Expected<std::vector<TensorBytes>> tensors = evaluate(graph, randomInputs(plain));
-  EXPECT_TRUE(tensors) << (tensors ? "" : tensors.error());
-  std::vector<float> values;
-  for (unsigned t = 0; tensors && t < graph.tensors.size(); ++t)
-    if (const Tensor &tensor = graph.tensors[t]; tensor.role == TensorRole::Output)
-      for (size_t i = 0; i < (*tensors)[t].size(); i += byteWidth(tensor.type)) {
-        uint32_t bits = 0;
-        std::memcpy(&bits, &(*tensors)[t][i], byteWidth(tensor.type));
-        values.push_back(decode(tensor.type, bits));
-      }
-  return values;
+  return outputsOf(graph, randomInputs(plain));
 }
 
 struct Compiled {

@@ -9,6 +9,7 @@
 #include "compiler/Layouts/SplitTaps.h"
 
 #include "tests/compiler/Codegen/Grid/TestMachine.h"
+#include "tests/compiler/Layouts/Outputs.h"
 
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
@@ -104,17 +105,7 @@ std::vector<float> outputOf(const KernelGraph &graph, const KernelGraph &plain) 
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (graph.tensors[t].role == TensorRole::Input)
       inputs[t] = drawn.at(0);
-  const Expected<std::vector<TensorBytes>> tensors = evaluate(graph, inputs);
-  EXPECT_TRUE(tensors) << (tensors ? "" : tensors.error());
-  std::vector<float> values;
-  for (unsigned t = 0; tensors && t < graph.tensors.size(); ++t)
-    if (const Tensor &tensor = graph.tensors[t]; tensor.role == TensorRole::Output)
-      for (size_t i = 0; i < (*tensors)[t].size(); i += byteWidth(tensor.type)) {
-        uint32_t bits = 0;
-        std::memcpy(&bits, &(*tensors)[t][i], byteWidth(tensor.type));
-        values.push_back(decode(tensor.type, bits));
-      }
-  return values;
+  return outputsOf(graph, inputs);
 }
 
 /// Sums of integers are exact; others, in another order, move an fp16 result by a unit or two.
