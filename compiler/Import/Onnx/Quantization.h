@@ -23,7 +23,6 @@ struct Scheme {
 /// only what others read is turned.
 mlir::Value flipSign(TensorBuilder &t, mlir::Value bytes);
 
-/// (x - zero point) * scale, in f32. int32 tensors (biases) have no zero point.
 /// uint8 by the tensor's own range: the scale is (max - min) / 255, 1 where all is zero, the zero
 /// point round(-min / scale); the range includes zero.
 struct QuantizedByRange {
@@ -35,6 +34,7 @@ QuantizedByRange quantizeByRange(TensorBuilder &t, mlir::Value reals);
 /// behind it: a reshape of the tensor as it was made. The value itself where there is none.
 mlir::Value reshapedLast(TensorBuilder &t, mlir::Value value);
 
+/// (x - zero point) * scale, in f32. int32 tensors (biases) have no zero point.
 mlir::Value dequantize(TensorBuilder &t, mlir::Value integers, const Scheme &scheme);
 /// saturate(round half to even(x / scale) + zero point)
 mlir::Value quantize(TensorBuilder &t, mlir::Value reals, const Scheme &scheme);
