@@ -352,10 +352,10 @@ Expected<WeightTile> ContractionPlan::store(Tile &tile) {
   const auto writer = [&] { return writerOf(tile); };
   const WeightShape shape{columnGroups(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
   const std::string &name = c.tensor(kernel.terms[tile.term].w.tensor).name;
-  Expected<WeightTile> stored =
-      tile.inRow > 1
-          ? c.weightTileBeside(tile.key, name, worker.pe, worker.hemisphere, shape, writer)
-          : c.weightTile(tile.key, name, worker.pe, worker.hemisphere, shape, writer);
+  const Installer by{kernelIndex, worker};
+  Expected<WeightTile> stored = tile.inRow > 1
+                                    ? c.weightTileBeside(tile.key, name, by, shape, writer)
+                                    : c.weightTile(tile.key, name, by, shape, writer);
   if (stored)
     tile.shift = stored->shift;
   return stored;

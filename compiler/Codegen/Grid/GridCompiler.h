@@ -32,14 +32,16 @@ public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, const Way &way, const Tactic &tactic)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
-        tactic(tactic), program(machine, tactic.used.alus), c(machine, graph, program,
-                                                              {.columnPlaces = way.columnPlaces,
-                                                               .detours = way.detours,
-                                                               .alternates = way.alternates,
-                                                               .bands = tactic.bands,
-                                                               .used = tactic.used,
-                                                               .pes = tactic.pes,
-                                                               .sharesRows = options.sharesRows || way.sharesRows}),
+        tactic(tactic), program(machine, tactic.used.alus),
+        c(machine, graph, program,
+          {.columnPlaces = way.columnPlaces,
+           .detours = way.detours,
+           .alternates = way.alternates,
+           .bands = tactic.bands,
+           .used = tactic.used,
+           .pes = tactic.pes,
+           .sharesRows = options.sharesRows || way.sharesRows,
+           .spreads = isMixed() != tactic.otherWeights}),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().
@@ -95,6 +97,8 @@ private:
   std::vector<uint32_t> bindingOf; ///< per tensor: its binding, if it has one
   MxmState mxm;
 
+  /// Do weights and activations lie in the same slices, whatever the weights take?
+  bool isMixed() const { return pressure > 2 || tactic.mixed; }
   Status planKernels();
   Status checkFormats(const Kernel &kernel) const;
   Status planOrder();

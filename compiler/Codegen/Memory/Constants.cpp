@@ -16,7 +16,7 @@ using memory::Span;
 std::vector<Span> Context::takeInstallRows(unsigned pe, Hemisphere h, unsigned rows,
                                            const std::vector<unsigned> &avoid, bool fresh) {
   const unsigned width = machine.mxm.columnsPerInstall;
-  const unsigned sets = weightSlices % width ? 0 : weightSlices / width;
+  const unsigned sets = weightSets();
   // One whole set of slices after the other, so that the rest serves activations undisturbed.
   std::vector<std::pair<unsigned, unsigned>> order; ///< cost, first slice
   for (unsigned first = 0; first < sets * width; first += width) {
@@ -124,7 +124,7 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadd
       if (padded) // zero rows stay as loaded: only other padded copies come after this one
         program.noteAccessFromStart(of);
       else
-        spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), span});
+        spans[id].push_back({allocatorOf(pe, h), span});
     }
     const uint64_t zero = padded ? data.add(1) : 0;
     for (int64_t n = layout.rows; padded && n < int64_t(groups) * width; ++n)
@@ -281,17 +281,21 @@ std::optional<ConstantRow> Context::findConstantRow(const Kernel &kernel, unsign
     if (most < least)
       known = &row, least = most;
   }
-  const size_t allocator = size_t(pe) * kHemispheres + size_t(h);
+  const size_t allocator = allocatorOf(pe, h);
   std::vector<Reserve> &rows = reserved[allocator];
-  // Those that it does not touch, and slices of weights first, the emptiest ones: activations are
-  // read meanwhile.
+  // Those that it does not touch, those that none of its installs read, and slices of weights
+  // first, the emptiest ones: activations are read meanwhile.
+  const auto kernelAt = size_t(&kernel - graph.kernels.data());
   std::vector<std::pair<unsigned, unsigned>> slices; ///< trouble, slice
   for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
     if (rows[slice].rows && !taken(slice))
       slices.push_back({trouble(slice, rows[slice].address), slice});
   std::stable_sort(slices.begin(), slices.end(), [&](const auto &x, const auto &y) {
-    const bool a = x.second < weightSlices, b = y.second < weightSlices;
+    const bool a = x.second < weightSlices, b = y.second < weightSlices,
+               meetsA = holdsWeightsOf(kernelAt, pe, h, x.second),
+               meetsB = holdsWeightsOf(kernelAt, pe, h, y.second);
     return x.first != y.first ? x.first < y.first
+           : meetsA != meetsB ? meetsB
            : a != b           ? a
                               : rows[x.second].rows > rows[y.second].rows;
   });
@@ -358,19 +362,33 @@ const std::string &Context::keyOfContent(const std::string &name,
   return contentKeys.emplace(name, key->second).first->second;
 }
 
-/// Rows of as many slices as an install reads at once, loaded from the data that begins there.
-Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
+/// Rows of as many slices as an install reads at once, loaded from the data that begins there. What
+/// a worker installs one after the other lies in the same slices, so that others are free for what
+/// is read and written meanwhile; and in other ones after an eighth of a slice, so that none runs
+/// full before the others.
+Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, const Installer &by,
                                              unsigned groups, unsigned planes, unsigned lanes,
                                              uint64_t dataAt) {
+  const auto [pe, h, plane] = by.worker;
   const unsigned width = machine.mxm.columnsPerInstall, rows = groups * planes;
-  const std::vector<Span> spans = takeInstallRows(pe, h, rows, {});
+  WeightPlace &place = weightPlaces[{allocatorOf(pe, h), plane}];
+  if (place.kernel != by.kernel && place.rows >= rowsPerSlice() / 8)
+    place = {};
+  std::vector<unsigned> elsewhere;
+  for (const bool holds : gathersWeights() ? place.slices : std::vector<bool>())
+    elsewhere.insert(elsewhere.end(), machine.memory.banks, holds ? 0 : 1);
+  const std::vector<Span> spans = takeInstallRows(pe, h, rows, elsewhere);
   if (spans.empty())
     return outOfMemory("weights of " + tensor, pe, h, uint64_t(rows) * width, 0,
                        machine.memory.slices);
+  place.slices.resize(machine.memory.slices);
+  place.rows += rows;
+  place.kernel = by.kernel;
   WeightTile tile;
   tile.groups = tile.pitch = groups;
   for (unsigned s = 0; s < width; ++s) {
     const unsigned slice = spans[s].slices.front(), address = spans[s].address;
+    place.slices[slice] = true;
     tile.slices.push_back(slice);
     tile.addresses.push_back(address);
     tile.regions.push_back(constantRegion("weights", pe, h, slice, address, rows));
@@ -380,41 +398,56 @@ Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, unsigned
   return tile;
 }
 
+bool Context::holdsWeightsOf(size_t kernel, unsigned pe, Hemisphere h, unsigned slice) const {
+  const auto slices = slicesOfWeights.find({allocatorOf(pe, h), kernel});
+  return gathersWeights() && slices != slicesOfWeights.end() && slices->second[slice];
+}
+
+const WeightTile &Context::noteWeights(const Installer &by, const WeightTile &tile) {
+  std::vector<bool> &slices =
+      slicesOfWeights[{allocatorOf(by.worker.pe, by.worker.hemisphere), by.kernel}];
+  slices.resize(machine.memory.slices);
+  for (const unsigned slice : tile.slices)
+    slices[slice] = true;
+  return tile;
+}
+
 namespace {
-std::string placeOf(const std::string &key, unsigned pe, Hemisphere h) {
-  return std::to_string(pe) + (h == Hemisphere::West ? "w" : "e") + key;
+std::string placeOf(const std::string &key, const Worker &worker) {
+  return std::to_string(worker.pe) + (worker.hemisphere == Hemisphere::West ? "w" : "e") + key;
 }
 } // namespace
 
 Expected<WeightTile> Context::weightTile(const std::string &key, const std::string &tensor,
-                                         unsigned pe, Hemisphere h, const WeightShape &shape,
+                                         const Installer &by, const WeightShape &shape,
                                          const std::function<ConstantData::Writer()> &writer) {
-  const std::string place = placeOf(key, pe, h);
+  const std::string place = placeOf(key, by.worker);
   if (auto it = weightTiles.find(place); it != weightTiles.end())
-    return it->second;
+    return noteWeights(by, it->second);
   const auto [known, fresh] = tileData.emplace(key, 0);
   if (fresh)
     known->second = data.add(
         uint64_t(machine.mxm.columnsPerInstall) * shape.groups * shape.planes * shape.k1, writer());
   Expected<WeightTile> tile =
-      takeWeightRows(tensor, pe, h, shape.groups, shape.planes, shape.k1, known->second);
-  if (tile)
-    weightTiles.emplace(place, *tile);
-  return tile;
+      takeWeightRows(tensor, by, shape.groups, shape.planes, shape.k1, known->second);
+  if (!tile)
+    return tile;
+  weightTiles.emplace(place, *tile);
+  return noteWeights(by, *tile);
 }
 
 Expected<WeightTile>
-Context::weightTileBeside(const std::string &key, const std::string &tensor, unsigned pe,
-                          Hemisphere h, const WeightShape &shape,
+Context::weightTileBeside(const std::string &key, const std::string &tensor, const Installer &by,
+                          const WeightShape &shape,
                           const std::function<ConstantData::Writer()> &writer) {
-  const std::string place = placeOf(key, pe, h);
+  const std::string place = placeOf(key, by.worker);
   if (auto it = weightTiles.find(place); it != weightTiles.end())
-    return it->second;
+    return noteWeights(by, it->second);
   const unsigned width = shape.k1 - shape.k0, perStep = shape.step / width,
                  slots = machine.lanes() / shape.step * perStep, lanes = machine.lanes(),
                  high = machine.mxm.columns / machine.mxm.columnsPerInstall;
-  std::vector<SharedRows> &all =
-      sharedRows[{size_t(pe) * kHemispheres + size_t(h), shape.planes, shape.step, width}];
+  std::vector<SharedRows> &all = sharedRows[{allocatorOf(by.worker.pe, by.worker.hemisphere),
+                                             shape.planes, shape.step, width}];
   SharedRows *rows = nullptr;
   size_t slot = 0;
   for (SharedRows &its : all)
@@ -426,7 +459,7 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, uns
   if (!rows) {
     const uint64_t at =
         data.add(uint64_t(machine.mxm.columnsPerInstall) * high * shape.planes * lanes);
-    Expected<WeightTile> fresh = takeWeightRows(tensor, pe, h, high, shape.planes, lanes, at);
+    Expected<WeightTile> fresh = takeWeightRows(tensor, by, high, shape.planes, lanes, at);
     if (!fresh)
       return fresh;
     all.push_back({std::move(*fresh), at, std::vector<unsigned>(slots, 0)});
@@ -450,7 +483,7 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, uns
         std::copy(from, from + width, to + (plane * high + g) * lanes + lane);
   });
   weightTiles.emplace(place, tile);
-  return tile;
+  return noteWeights(by, tile);
 }
 
 } // namespace millrace::grid

@@ -23,11 +23,13 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());
+  kernelsOf.resize(graph.tensors.size());
   ofHost = forms::Uses(graph).onHost;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     ofHost[t] = ofHost[t] || tensor(t).role == forms::TensorRole::Input ||
                 tensor(t).role == forms::TensorRole::Output;
-  for (const Kernel &kernel : graph.kernels) {
+  for (size_t k = 0; k < graph.kernels.size(); ++k) {
+    const Kernel &kernel = graph.kernels[k];
     struct Touched {
       unsigned tensor;
       const forms::AffineIndex *lanes; ///< none: through the MXM, any lane tile meets any
@@ -50,6 +52,10 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
         company[x.tensor].push_back(
             {y.tensor, samePort, x.lanes && y.lanes && *x.lanes == *y.lanes});
     };
+    for (const std::vector<Touched> *side : {&in, &out})
+      for (const Touched &x : *side)
+        if (std::vector<size_t> &its = kernelsOf[x.tensor]; its.empty() || its.back() != k)
+          its.push_back(k);
     for (const Touched &x : in) {
       for (const Touched &y : in)
         meet(x, y, true);
@@ -74,7 +80,7 @@ uint32_t Context::string(const std::string &text) {
 Error Context::outOfMemory(const std::string &what, unsigned pe, Hemisphere h, uint64_t rows,
                            unsigned first, unsigned last) const {
   full = true;
-  const size_t where = size_t(pe) * kHemispheres + size_t(h);
+  const size_t where = allocatorOf(pe, h);
   auto size = [&](uint64_t n) {
     return std::to_string(n) + " rows (" + std::to_string(n * machine.lanes() / 1024) + " KiB)";
   };
@@ -189,6 +195,10 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
   for (const Company &other : company[id])
     add(other, kTogether);
   add({id, true, false}, HemisphereAllocator::kForbidden);
+  for (const size_t kernel : kernelsOf[id]) // its installs read while the tensor is touched
+    for (unsigned slice = 0; slice < spec.slices; ++slice)
+      if (holdsWeightsOf(kernel, pe, h, slice))
+        mark(slice, 0, true, kNear);
   return cost;
 }
 
@@ -262,7 +272,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
               region(t.name, pe, h, slice, part.address, part.rows, part.notBefore));
           owned[slice] = owner;
         }
-        spans[id].push_back({size_t(pe) * kHemispheres + size_t(h), part});
+        spans[id].push_back({allocatorOf(pe, h), part});
       }
       row += s.rows;
       copy.tiles[tile].push_back(std::move(s));
@@ -287,7 +297,7 @@ std::optional<Context::WaitingRows> Context::takeWaitingRows(unsigned pe, Hemisp
   if (rows > machine.memory.rowsPerBank)
     return std::nullopt;
   WaitingRows taken;
-  taken.allocator = size_t(pe) * kHemispheres + size_t(h);
+  taken.allocator = allocatorOf(pe, h);
   taken.span = allocators[taken.allocator].take(1, rows, 0, machine.memory.slices, cost);
   if (taken.span.slices.empty())
     return std::nullopt;
@@ -320,8 +330,8 @@ void Context::release(unsigned id) {
   // A span's last use is the last of its regions, which name the same rows.
   std::map<std::pair<size_t, unsigned>, Cycle> lastUse; ///< (allocator, slice and address) -> cycle
   auto note = [&](const Copy &copy, unsigned slice, unsigned address, uint32_t region) {
-    Cycle &use = lastUse[{size_t(copy.pe) * kHemispheres + size_t(copy.hemisphere),
-                          slice * machine.rowsPerSlice() + address}];
+    Cycle &use =
+        lastUse[{allocatorOf(copy.pe, copy.hemisphere), slice * machine.rowsPerSlice() + address}];
     if (const schedule::RegionState &r = program.regions[region]; r.step1 == program.step())
       use = std::max(use, r.to);
   };

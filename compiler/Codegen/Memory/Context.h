@@ -50,6 +50,12 @@ struct WeightShape {
   unsigned groups = 0, planes = 0, k0 = 0, k1 = 0, step = 0;
 };
 
+/// Who installs a weight tile.
+struct Installer {
+  size_t kernel = 0;
+  Worker worker{};
+};
+
 /// A tensor that bursts of one piece touch together with another.
 struct Company {
   unsigned tensor = 0;
@@ -93,6 +99,7 @@ struct StorageWays {
   Used used{};
   unsigned pes = 0;        ///< that compute, 0: all; on one alone nothing travels
   bool sharesRows = false; ///< weight tiles of few lanes lie beside each other
+  bool spreads = false;    ///< weights that share slices with activations lie in all of them
 };
 
 struct Context : StorageWays {
@@ -104,8 +111,9 @@ struct Context : StorageWays {
   schedule::Program &program;
   mutable bool full = false; ///< something found no rows
   std::vector<TensorLayout> layouts;
-  std::vector<std::vector<Company>> company; ///< per tensor
-  std::vector<bool> ofHost;                  ///< per tensor: the host reads or writes its rows
+  std::vector<std::vector<Company>> company;  ///< per tensor
+  std::vector<std::vector<size_t>> kernelsOf; ///< per tensor: which take or make it
+  std::vector<bool> ofHost;                   ///< per tensor: the host reads or writes its rows
   std::vector<memory::HemisphereAllocator> allocators; ///< per (pe, hemisphere)
   unsigned weightSlices =
       0; ///< slices [0, weightSlices) of each hemisphere hold weights, the others activations
@@ -115,8 +123,11 @@ struct Context : StorageWays {
   std::vector<Block> blocks;
   ConstantData data; ///< that the blocks load
 
+  static size_t allocatorOf(unsigned pe, Hemisphere h) {
+    return size_t(pe) * kHemispheres + size_t(h);
+  }
   memory::HemisphereAllocator &allocator(unsigned pe, Hemisphere h) {
-    return allocators[size_t(pe) * kHemispheres + size_t(h)];
+    return allocators[allocatorOf(pe, h)];
   }
   /// Of the memory that is used: slices of a hemisphere, rows of one and of all.
   unsigned slices() const {
@@ -193,12 +204,12 @@ struct Context : StorageWays {
                                   const std::function<std::string()> &content);
   /// Stores a weight tile of the tensor once per (key, pe, hemisphere). `writer` is asked once for
   /// each key, for what writes its bytes: [slice][plane][group][lane bytes].
-  Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor, unsigned pe,
-                                  Hemisphere h, const WeightShape &shape,
+  Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor,
+                                  const Installer &by, const WeightShape &shape,
                                   const std::function<ConstantData::Writer()> &writer);
   /// The same in some lanes of rows that other tiles of as many lanes take, too.
   Expected<WeightTile> weightTileBeside(const std::string &key, const std::string &tensor,
-                                        unsigned pe, Hemisphere h, const WeightShape &shape,
+                                        const Installer &by, const WeightShape &shape,
                                         const std::function<ConstantData::Writer()> &writer);
 
   /// Tables and map vectors for every lookup of the kernel on a PE. Errors name the table or the
@@ -240,9 +251,29 @@ private:
   using SharedKind = std::tuple<size_t, unsigned, unsigned, unsigned>; ///< allocator, planes, step,
                                                                        ///< lanes of a slot
   std::map<SharedKind, std::vector<SharedRows>> sharedRows;
-  Expected<WeightTile> takeWeightRows(const std::string &tensor, unsigned pe, Hemisphere h,
+  Expected<WeightTile> takeWeightRows(const std::string &tensor, const Installer &by,
                                       unsigned groups, unsigned planes, unsigned lanes,
                                       uint64_t dataAt);
+  /// Slices in which a worker's weights lie for now.
+  struct WeightPlace {
+    std::vector<bool> slices;
+    unsigned rows = 0;        ///< of each, that were taken since its weights began there
+    size_t kernel = SIZE_MAX; ///< for which the last were taken
+  };
+  std::map<std::pair<size_t, unsigned>, WeightPlace> weightPlaces; ///< by allocator, plane
+  /// Slices that hold weights of a kernel, by allocator and kernel.
+  std::map<std::pair<size_t, size_t>, std::vector<bool>> slicesOfWeights;
+  /// Sets of as many slices as an install reads at once that weights fill one after the other, and
+  /// leave the rest to activations; 0 if they take more slices than that.
+  unsigned weightSets() const {
+    const unsigned width = machine.mxm.columnsPerInstall;
+    return weightSlices % width ? 0 : weightSlices / width;
+  }
+  /// Do weights of neighbours lie together, so that activations find other slices?
+  bool gathersWeights() const { return !spreads && !weightSets(); }
+  /// Do weights of the kernel lie in a slice from which what it touches stays away?
+  bool holdsWeightsOf(size_t kernel, unsigned pe, Hemisphere h, unsigned slice) const;
+  const WeightTile &noteWeights(const Installer &by, const WeightTile &tile);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;
   std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor

@@ -147,13 +147,53 @@ TEST(Weights, FillOneSetOfSlicesAfterTheOther) {
   std::vector<unsigned> sets;
   for (const char *key : {"a", "b", "c", "d", "e"}) { // each fills half a bank of the two
     const Expected<grid::WeightTile> tile =
-        one.c->weightTile(key, "w", 0, Hemisphere::West, {.groups = one.machine.memory.rowsPerBank / 2, .planes = 1, .k1 = 32, .step = 32}, writer);
+        one.c->weightTile(key, "w", {}, {.groups = one.machine.memory.rowsPerBank / 2, .planes = 1, .k1 = 32, .step = 32}, writer);
     ASSERT_TRUE(tile) << tile.error();
     for (unsigned slice : tile->slices)
       EXPECT_EQ(slice / 16, tile->slices[0] / 16) << key;
     sets.push_back(tile->slices[0] / 16);
   }
   EXPECT_THAT(sets, testing::ElementsAre(0, 0, 0, 0, 1));
+}
+
+/// What is installed one after the other leaves slices to what is read and written meanwhile, and
+/// nothing runs full before the rest.
+TEST(Weights, OfNeighboursLieTogetherUpToAnEighthOfASlice) {
+  for (const bool spreads : {false, true}) {
+    SCOPED_TRACE(spreads);
+    KernelGraph graph = productOfInputs(16);
+    const Machine machine = *loadMachine("tsp-v1");
+    schedule::Program program(machine);
+    grid::Context c(machine, graph, program, {.spreads = spreads});
+    c.weightSlices = machine.memory.slices - 1; // no whole sets
+    const unsigned eighth = machine.rowsPerSlice() / 8, width = machine.mxm.columnsPerInstall;
+    const auto writer = [] { return [](uint8_t *) {}; };
+    unsigned number = 0;
+    const auto slicesOf = [&](size_t kernel, unsigned rows, unsigned plane = 0) {
+      const Expected<grid::WeightTile> tile =
+          c.weightTile("w" + std::to_string(number++), "w", {kernel, {0, Hemisphere::West, plane}}, {.groups = rows, .planes = 1, .k1 = 32, .step = 32}, writer);
+      EXPECT_TRUE(tile) << tile.error();
+      return std::set<unsigned>(tile->slices.begin(), tile->slices.end());
+    };
+    const std::set<unsigned> first = slicesOf(1, eighth / 2);
+    EXPECT_EQ(first.size(), width);
+    std::set<unsigned> both = slicesOf(2, eighth / 2); // the next kernel, while there is room
+    both.merge(slicesOf(2, eighth / 2));               // a kernel stays together
+    EXPECT_EQ(both == first, !spreads);
+    EXPECT_NE(slicesOf(2, eighth / 2, 1), first); // another plane installs at the same time
+    const std::set<unsigned> next = slicesOf(0, 8);
+    EXPECT_NE(next, first);
+
+    // Kernel 0 reads x while its weights are installed, from the emptiest slices.
+    for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
+      for (unsigned bank = 0; bank < machine.memory.banks && !next.contains(slice); ++bank) {
+        ASSERT_FALSE(c.allocator(0, Hemisphere::West).takeApart(1, eighth, slice, slice + 1).empty());
+      }
+    ASSERT_TRUE(c.addRowCopy(0, 0, Hemisphere::West, grid::allRows(c.layouts[0])));
+    for (const grid::Segment &s : c.rowCopy(0, 0, Hemisphere::West)->tiles[0])
+      for (const unsigned slice : s.slices)
+        EXPECT_EQ(next.contains(slice), spreads) << slice;
+  }
 }
 
 TEST(Weights, OfFewLanesLieBesideEachOther) {
@@ -168,7 +208,7 @@ TEST(Weights, OfFewLanesLieBesideEachOther) {
           bytes[i] = uint8_t(i % 22 < 16 ? 0 : number);
       };
     };
-    const auto store = [&] { return one.c->weightTileBeside("w" + std::to_string(number), "w", 0, Hemisphere::West, shape, writer); };
+    const auto store = [&] { return one.c->weightTileBeside("w" + std::to_string(number), "w", {}, shape, writer); };
     const Expected<grid::WeightTile> tile = store(), again = store();
     ASSERT_TRUE(tile) << tile.error();
     ASSERT_TRUE(again);
