@@ -58,6 +58,7 @@ EVERY = {
     "windows turned": [[0, 2, 4], [1, 3, 5], [2, 4, 6]], "windows backwards": [[5, 4], [4, 3], [3, 2]],
     "spread windows": [[0, 3], [2, 5], [4, 7]], "the same for each row": [[1, 2, 3], [1, 2, 3]],
     "a roll": [5, 6, 7, 0, 1, 2, 3, 4], "three runs": [4, 5, 6, 0, 2, 1, 2, 3],
+    "repeated": [0, 0, 0, 1, 2, 2, 2, 2], "windows of bins": [[0, 1, 2], [2, 3, 4], [3, 4, 5], [5, 6, 7]],
 }
 
 
@@ -88,6 +89,37 @@ def test_points_gathered_at_constant_steps_are_a_slice(millrace, tmp_path, first
     indices = np.stack(np.meshgrid(rows, columns, indexing="ij"), -1)
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("GatherND", ["r", "indices"], ["y"])]
     run_on_grid(millrace, model_of(nodes, [8, 6, 10], [*indices.shape[:2], 10], indices=indices), tmp_path)
+
+
+def bins(extent: int, count: int) -> np.ndarray:
+    """Where an adaptive pooling reads `extent` elements for `count` results, (count, longest): the last of each window again
+    where it is shorter."""
+    first = np.arange(count) * extent // count
+    last = -(-np.arange(1, count + 1) * extent // count) - 1
+    return np.minimum(first[:, None] + np.arange((last - first).max() + 1), last[:, None])
+
+
+@pytest.mark.parametrize("rows, columns, tall, wide", ((2, 2, 7, 7), (7, 5, 3, 2), (13, 9, 6, 4), (7, 7, 1, 6)))
+def test_windows_of_adaptive_pooling_are_slices(millrace, tmp_path, rows, columns, tall, wide):
+    """As PyTorch writes a pooling whose windows differ: GatherND at windows of both dimensions, then the greatest of each."""
+    row, column = bins(rows, tall), bins(columns, wide)
+    indices = np.stack(np.broadcast_arrays(row[:, :, None, None], column[None, None]), -1)
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Transpose", ["r"], ["turned"], perm=[1, 2, 0]),
+             helper.make_node("GatherND", ["turned", "indices"], ["windows"]),
+             helper.make_node("ReduceMax", ["windows", "axes"], ["y"], keepdims=0)]
+    run_on_grid(millrace, model_of(nodes, [24, rows, columns], [tall, wide, 24], indices=indices, axes=np.int64([1, 3])), tmp_path)
+
+
+@pytest.mark.parametrize("batch", (0, 1))
+def test_points_on_a_diagonal_are_right(millrace, tmp_path, batch):
+    """Both indices change along one dimension: nothing that slices give, so that the host reads them."""
+    indices = np.int64([[0, 1], [1, 3], [2, 0]])
+    indices = np.broadcast_to(indices, (4, 3, 2)).copy() if batch else indices
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("GatherND", ["r", "indices"], ["y"], batch_dims=batch)]
+    model = model_of(nodes, [4] * (3 + batch), [4, 3, 4] if batch else [3, 4], indices=indices)
+    inputs = {"x": NUMBERS.normal(0, 1, [4] * (3 + batch)).astype(np.float32)}
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path, ["--check"])
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -279,3 +279,26 @@ def test_activations_with_zero_points_are_multiplied_on_the_grid(millrace, tmp_p
     assert np.abs(got.outputs["y"] - want).max() <= 2 * 2.0001  # steps: of the sum, and what a step of kv moves
     assert relative_l2(got.outputs["y"], want) < 3e-2
 
+
+@pytest.mark.parametrize("tall, wide", ((7, 7), (3, 5), (6, 1), (1, 4)))
+def test_a_small_image_that_is_flattened_before_it_is_quantised(millrace, tmp_path, tall, wide):
+    """A product takes all of it: in rows of channels, as the image lies, a pixel or more to a tile of weights. Of rows of pixels
+    there would be as many tiles as channels."""
+    draw, channels, columns = np.random.default_rng(5), 64, 96
+    x = draw.normal(0, 1, (1, 16, tall, wide)).astype(np.float32)
+    constants = {"w": draw.integers(-127, 128, (channels, 16, 1, 1)).astype(np.int8),
+                 "v": draw.integers(-127, 128, (channels * tall * wide, columns)).astype(np.int8),
+                 "sx": np.float32(0.02), "sw": np.float32(0.005), "sv": np.float32(0.01), "sh": np.float32(0.0317),
+                 "half": np.float32(0.5), "zero": np.int8(0)}
+    nodes = [node("QuantizeLinear", ["x", "sx", "zero"], ["qx"]), node("DequantizeLinear", ["qx", "sx", "zero"], ["dx"]),
+             node("DequantizeLinear", ["w", "sw", "zero"], ["dw"]), node("Conv", ["dx", "dw"], ["c"]),
+             node("Mul", ["c", "half"], ["h"]), node("Flatten", ["h"], ["flat"]),
+             node("QuantizeLinear", ["flat", "sh", "zero"], ["qh"]), node("DequantizeLinear", ["qh", "sh", "zero"], ["dh"]),
+             node("DequantizeLinear", ["v", "sv", "zero"], ["dv"]), node("MatMul", ["dh", "dv"], ["y"])]
+    model = model_of(nodes, {"x": x}, constants, opset=19)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", {"x": x}, tmp_path, ["--exact-qdq"])
+    assert got.report["host_ops"] == []
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert relative_l2(got.outputs["y"], ReferenceEvaluator(model).run(None, {"x": x})[0]) < 1e-3
+    product, = (kernel for kernel in got.report["kernels"] if kernel["macs"] == channels * tall * wide * columns)
+    assert product["mxm_tiles_installed"] <= tall * wide

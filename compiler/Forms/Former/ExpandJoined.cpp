@@ -15,14 +15,22 @@ using namespace mlir;
 
 namespace {
 
-/// What is computed between a view that joins dimensions and its inverses, in the dimensions that
-/// it joins.
+/// What is computed between a view that joins dimensions and its inverses, or products that sum
+/// them, in the dimensions that it joins.
 class Joined {
 public:
   explicit Joined(tensor::CollapseShapeOp view) : view(view) {}
 
   /// Whether all that reads the joined dimension sums it up, hands it on, or cuts it as it was.
   bool find();
+  /// Whether some of it is cut as it was; else products sum it all up.
+  bool isCut() const { return !exits.empty(); }
+  /// Whether the innermost of what is joined is too short to lie along the lanes: then the whole
+  /// does not lie along them in its order.
+  bool isShortWithin() const {
+    constexpr int64_t kLongPart = 8;
+    return withoutOnes(parts).back() < kLongPart;
+  }
   /// Whether a quantiser works in it: its result would be stored in the joined dimension.
   bool isStored() const {
     return llvm::any_of(operations, [](Operation *op) { return quantKind(op) == "quantize"; });
@@ -31,9 +39,9 @@ public:
 
 private:
   bool add(Operation *user, unsigned dim);
-  bool addMap(linalg::GenericOp op, unsigned dim, Value joined);
-  bool readsJoinedOnly(linalg::GenericOp op) const;
-  void expandMap(linalg::GenericOp op);
+  bool addMap(linalg::LinalgOp op, unsigned dim, Value joined);
+  bool readsJoinedOnly(linalg::LinalgOp op) const;
+  void expandMap(linalg::LinalgOp op);
   SmallVector<int64_t> expandedShape(ArrayRef<int64_t> shape, unsigned dim) const {
     SmallVector<int64_t> its(shape.take_front(dim));
     llvm::append_range(its, parts);
@@ -50,7 +58,7 @@ private:
   IRMapping expanded;
 };
 
-bool Joined::addMap(linalg::GenericOp op, unsigned dim, Value joined) {
+bool Joined::addMap(linalg::LinalgOp op, unsigned dim, Value joined) {
   if (op->hasAttr(kDevice) || op.hasIndexSemantics())
     return false;
   for (OpOperand *input : op.getDpsInputOperands()) {
@@ -74,6 +82,12 @@ bool Joined::addMap(linalg::GenericOp op, unsigned dim, Value joined) {
     dims[op.getTiedOpResult(&init)] = *at;
   }
   return true;
+}
+
+/// A map, a reduction or a product, which is made anew as a linalg.generic.
+linalg::LinalgOp computed(Operation *op) {
+  return isa<linalg::GenericOp, linalg::ContractionOpInterface>(op) ? cast<linalg::LinalgOp>(op)
+                                                                    : linalg::LinalgOp();
 }
 
 bool Joined::add(Operation *user, unsigned dim) {
@@ -100,15 +114,24 @@ bool Joined::add(Operation *user, unsigned dim) {
   return false;
 }
 
+/// A constant, or what dequantises one.
+bool isConstant(Value value) {
+  Operation *op = value.getDefiningOp();
+  return viewConstant(value) ||
+         (op && quantKind(op) == "dequantize" &&
+          llvm::all_of(cast<linalg::GenericOp>(op).getDpsInputs(),
+                       [](Value input) { return viewConstant(input).has_value(); }));
+}
+
 /// Nothing else varies along the joined dimension but constants, that are not a quantiser's.
-bool Joined::readsJoinedOnly(linalg::GenericOp op) const {
+bool Joined::readsJoinedOnly(linalg::LinalgOp op) const {
   const auto loop = unsigned(loops.lookup(op));
   for (OpOperand *input : op.getDpsInputOperands()) {
     const AffineMap map = op.getMatchingIndexingMap(input);
     if (!map.isFunctionOfDim(loop))
       continue;
     if (!map.isProjectedPermutation() ||
-        (!dims.contains(input->get()) && (!viewConstant(input->get()) || !quantKind(op).empty())))
+        (!dims.contains(input->get()) && (!isConstant(input->get()) || !quantKind(op).empty())))
       return false;
   }
   return true;
@@ -130,7 +153,7 @@ bool Joined::find() {
     for (Operation *user : value.getUsers()) {
       if (user->getBlock() != view->getBlock())
         return false;
-      auto map = dyn_cast<linalg::GenericOp>(user);
+      const linalg::LinalgOp map = computed(user);
       if (!(map ? addMap(map, dim, value) : add(user, dim)))
         return false;
       if (!isa<tensor::ExpandShapeOp>(user) || !llvm::is_contained(exits, user))
@@ -139,12 +162,12 @@ bool Joined::find() {
   }
   llvm::sort(operations, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   operations.erase(llvm::unique(operations), operations.end());
-  return !exits.empty() && llvm::all_of(loops, [&](const auto &entry) {
-    return readsJoinedOnly(cast<linalg::GenericOp>(entry.first));
+  return !parts.empty() && llvm::all_of(loops, [&](const auto &entry) {
+    return readsJoinedOnly(cast<linalg::LinalgOp>(entry.first));
   });
 }
 
-void Joined::expandMap(linalg::GenericOp op) {
+void Joined::expandMap(linalg::LinalgOp op) {
   OpBuilder builder(op);
   const auto loop = unsigned(loops.lookup(op)), more = unsigned(parts.size()) - 1;
   const auto expandedMap = [&](AffineMap map) {
@@ -187,7 +210,7 @@ void Joined::expandMap(linalg::GenericOp op) {
   auto made = linalg::GenericOp::create(builder, op.getLoc(), types, inputs, inits, maps, kinds);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   IRMapping captured;
-  op.getRegion().cloneInto(&made.getRegion(), captured);
+  op->getRegion(0).cloneInto(&made.getRegion(), captured);
   for (auto [was, is] : llvm::zip(op->getResults(), made->getResults()))
     if (dims.contains(was))
       expanded.map(was, is);
@@ -201,7 +224,7 @@ void Joined::expand() {
   expanded.map(whole, reshaped(before, view.getLoc(), view.getSrc(),
                                expandedShape(view.getResultType().getShape(), at)));
   for (Operation *op : operations) {
-    if (auto map = dyn_cast<linalg::GenericOp>(op)) {
+    if (const linalg::LinalgOp map = computed(op)) {
       expandMap(map);
       continue;
     }
@@ -226,7 +249,7 @@ void Joined::expand() {
 } // namespace
 
 void expandJoined(tensor::CollapseShapeOp view) {
-  if (Joined joined(view); joined.find())
+  if (Joined joined(view); joined.find() && joined.isCut())
     joined.expand();
 }
 
@@ -234,7 +257,8 @@ void expandJoined(func::FuncOp function) {
   SmallVector<tensor::CollapseShapeOp> views;
   function.walk([&](tensor::CollapseShapeOp op) { views.push_back(op); });
   for (tensor::CollapseShapeOp view : llvm::reverse(views)) // what goes lies behind
-    if (Joined joined(view); joined.find() && joined.isStored())
+    if (Joined joined(view);
+        joined.find() && joined.isStored() && (joined.isCut() || joined.isShortWithin()))
       joined.expand();
 }
 

@@ -574,8 +574,8 @@ Former::LaneChoice Former::chooseLaneAnew(Value base) {
     return {last, false};
   }
   if (auto concat = base.getDefiningOp<tensor::ConcatOp>()) {
-    Value part = concat.getInputs()[0];
-    return baseOf(part) == part ? chooseLane(part) : LaneChoice{last, false};
+    const std::optional<LaneChoice> lane = shownLane(concat.getInputs()[0]);
+    return lane ? *lane : LaneChoice{last, false};
   }
   linalg::LinalgOp op = formOf(base);
   if (!op || op.getNumDpsInputs() == 0)

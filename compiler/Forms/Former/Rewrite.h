@@ -65,7 +65,9 @@ void viewIntegers(mlir::func::FuncOp function);
 
 /// Maps and sums between a view that joins dimensions and views that cut them again as they were
 /// become ones over the dimensions that are joined, where a quantiser is among them: what it gives
-/// is stored in its own shape, whose lanes may be all of a normalised image. Sums in another order.
+/// is stored in its own shape, whose lanes may be all of a normalised image. The same where products
+/// sum all that is joined and its innermost part is too short for the lanes: a small image that is
+/// flattened lies along its channels. Sums in another order.
 void expandJoined(mlir::func::FuncOp function);
 /// The same for one view, whatever is among them.
 void expandJoined(mlir::tensor::CollapseShapeOp view);

@@ -184,51 +184,75 @@ Status importGatherElements(NodeImporter &node) {
   return node.done(result);
 }
 
-/// GatherND at constant indices that step evenly through the data, as masks of attention are read:
-/// a slice, broadcast. Nothing for others.
-std::optional<Value> gatherSlice(NodeImporter &node, int64_t batch, int64_t depth,
-                                 ArrayRef<int64_t> shape) {
-  const std::optional<Shape> indices = node.constantIntegers(1);
-  ArrayRef<int64_t> extents = node.shape(0), outer = node.shape(1).drop_back();
-  if (!indices || indices->empty() || productOf(extents) == 0)
-    return std::nullopt;
-  const auto rank = static_cast<int64_t>(extents.size());
-  Shape offsets(extents.size(), 0), sizes(extents.begin(), extents.end()),
-      strides(extents.size(), 1), kept;
-  SmallVector<AffineExpr> at;
-  SmallVector<bool> isUsed(shape.size(), false); // twice would be a diagonal
-  for (int64_t d = 0; d < rank; ++d) {
-    if (d < batch || d >= batch + depth) {
-      const auto loop = static_cast<unsigned>(
-          d < batch ? d : d - batch - depth + static_cast<int64_t>(outer.size()));
-      if (std::exchange(isUsed[loop], true))
-        return std::nullopt;
-      at.push_back(node.t.ops().getAffineDimExpr(loop));
-      kept.push_back(extents[d]);
-      continue;
-    }
-    const std::optional<Steps> its = stepsOf(outer, [&](int64_t i) {
-      const int64_t index = (*indices)[i * depth + d - batch];
-      return index < 0 ? index + extents[d] : index;
-    });
-    if (!its)
-      return std::nullopt;
-    const Taken taken = takenBy(*its, outer, 0, node.t.ops());
-    if (taken.offset < 0 || taken.last() >= extents[d])
-      return std::nullopt;
-    offsets[d] = taken.offset, sizes[d] = taken.size, strides[d] = taken.stride;
-    if (taken.size == 1)
-      continue;
-    for (auto [loop, step] : llvm::enumerate(its->by))
-      if (step != 0 && std::exchange(isUsed[loop], true))
-        return std::nullopt;
-    at.push_back(taken.at);
-    kept.push_back(taken.size);
+/// Dimensions of `shape` along which `position`, of its points row major, changes.
+Shape changingAlong(ArrayRef<int64_t> shape, llvm::function_ref<int64_t(int64_t)> position) {
+  Shape dims;
+  const int64_t count = productOf(shape);
+  int64_t pitch = count;
+  for (auto [d, extent] : llvm::enumerate(shape)) {
+    pitch /= extent;
+    for (int64_t i = 0; i < count; ++i)
+      if (i / pitch % extent > 0 && position(i) != position(i - pitch)) {
+        dims.push_back(int64_t(d));
+        break;
+      }
   }
-  Value source = node.t.reshape(node.t.slice(node.in(0), offsets, sizes, strides), kept);
-  auto map = AffineMap::get(static_cast<unsigned>(shape.size()), 0, at, node.t.ops().getContext());
-  return node.t.map(shape, {source}, {map}, elementTypeOf(source),
-                    [](Scalars &, ValueRange x) { return x[0]; });
+  return dims;
+}
+
+/// GatherND at constant indices each of which changes along dimensions of its own, as windows of
+/// pooling and masks of attention are read: one Gather after the other. Nothing for others.
+std::optional<Value> gatherSeparably(NodeImporter &node, int64_t batch, int64_t depth,
+                                     ArrayRef<int64_t> shape) {
+  const std::optional<Shape> indices = node.constantIntegers(1);
+  const ArrayRef<int64_t> outer = node.shape(1).drop_back();
+  if (!indices || indices->empty() || productOf(node.shape(0)) == 0)
+    return std::nullopt;
+  Value taken = node.in(0);
+  SmallVector<int64_t> loops; ///< per dimension of what is taken so far, behind the batch
+  SmallVector<bool> isUsed(outer.size(), false); // twice would be a diagonal
+  std::fill_n(isUsed.begin(), batch, true);
+  for (int64_t d = depth - 1; d >= 0; --d) {
+    const int64_t extent = node.shape(0)[batch + d];
+    const auto position = [&](int64_t i) {
+      const int64_t index = (*indices)[i * depth + d];
+      return index < 0 ? index + extent : index;
+    };
+    const Shape its = changingAlong(outer, position);
+    Shape extents, positions;
+    for (const int64_t o : its) {
+      if (std::exchange(isUsed[o], true))
+        return std::nullopt;
+      extents.push_back(outer[o]);
+    }
+    for (int64_t i = 0; i < productOf(outer); ++i) {
+      bool isFirst = true; // of all points that differ in other dimensions
+      int64_t pitch = 1;
+      for (int64_t o = int64_t(outer.size()) - 1; o >= 0; pitch *= outer[o--])
+        isFirst &= llvm::is_contained(its, o) || i / pitch % outer[o] == 0;
+      if (!isFirst)
+        continue;
+      positions.push_back(position(i));
+      if (positions.back() < 0 || positions.back() >= extent)
+        return std::nullopt;
+    }
+    const std::optional<Value> slices = sliceAt(node.t, taken, batch + d, extents, positions);
+    if (!slices)
+      return std::nullopt;
+    taken = *slices;
+    loops.insert(loops.begin(), its.begin(), its.end());
+  }
+  SmallVector<AffineExpr> at;
+  for (int64_t d = 0; d < batch; ++d)
+    at.push_back(node.t.ops().getAffineDimExpr(unsigned(d)));
+  for (const int64_t loop : loops)
+    at.push_back(node.t.ops().getAffineDimExpr(unsigned(loop)));
+  for (size_t d = outer.size(); d < shape.size(); ++d)
+    at.push_back(node.t.ops().getAffineDimExpr(unsigned(d)));
+  const auto map = AffineMap::get(unsigned(shape.size()), 0, at, node.t.ops().getContext());
+  return map.isIdentity() ? taken
+                          : node.t.map(shape, {taken}, {map}, elementTypeOf(taken),
+                                       [](Scalars &, ValueRange x) { return x[0]; });
 }
 
 /// The last dimension of the indices addresses the first dimensions of the data (after
@@ -240,8 +264,8 @@ Status importGatherND(NodeImporter &node) {
   auto outer = static_cast<int64_t>(shape.size());
   ArrayRef<int64_t> tail = node.shape(0).drop_front(batch + depth);
   shape.append(tail.begin(), tail.end());
-  if (std::optional<Value> slice = gatherSlice(node, batch, depth, shape))
-    return node.done(*slice);
+  if (std::optional<Value> slices = gatherSeparably(node, batch, depth, shape))
+    return node.done(*slices);
   auto rank = static_cast<unsigned>(shape.size());
   SmallVector<Value> parts;
   SmallVector<AffineMap> maps;

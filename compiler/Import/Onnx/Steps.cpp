@@ -63,8 +63,8 @@ std::optional<SmallVector<Run>> fewRuns(ArrayRef<int64_t> positions) {
     const size_t left = positions.size() - i;
     if (left > 1)
       run.step = positions[i + 1] - positions[i];
-    const bool isRun = run.step == 1 || (left > 2 && run.step != 0 &&
-                                         positions[i + 2] - positions[i + 1] == run.step);
+    const bool isRun =
+        run.step == 1 || (left > 2 && positions[i + 2] - positions[i + 1] == run.step);
     if (!isRun)
       run.step = 1;
     while (isRun && size_t(run.size) < left &&
