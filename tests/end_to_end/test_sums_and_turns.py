@@ -171,3 +171,20 @@ def test_a_softmax_over_channels_and_its_expectation(millrace, tmp_path, groups,
                     "flat": np.int64([1, groups, long * long])})
     assert report["host_ops"] == []
     assert report["predicted_cycles"] < cycles
+
+
+@pytest.mark.parametrize("channels,groups,extent", [(16, 2, 40), (24, 3, 24)])
+def test_a_convolution_is_not_made_again_for_its_statistics(millrace, tmp_path, channels, groups, extent):
+    """EvoNorm as timm has it: deviations of groups of channels. Their sums want rows of the image along the lanes; the convolution
+    was made a second time for that, of weights that stream."""
+    weights = (NUMBERS.standard_normal((channels, 8, 3, 3)) / 8).astype(np.float32)
+    nodes = [node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], name="conv"), node("Reshape", ["c", "apart"], ["g"]),
+             node("ReduceMean", ["g", "axes"], ["m"]), node("Sub", ["g", "m"], ["d"]), node("Mul", ["d", "d"], ["s"]),
+             node("ReduceMean", ["s", "axes"], ["v"]), node("Add", ["v", "epsilon"], ["e"]), node("Sqrt", ["e"], ["q"]),
+             node("Expand", ["q", "apart"], ["all"]), node("Reshape", ["all", "whole"], ["i"]), node("Sigmoid", ["c"], ["gate"]),
+             node("Mul", ["c", "gate"], ["h"]), node("Div", ["h", "i"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal((1, 8, extent, extent)).astype(np.float32)},
+                   {"w": weights, "apart": np.int64([1, groups, channels // groups, extent, extent]), "axes": np.int64([2, 3, 4]),
+                    "epsilon": np.float32(1e-5), "whole": np.int64([1, channels, extent, extent])})
+    assert report["host_ops"] == []
+    assert max(kernel["mxm_vectors"] for kernel in report["kernels"]) <= 9 * extent * extent

@@ -421,9 +421,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
                  known.empty() ? storeAlongMaxima(base, wanted) : FailureOr<Stored>(failure());
              succeeded(turned)) {
     result = turned;
-  } else if (FailureOr<Stored> turned = options.sparesRoom() && !known.empty() && holdsWeights(base)
-                                            ? storeTransposed(base, known[0], wanted)
-                                            : FailureOr<Stored>(failure());
+  } else if (FailureOr<Stored> turned =
+                 !known.empty() && (options.sparesRoom() ? holdsWeights(base) : sweepsWeights(base))
+                     ? storeTransposed(base, known[0], wanted)
+                     : FailureOr<Stored>(failure());
              succeeded(turned)) {
     result = turned; // computed once more, its weights would be stored in another way, too
   } else if (isFormable(op) && !hosted.contains(base)) {

@@ -33,6 +33,21 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
   return natural + 2 * turning < columns * sweeps;
 }
 
+/// Is it a sum of products with constants that takes several passes for each of its rows: one for
+/// each place of a window, and for as many lanes as are multiplied at once?
+bool Former::sweepsWeights(Value base) {
+  constexpr int64_t kAtOnce = 160;
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !isContraction(op) || isDepthwise(op) ||
+      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
+    return false;
+  int64_t depth = 1, reductions = 0;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    if (iterator == utils::IteratorType::reduction && extent > 1)
+      depth *= extent, ++reductions;
+  return reductions > 1 || depth > kAtOnce;
+}
+
 /// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
 static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
   int64_t block = lanes;

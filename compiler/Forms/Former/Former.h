@@ -211,6 +211,7 @@ private:
   bool holdsWeights(mlir::Value base);
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
+  bool sweepsWeights(mlir::Value base);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
