@@ -41,7 +41,7 @@ public:
            .used = tactic.used,
            .pes = tactic.pes,
            .sharesRows = options.sharesRows || way.sharesRows,
-           .spreads = isMixed() != tactic.otherWeights}),
+           .spreads = isMixed()}),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().

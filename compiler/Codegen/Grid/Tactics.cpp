@@ -29,8 +29,6 @@ std::string Tactic::text() const {
     text += ", replicas in other slices";
   if (otherBanks)
     text += ", halves in other banks";
-  if (otherWeights)
-    text += mixed ? ", weights gathered" : ", weights spread";
   const auto add = [&](unsigned number, const char *units) {
     if (number)
       text += ", " + std::to_string(number) + " " + units;
@@ -200,8 +198,7 @@ std::vector<Tactic> flightsOf(const Tactic &like, const Free &free) {
 /// In other places.
 std::vector<Tactic> placesOf(const Tactic &like, const Free &free) {
   std::vector<Tactic> round;
-  for (bool Tactic::*place :
-       {&Tactic::mixed, &Tactic::otherBanks, &Tactic::otherSlices, &Tactic::otherWeights}) {
+  for (bool Tactic::*place : {&Tactic::mixed, &Tactic::otherBanks, &Tactic::otherSlices}) {
     if (!free.places)
       break;
     round.push_back(like);

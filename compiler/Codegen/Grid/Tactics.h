@@ -26,9 +26,6 @@ struct Tactic {
   /// Replicas for Install lie in other slices, halves of an owner's rows in other banks, than in
   /// the way in which room was found first.
   bool otherSlices = false, otherBanks = false;
-  /// Where weights share slices with activations: those of neighbouring kernels in all slices
-  /// instead of few, from which what is used meanwhile stays away, and with `mixed` the other way.
-  bool otherWeights = false;
   Used used; ///< units of each PE
   auto operator<=>(const Tactic &) const = default;
   /// "critical, maps of 128 rows"
@@ -49,7 +46,7 @@ struct Free {
   bool orders = true;             ///< orders other than that of `first`
   std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
   bool flights = false;           ///< Tactic::flight
-  bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks, otherWeights
+  bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
   std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
 /// Numbers of PEs below `pes` (0: all of the machine's), the largest first: a column less than all,

@@ -269,8 +269,11 @@ private:
     const unsigned width = machine.mxm.columnsPerInstall;
     return weightSlices % width ? 0 : weightSlices / width;
   }
-  /// Do weights of neighbours lie together, so that activations find other slices?
-  bool gathersWeights() const { return !spreads && !weightSets(); }
+  /// Do weights of neighbours lie together, so that activations find other slices? Where weights
+  /// take most of them, activations find too few that hold none.
+  bool gathersWeights() const {
+    return !spreads && !weightSets() && 2 * weightSlices > machine.memory.slices;
+  }
   /// Do weights of the kernel lie in a slice from which what it touches stays away?
   bool holdsWeightsOf(size_t kernel, unsigned pe, Hemisphere h, unsigned slice) const;
   const WeightTile &noteWeights(const Installer &by, const WeightTile &tile);

@@ -4,13 +4,10 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/WholeVectors.h"
 #include "compiler/Forms/Simplify.h"
-#include "compiler/Forms/Uses.h"
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
-#include <set>
 
 namespace millrace::forms {
 namespace {
@@ -44,67 +41,6 @@ bool sumsAlike(const KernelGraph &graph, const Kernel &kernel, unsigned lane) {
            return w.role == TensorRole::Constant && w.splat && w.type != ElementType::Int8 &&
                   t.macs == 0 && !usesLoop(t.a, lane);
          });
-}
-
-/// Loops other than `lane` over results that receive the same sum: rows of a long result that lies
-/// in short ones.
-std::vector<bool> repeatingLoops(const Kernel &kernel, unsigned lane) {
-  std::vector<bool> repeats;
-  for (unsigned l = 0; l < kernel.loops.size(); ++l)
-    repeats.push_back(l != lane && kernel.loops[l].kind == LoopKind::Parallel &&
-                      kernel.loops[l].extent > 1 &&
-                      std::none_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &t) {
-                        return usesLoop(t.a, l) || usesLoop(t.w, l);
-                      }));
-  return repeats;
-}
-
-/// Lanes of the vectors in which the kernel's rows of `extent` lanes lie, where others take parts
-/// of their lanes and cut them shorter than `vector`, evenly.
-std::optional<int64_t> cutLanes(const KernelGraph &graph, const Kernel &kernel, int64_t extent,
-                                int64_t vector) {
-  std::set<unsigned> its;
-  forEachAccess(kernel, [&](const Access &access) { its.insert(access.tensor); });
-  int64_t common = extent;
-  const auto cut = [&](int64_t lanes) {
-    if (lanes % vector != 0) // there every row is cut
-      common = std::gcd(common, lanes);
-  };
-  for (const Kernel &other : graph.kernels)
-    forEachAccess(other, [&](const Access &access) {
-      const Tensor &tensor = graph.tensors[access.tensor];
-      if (!its.contains(access.tensor) || tensor.role == TensorRole::Constant)
-        return;
-      const AffineIndex &lanes = access.index[tensor.laneDim];
-      cut(lanes.offset);
-      for (const auto &[loop, step] : lanes.terms)
-        if (step != 1 && other.loops[loop].extent > 1)
-          cut(step);
-    });
-  return common > 1 && common < std::min(extent, vector) ? std::optional(common) : std::nullopt;
-}
-
-/// The kernel with its lane loop over `width` lanes, and a loop over as many vectors as there are.
-/// Weights, which are alike in all lanes, need no more of them.
-Kernel inVectors(Kernel kernel, unsigned lane, int64_t width) {
-  const auto vectors = unsigned(kernel.loops.size());
-  kernel.loops.push_back({kernel.loops[lane].extent / width, LoopKind::Parallel});
-  kernel.loops[lane].extent = width;
-  const auto cut = [&](std::vector<AffineIndex> &indices) {
-    for (AffineIndex &index : indices)
-      if (const int64_t step = coefficient(index, lane))
-        index.terms.push_back({vectors, step * width});
-  };
-  const auto cutAccess = [&](Access &access) {
-    cut(access.index);
-    if (access.lookup)
-      cut(access.lookup->index);
-  };
-  for (Access &operand : kernel.operands)
-    cutAccess(operand);
-  for (Result &result : kernel.results)
-    cutAccess(result.access);
-  return kernel;
 }
 
 /// A tensor whose lanes are all alike, and a vector of each that holds the same.
@@ -144,15 +80,10 @@ std::optional<Access> readSum(const KernelGraph &graph, const Spreads &spreads,
 class Sharer {
 public:
   Sharer(KernelGraph &graph, const Kernel &kernel, unsigned lane, int64_t vector,
-         const std::vector<bool> &repeats, const Spreads &spreads)
-      : graph(graph), kernel(kernel), lane(lane),
-        vector(std::min(vector, kernel.loops[lane].extent)), repeats(repeats) {
-    for (const Access &operand : kernel.operands) {
+         const Spreads &spreads)
+      : graph(graph), kernel(kernel), lane(lane), vector(vector) {
+    for (const Access &operand : kernel.operands)
       sumsRead.push_back(readSum(graph, spreads, operand, lane));
-      for (unsigned l = 0; l < repeats.size() && sumsRead.back(); ++l)
-        if (repeats[l] && usesLoop(*sumsRead.back(), l))
-          sumsRead.back().reset();
-    }
     for (const Node &node : kernel.nodes)
       alike.push_back(
           node.kind == Node::Kind::Accumulator || node.kind == Node::Kind::Immediate ||
@@ -194,8 +125,7 @@ private:
   KernelGraph &graph;
   const Kernel &kernel;
   const unsigned lane;
-  const int64_t vector;                        ///< lanes of a map
-  const std::vector<bool> repeats;             ///< per loop: over the same sum
+  const int64_t vector;
   std::vector<std::optional<Access>> sumsRead; ///< per operand that is alike in all lanes
   std::vector<bool> alike;                     ///< per node: in all lanes
   std::vector<unsigned> shared;                ///< nodes that maps read
@@ -205,7 +135,7 @@ private:
     Access to{0, {}, 0};
     std::vector<int64_t> shape;
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      if (l != lane && !repeats[l] && kernel.loops[l].kind == LoopKind::Parallel) {
+      if (l != lane && kernel.loops[l].kind == LoopKind::Parallel) {
         to.index.push_back(at(l));
         shape.push_back(kernel.loops[l].extent);
       }
@@ -213,9 +143,6 @@ private:
     shape.push_back(vector);
     Kernel first = kernel;
     first.loops[lane].extent = vector;
-    for (unsigned l = 0; l < repeats.size(); ++l)
-      if (repeats[l])
-        first.loops[l].extent = 1;
     first.operands.clear();
     first.nodes.clear();
     first.results.clear();
@@ -327,14 +254,13 @@ bool areWhole(const KernelGraph &graph, const WholeVectors &rows, const Kernel &
   });
 }
 
-/// Cycles that the kernel's sweeps for all but the first of the vectors that share a sum take at
-/// least.
+/// Cycles that the kernel's sweeps for all lane tiles but the first take at least.
 int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lane,
-                    const std::vector<bool> &repeats, const Machine &machine, int64_t vector) {
-  int64_t rows = 1, sweeps = 0, shares = (kernel.loops[lane].extent + vector - 1) / vector;
+                    const Machine &machine, int64_t vector) {
+  int64_t rows = 1, sweeps = 0;
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (l != lane && kernel.loops[l].kind == LoopKind::Parallel)
-      (repeats[l] ? shares : rows) *= kernel.loops[l].extent;
+      rows *= kernel.loops[l].extent;
   unsigned workers = 1;
   for (const Term &t : kernel.terms) {
     const Tensor &a = graph.tensors[t.a.tensor];
@@ -348,8 +274,9 @@ int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lan
     sweeps += (depth + format->lanesPerPass - 1) / int64_t(format->lanesPerPass);
     workers = std::max(1u, machine.mxm.planes / format->planes * unsigned(kHemispheres));
   }
+  const int64_t tiles = (kernel.loops[lane].extent + vector - 1) / vector;
   const int64_t each = std::max<int64_t>(rows, machine.latency.accumulateInterval / 2);
-  return (shares - 1) * sweeps * each / workers;
+  return (tiles - 1) * sweeps * each / workers;
 }
 
 } // namespace
@@ -366,25 +293,17 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
     order.push_back({isHost, index});
     if (isHost)
       continue;
-    Kernel kernel = graph.kernels[index];
+    const Kernel kernel = graph.kernels[index];
     const std::optional<unsigned> lane = laneLoopOf(graph, kernel);
-    if (!lane || !sumsAlike(graph, kernel, *lane))
+    if (!lane || kernel.loops[*lane].extent <= vector || !sumsAlike(graph, kernel, *lane) ||
+        savedCycles(graph, kernel, *lane, machine, vector) < kStep ||
+        !areWhole(graph, rows, kernel))
       continue;
-    const std::optional<int64_t> width =
-        cutLanes(graph, kernel, kernel.loops[*lane].extent, vector);
-    if (width)
-      kernel = inVectors(std::move(kernel), *lane, *width);
-    const std::vector<bool> repeats = repeatingLoops(kernel, *lane);
-    const bool isLong = kernel.loops[*lane].extent > vector;
-    if (savedCycles(graph, kernel, *lane, repeats, machine, vector) < kStep ||
-        (isLong && !areWhole(graph, rows, kernel)))
-      continue;
-    Sharer sharer(graph, kernel, *lane, vector, repeats, spreads);
+    Sharer sharer(graph, kernel, *lane, vector, spreads);
     if (sharer.sharedCount() == 0 || sharer.sharedCount() > kMostShared)
       continue;
     std::vector<Kernel> kernels = sharer.cut();
-    if (!width)
-      sharer.noteSpreads(spreads);
+    sharer.noteSpreads(spreads);
     graph.kernels[index] = std::move(kernels.front());
     for (size_t i = 1; i < kernels.size(); ++i) {
       order.push_back({false, unsigned(graph.kernels.size())});

@@ -259,7 +259,13 @@ std::optional<Value> gatherSeparably(NodeImporter &node, int64_t batch, int64_t 
 /// `batch_dims`).
 Status importGatherND(NodeImporter &node) {
   Value data = node.in(0), indices = node.in(1);
-  int64_t batch = node.getInt("batch_dims", 0), depth = node.shape(1).back();
+  const int64_t batch = node.getInt("batch_dims", 0),
+                depth = node.shape(1).empty() ? 0 : node.shape(1).back();
+  if (batch < 0 || batch >= node.rank(1) || batch + depth > node.rank(0))
+    return node.error("its indices address " + std::to_string(depth) + " dimensions behind " +
+                      std::to_string(batch) + " of the batch, but its data has " +
+                      std::to_string(node.rank(0)) +
+                      "; give indices whose last extent is at most the rest");
   Shape shape(node.shape(1).drop_back());
   auto outer = static_cast<int64_t>(shape.size());
   ArrayRef<int64_t> tail = node.shape(0).drop_front(batch + depth);

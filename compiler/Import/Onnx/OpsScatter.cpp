@@ -160,7 +160,11 @@ Status scatter(NodeImporter &node, int64_t rows, int64_t width,
 /// data[indices[i...]] = updates[i...]: the last dimension of the indices addresses the first
 /// dimensions of the data.
 Status importScatterND(NodeImporter &node) {
-  const int64_t depth = node.shape(1).back();
+  const int64_t depth = node.shape(1).empty() ? 0 : node.shape(1).back();
+  if (node.shape(1).empty() || depth > node.rank(0))
+    return node.error("its indices address " + std::to_string(depth) +
+                      " dimensions, but its data has " + std::to_string(node.rank(0)) +
+                      "; give indices whose last extent is 1 to that");
   ArrayRef<int64_t> addressed = node.shape(0).take_front(depth);
   const int64_t rows = productOf(addressed), width = productOf(node.shape(0).drop_front(depth)),
                 count = productOf(node.shape(1).drop_back());

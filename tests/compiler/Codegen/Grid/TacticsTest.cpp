@@ -128,7 +128,7 @@ TEST(Tactics, LargeProgramsTryPartsOfTheMachineFromEffortTwoOn) {
         searchTactics({}, 5000, bursts, effort, {.places = true, .parts = {{.planes = 2}}}, made);
     return std::count_if(found.tried.begin(), found.tried.end(), [](const Tried &t) {
       return t.tactic.used != Used() || t.tactic.mixed || t.tactic.otherSlices ||
-             t.tactic.otherBanks || t.tactic.otherWeights;
+             t.tactic.otherBanks;
     });
   };
   EXPECT_GT(partsTried(15'000, 1), 0);

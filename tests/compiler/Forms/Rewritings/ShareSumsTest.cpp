@@ -74,58 +74,6 @@ TEST(ShareSums, StayWhereAResultIsNoLongerThanAVectorOrRowsAreFew) {
   }
 }
 
-/// Scores of windows, made a run of lanes at a time, and each divided by the sum of its row.
-KernelGraph sumsOfRuns(int64_t rows, int64_t runs, int64_t lanes) {
-  KernelGraph graph;
-  const int64_t all = runs * lanes;
-  const unsigned x = addTensor(graph, "x", {rows, runs, lanes}, ElementType::Fp16, 2,
-                               TensorRole::Input),
-                 scores = addTensor(graph, "scores", {rows, all}, ElementType::Fp16, 1),
-                 y = addTensor(graph, "y", {rows, all}, ElementType::Fp16, 1, TensorRole::Output),
-                 ones = addSplat(graph, "ones", {all, all}, ElementType::Fp16, 1, 1);
-  KernelBuilder write(graph);
-  {
-    const unsigned m = write.loop(rows), run = write.loop(runs), lane = write.loop(lanes);
-    const unsigned value = write.load({x, {at(m), at(run), at(lane)}, 0});
-    write.store(write.op(AluOp::AbsF32, {value}),
-                {scores, {at(m), {0, {{run, lanes}, {lane, 1}}}}, 0});
-    write.finish("scores");
-  }
-  KernelBuilder divide(graph);
-  const unsigned m = divide.loop(rows), n = divide.loop(all),
-                 k = divide.loop(all, LoopKind::Contracted);
-  divide.term({scores, {at(m), at(k)}, 0}, {ones, {at(n), at(k)}, 0}, 0);
-  divide.store(
-      divide.op(AluOp::DivF32, {divide.load({scores, {at(m), at(n)}, 0}), divide.accumulator()}),
-      {y, {at(m), at(n)}, 0});
-  divide.finish("y");
-  return graph;
-}
-
-/// Each of a row's vectors would sum all of them.
-TEST(ShareSums, OfARowThatLiesInShortVectorsAreMadeOnceForAllOfThem) {
-  for (const auto &[runs, lanes] : {std::pair<int64_t, int64_t>{16, 16}, {4, 24}, {5, 100}}) {
-    SCOPED_TRACE(std::to_string(runs) + " x " + std::to_string(lanes));
-    const KernelGraph before = sumsOfRuns(256, runs, lanes);
-    KernelGraph after = before;
-    EXPECT_EQ(shareSums(after, machineOf("tsp-v1")), 1u);
-    ASSERT_EQ(after.kernels.size(), 3u);
-    const Kernel &sum = after.kernels[1], &map = after.kernels[2];
-    ASSERT_EQ(sum.results.size(), 1u);
-    const Tensor &made = after.tensors[sum.results.front().access.tensor];
-    EXPECT_EQ(made.shape, (std::vector<int64_t>{256, lanes}));
-    EXPECT_TRUE(map.terms.empty());
-    expectSameValues(before, after);
-  }
-}
-
-TEST(ShareSums, OfRowsThatLieInWholeVectorsStay) {
-  const KernelGraph before = sumsOfRuns(64, 1, 256);
-  KernelGraph after = before;
-  EXPECT_EQ(shareSums(after, machineOf("tsp-v1")), 0u);
-  EXPECT_EQ(after, before);
-}
-
 TEST(ShareSums, OfEveryLengthKeepTheirValues) {
   for (const int64_t width : {33, 64, 65, 90, 128, 161})
     for (const int64_t rows : {17, 60}) {
