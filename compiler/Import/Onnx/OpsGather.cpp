@@ -233,8 +233,6 @@ std::optional<Value> gatherSeparably(NodeImporter &node, int64_t batch, int64_t 
       if (!isFirst)
         continue;
       positions.push_back(position(i));
-      if (positions.back() < 0 || positions.back() >= extent)
-        return std::nullopt;
     }
     const std::optional<Value> slices = sliceAt(node.t, taken, batch + d, extents, positions);
     if (!slices)
@@ -266,6 +264,13 @@ Status importGatherND(NodeImporter &node) {
                       std::to_string(batch) + " of the batch, but its data has " +
                       std::to_string(node.rank(0)) +
                       "; give indices whose last extent is at most the rest");
+  const Shape constants = node.constantIntegers(1).value_or(Shape());
+  for (auto [i, index] : llvm::enumerate(constants))
+    if (const int64_t extent = node.shape(0)[batch + int64_t(i) % depth];
+        !normalAxis(index, extent))
+      return node.error("its index " + std::to_string(index) + " lies outside of extent " +
+                        std::to_string(extent) + "; give " + std::to_string(-extent) + " to " +
+                        std::to_string(extent - 1));
   Shape shape(node.shape(1).drop_back());
   auto outer = static_cast<int64_t>(shape.size());
   ArrayRef<int64_t> tail = node.shape(0).drop_front(batch + depth);
