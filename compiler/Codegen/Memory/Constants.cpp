@@ -285,15 +285,15 @@ std::optional<ConstantRow> Context::findConstantRow(const Kernel &kernel, unsign
   std::vector<Reserve> &rows = reserved[allocator];
   // Those that it does not touch, those that none of its installs read, and slices of weights
   // first, the emptiest ones: activations are read meanwhile.
-  const auto kernelAt = size_t(&kernel - graph.kernels.data());
+  const std::vector<unsigned> leave = slicesToLeave(size_t(&kernel - graph.kernels.data()), pe, h);
   std::vector<std::pair<unsigned, unsigned>> slices; ///< trouble, slice
   for (unsigned slice = 0; slice < machine.memory.slices; ++slice)
     if (rows[slice].rows && !taken(slice))
       slices.push_back({trouble(slice, rows[slice].address), slice});
   std::stable_sort(slices.begin(), slices.end(), [&](const auto &x, const auto &y) {
     const bool a = x.second < weightSlices, b = y.second < weightSlices,
-               meetsA = holdsWeightsOf(kernelAt, pe, h, x.second),
-               meetsB = holdsWeightsOf(kernelAt, pe, h, y.second);
+               meetsA = std::binary_search(leave.begin(), leave.end(), x.second),
+               meetsB = std::binary_search(leave.begin(), leave.end(), y.second);
     return x.first != y.first ? x.first < y.first
            : meetsA != meetsB ? meetsB
            : a != b           ? a
@@ -398,9 +398,14 @@ Expected<WeightTile> Context::takeWeightRows(const std::string &tensor, const In
   return tile;
 }
 
-bool Context::holdsWeightsOf(size_t kernel, unsigned pe, Hemisphere h, unsigned slice) const {
-  const auto slices = slicesOfWeights.find({allocatorOf(pe, h), kernel});
-  return gathersWeights() && slices != slicesOfWeights.end() && slices->second[slice];
+std::vector<unsigned> Context::slicesToLeave(size_t kernel, unsigned pe, Hemisphere h) const {
+  std::vector<unsigned> slices;
+  const auto its = slicesOfWeights.find({allocatorOf(pe, h), kernel});
+  for (unsigned slice = 0;
+       gathersWeights() && its != slicesOfWeights.end() && slice < machine.memory.slices; ++slice)
+    if (its->second[slice])
+      slices.push_back(slice);
+  return slices;
 }
 
 const WeightTile &Context::noteWeights(const Installer &by, const WeightTile &tile) {

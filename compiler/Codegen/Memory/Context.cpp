@@ -196,9 +196,8 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
     add(other, kTogether);
   add({id, true, false}, HemisphereAllocator::kForbidden);
   for (const size_t kernel : kernelsOf[id]) // its installs read while the tensor is touched
-    for (unsigned slice = 0; slice < spec.slices; ++slice)
-      if (holdsWeightsOf(kernel, pe, h, slice))
-        mark(slice, 0, true, kNear);
+    for (const unsigned slice : slicesToLeave(kernel, pe, h))
+      mark(slice, 0, true, kNear);
   return cost;
 }
 

@@ -274,8 +274,8 @@ private:
   bool gathersWeights() const {
     return !spreads && !weightSets() && 2 * weightSlices > machine.memory.slices;
   }
-  /// Do weights of the kernel lie in a slice from which what it touches stays away?
-  bool holdsWeightsOf(size_t kernel, unsigned pe, Hemisphere h, unsigned slice) const;
+  /// Slices that hold weights of the kernel, from which what it touches stays away; in their order.
+  std::vector<unsigned> slicesToLeave(size_t kernel, unsigned pe, Hemisphere h) const;
   const WeightTile &noteWeights(const Installer &by, const WeightTile &tile);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;

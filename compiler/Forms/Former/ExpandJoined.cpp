@@ -27,10 +27,7 @@ public:
   bool isCut() const { return !exits.empty(); }
   /// Whether the innermost of what is joined is too short to lie along the lanes: then the whole
   /// does not lie along them in its order.
-  bool isShortWithin() const {
-    constexpr int64_t kLongPart = 8;
-    return withoutOnes(parts).back() < kLongPart;
-  }
+  bool isShortWithin() const { return withoutOnes(parts).back() < kLongPart; }
   /// Whether a quantiser works in it: its result would be stored in the joined dimension.
   bool isStored() const {
     return llvm::any_of(operations, [](Operation *op) { return quantKind(op) == "quantize"; });

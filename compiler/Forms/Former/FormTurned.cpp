@@ -10,6 +10,14 @@ namespace millrace::forms {
 
 using namespace mlir;
 
+/// Products that each sum has.
+static int64_t depthOf(linalg::LinalgOp op) {
+  int64_t depth = 1;
+  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
+  return depth;
+}
+
 /// Is a product with constants, of few rows, sooner made with its own lanes and then turned than
 /// with `lane` along the lanes, where all the constants' rows are swept? And what is cut out of a
 /// larger value, if `lane` has one element, since all of that would lie in rows of one lane?
@@ -24,10 +32,7 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
   if (!op || !isContraction(op) ||
       (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
     return false;
-  int64_t depth = 1;
-  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
-  const int64_t sweeps = (depth + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
+  const int64_t sweeps = (depthOf(op) + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
                 columns = elementsOf(part) / rows;
   const int64_t natural = rows * sweeps * (columns / (2 * kAtOnce) + 1), turning = columns * rows;
   return natural + 2 * turning < columns * sweeps;
@@ -36,16 +41,14 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
 /// Is it a sum of products with constants that takes several passes for each of its rows: one for
 /// each place of a window, and for as many lanes as are multiplied at once?
 bool Former::sweepsWeights(Value base) {
-  constexpr int64_t kAtOnce = 160;
   linalg::LinalgOp op = formOf(base);
   if (!op || !isContraction(op) || isDepthwise(op) ||
       (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
     return false;
-  int64_t depth = 1, reductions = 0;
+  int64_t reductions = 0;
   for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    if (iterator == utils::IteratorType::reduction && extent > 1)
-      depth *= extent, ++reductions;
-  return reductions > 1 || depth > kAtOnce;
+    reductions += iterator == utils::IteratorType::reduction && extent > 1;
+  return reductions > 1 || depthOf(op) > options.lanes / 2;
 }
 
 /// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
@@ -134,14 +137,11 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
     }
   if (!natural || *natural == lane || shape[lane] == 1)
     return std::nullopt;
-  int64_t depth = 1;
-  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    depth *= iterator == utils::IteratorType::reduction ? extent : 1;
   const auto tiles = [&](int64_t extent, int64_t of) { return (extent + of - 1) / of; };
   const Range range = ranges.of(base);
   const int64_t parts = range.isFinite() || range.fillsRows ? 1 : 2; // 0 times infinity is no 0
   const int64_t all = cast<RankedTensorType>(base.getType()).getNumElements(),
-                sweeps = tiles(depth, options.lanes / 2),
+                sweeps = tiles(depthOf(op), options.lanes / 2),
                 atOnce = all / shape[*natural] * sweeps * tiles(shape[*natural], options.lanes),
                 turning = all / shape[lane] * tiles(shape[lane], options.lanes);
   constexpr int64_t kStep = 1000; // vectors in about the time that a further step takes

@@ -3,6 +3,7 @@
 // Views change indices and move nothing: reshapes, slices, transpositions, paddings, maps that only
 // rename.
 #include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Views.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -603,7 +604,6 @@ Former::LaneChoice Former::chooseLaneAnew(Value base) {
   if (beside && (isDepthwise(op) || (inputBehind(op->getOperand(0)) && isWindow)))
     return {*beside, true};
   // As an operand shows its lanes; if none shows them whole, as one shows a part that is long enough.
-  constexpr int64_t kLongPart = 8;
   for (const bool isPart : {false, true})
     for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
       if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))

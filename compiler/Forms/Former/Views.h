@@ -8,6 +8,9 @@
 namespace millrace::forms {
 
 /// The shape without its dimensions of extent 1.
+/// Elements from which on a part of a dimension may lie along lanes of its own.
+constexpr int64_t kLongPart = 8;
+
 llvm::SmallVector<int64_t> withoutOnes(llvm::ArrayRef<int64_t> shape);
 
 /// The same elements in a shape of which, dimensions of extent 1 aside, each dimension is some
