@@ -89,6 +89,35 @@ def test_what_infinity_hides_lies_below_what_the_lowest_number_hides(millrace, t
     assert np.allclose(expected["y"][0], [0.5, 0.5, 0, 0, 0, 0])
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("hidden", [-1e4, -1e9, LOWEST])
+@pytest.mark.parametrize("scale", [1, 0.3])
+@pytest.mark.parametrize("tokens", [8, 130])
+def test_a_number_that_hides_all_keys_hides_none(millrace, tmp_path, tokens, scale, hidden, precision):
+    """As of the padding before a prompt: all scores are about the same number, which 16 bits may not hold."""
+    mask = np.where(np.arange(tokens)[:, None] < 3, hidden, 0).astype(np.float32) * np.ones((1, tokens), np.float32)
+    expected = check(millrace, tmp_path, [node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "c"], ["t"]),
+                                          node("Add", ["t", "m"], ["a"]), node("Softmax", ["a"], ["y"], axis=-1)],
+                     {"q": numbers(1, 3, tokens, 4), "k": numbers(1, 3, 4, tokens, seed=1), "m": mask},
+                     {"c": np.float32(scale)}, precision=precision, bound=4e-3 if precision == "fp16" else 3e-2)
+    assert hidden == -1e4 or np.allclose(expected["y"][..., :3, :], 1 / tokens)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("scale", [1, 0.7])
+@pytest.mark.parametrize("tokens", [8, 130])
+def test_scores_of_any_size_leave_their_differences(millrace, tmp_path, tokens, scale, precision):
+    """All keys of a query have scores of some 40,000 in common, which the nearest number of 16 bits misses by 16 or 128."""
+    draw = np.random.default_rng(tokens)
+    q = 32.0 * draw.integers(4, 8, (1, 3, tokens, 8))
+    k = np.repeat(32.0 * draw.integers(4, 8, (1, 3, 8, 1)), tokens, axis=-1)
+    q[..., 0], k[..., 0, :] = 1, draw.integers(-6, 7, (1, 3, tokens)) / 2 # all products and sums are exact
+    check(millrace, tmp_path, [node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "c"], ["t"]),
+                               node("Softmax", ["t"], ["y"], axis=-1)],
+          {"q": q.astype(np.float32), "k": k.astype(np.float32)}, {"c": np.float32(scale)}, precision=precision,
+          bound=4e-3 if precision == "fp16" else 3e-2)
+
+
 def test_a_causal_mask_hides_more_than_a_bias(millrace, tmp_path):
     """com.microsoft's attention: a query all of whose keys the bias hides still sees none that comes later."""
     bias = np.zeros((1, 1, 4, 4), np.float32)

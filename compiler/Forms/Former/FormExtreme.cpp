@@ -105,7 +105,7 @@ std::optional<unsigned> Former::extremeOfFew(unsigned tensor, int64_t first, int
                                              int64_t extent, AluOp combine) {
   auto [entry, isNew] = extremesOfFew.try_emplace({tensor, first, extent, combine}, std::nullopt);
   const SmallVector<unsigned, 3> parts =
-      isNew ? partsToSum(tensor) : SmallVector<unsigned, 3>(); // none: no MXM format
+      isNew ? diagonalsOf(tensor, first, 1, count) : SmallVector<unsigned, 3>();
   if (parts.empty())
     return entry->second;
   const Tensor source = graph.tensors[tensor];
@@ -123,7 +123,7 @@ std::optional<unsigned> Former::extremeOfFew(unsigned tensor, int64_t first, int
   const AffineIndex along = at(build.loop(count, LoopKind::Contracted));
   a.index.push_back(along);
   for (unsigned part : parts) {
-    a.tensor = diagonal(part, first, 1, count);
+    a.tensor = part;
     build.term(a,
                {splat({extent, count}, graph.tensors[a.tensor].type, 1),
                 {to.index[source.laneDim], along},
@@ -302,8 +302,8 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   if (turns && attempt.laneExtent() <= lanes)
     if (std::optional<unsigned> extreme = extremeByTurns(row.tensor, inFloat))
       return withRest(attempt.build.load({*extreme, where, 0}));
-  const SmallVector<unsigned, 3> parts = partsToSum(row.tensor);
-  if (parts.empty()) // no MXM format
+  const SmallVector<unsigned, 3> parts = diagonalsOf(row.tensor, 0, 1, lanes);
+  if (parts.empty())
     return failure();
   Linear from = attempt.space.dimension({op, 1000}, lanes, LoopKind::Running);
   Linear along = attempt.space.dimension({op, 1001}, lanes, LoopKind::Contracted);
@@ -311,7 +311,7 @@ FailureOr<Scalar> Former::extremeOverLanes(Attempt &attempt, linalg::LinalgOp op
   a.index[dim] = from.affine();
   a.index.push_back(along.affine());
   for (unsigned part : parts) {
-    a.tensor = diagonal(part, 0, 1, lanes); // [..., lane][lane']
+    a.tensor = part; // [..., lane][lane']
     unsigned ones = splat({attempt.laneExtent(), lanes}, graph.tensors[part].type, 1);
     attempt.build.term(a, {ones, {column, along.affine()}, 0}, 0);
   }

@@ -81,32 +81,39 @@ SmallVector<unsigned, 3> Former::partsToMultiply(unsigned tensor, ElementType ty
   return {};
 }
 
-/// Three bf16 hold the 24 bits of an fp32 number's significand. The smallest comes first: added in
-/// this order they never exceed the number, where the first two, each rounded, may pass the lowest
-/// number that there is and become infinite.
+/// The bits of three bf16 that add up to `rest`, the greatest first: its significand's bits in
+/// three pieces. None is rounded, so that no sum of them exceeds it.
+std::array<unsigned, Former::kAllParts> Former::inThree(KernelBuilder &build, unsigned rest,
+                                                        bool unbounded) {
+  std::array<unsigned, kAllParts> parts;
+  for (unsigned &part : parts) {
+    part = build.op(AluOp::ShiftRightLogical, {rest, build.immediate(16)});
+    const unsigned wide = build.op(AluOp::And, {rest, build.immediate(0xffff0000)});
+    unsigned left = build.op(AluOp::SubF32, {rest, wide});
+    if (unbounded) // infinity less itself would be NaN
+      left = build.op(AluOp::SelectF32,
+                      {build.op(AluOp::NeF32, {rest, wide}), left, build.constant(0)});
+    rest = left;
+  }
+  return parts;
+}
+
+/// Three bf16 hold the 24 bits of an fp32 number's significand.
 SmallVector<unsigned, 3> Former::threeParts(unsigned tensor) {
   auto [entry, isNew] = sums.try_emplace(tensor);
   if (!isNew)
     return entry->second;
   const Tensor from = graph.tensors[tensor];
   KernelBuilder build(graph);
-  unsigned rest = build.load(wholeOf(build, from, tensor));
   SmallVector<unsigned, 3> parts;
-  for (const char *name : {".first", ".second", ".third"}) {
-    const unsigned part =
-        addTensor(graph, from.name + name, from.shape, ElementType::Bf16, from.laneDim);
-    const unsigned narrow = build.op(narrowFromF32(ElementType::Bf16), {rest});
-    build.storeBits(narrow, wholeOf(build, from, part));
-    const unsigned wide = build.op(AluOp::CvtBf16F32, {narrow});
-    unsigned left = build.op(AluOp::SubF32, {rest, wide});
-    if (from.unbounded) // infinity less itself would be NaN
-      left = build.op(AluOp::SelectF32,
-                      {build.op(AluOp::NeF32, {rest, wide}), left, build.constant(0)});
-    rest = left;
-    parts.push_back(part);
+  const unsigned whole = build.load(wholeOf(build, from, tensor));
+  constexpr const char *kNames[] = {".first", ".second", ".third"};
+  for (auto [n, bits] : llvm::enumerate(inThree(build, whole, from.unbounded))) {
+    parts.push_back(
+        addTensor(graph, from.name + kNames[n], from.shape, ElementType::Bf16, from.laneDim));
+    build.storeBits(bits, wholeOf(build, from, parts.back()));
   }
   build.finish(from.name + ".parts");
-  std::reverse(parts.begin(), parts.end());
   return sums[tensor] = parts;
 }
 

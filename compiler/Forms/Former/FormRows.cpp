@@ -27,19 +27,20 @@ unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementTy
 
 /// result[..., i, ..., k] = i == k ? tensor[..., k, ...] : 0, i in place of the lane dimension and
 /// k along the lanes; of lanes [first, first + blocks * block) alone, where k is within i's block.
-unsigned Former::diagonal(unsigned tensor, int64_t first, int64_t blocks, int64_t block) {
-  const auto [known, isNew] = diagonals.try_emplace({tensor, first, block}, 0);
-  if (!isNew)
-    return known->second;
+/// Tensors that add up to it, with ones for factors: infinities are moved, too. Of fp32 the first
+/// `most` parts. None for types of which the MXM makes no products.
+SmallVector<unsigned, 3> Former::diagonalsOf(unsigned tensor, int64_t first, int64_t blocks,
+                                             int64_t block, size_t most) {
+  const auto [known, isNew] = diagonals.try_emplace({tensor, first, block, most});
   const Tensor source = graph.tensors[tensor];
+  const bool isWide = source.type == ElementType::Fp32;
+  if (!isNew || (!isWide && byteWidth(source.type) > 2))
+    return known->second;
   std::vector<int64_t> shape = source.shape;
   shape[source.laneDim] = blocks * block;
   shape.push_back(block);
-  const ElementType type = source.type == ElementType::UInt8 ? ElementType::Int8 : source.type;
-  unsigned result =
-      addTensor(graph, source.name + ".diagonal", shape, type, unsigned(shape.size() - 1));
   KernelBuilder build(graph);
-  Access from{tensor, {}, 0}, to{result, {}, 0};
+  Access from{tensor, {}, 0}, to{0, {}, 0};
   AffineIndex row, lane;
   for (auto [dim, extent] : llvm::enumerate(source.shape)) {
     if (dim != source.laneDim) {
@@ -59,10 +60,26 @@ unsigned Former::diagonal(unsigned tensor, int64_t first, int64_t blocks, int64_
   lane = at(build.loop(block));
   from.index[source.laneDim].terms.push_back(lane.terms.front());
   to.index.push_back(lane);
-  unsigned onDiagonal = build.load({selection(block, activation()), {row, lane}, 0});
-  build.store(build.op(AluOp::SelectF32, {onDiagonal, build.load(from), build.constant(0)}), to);
+  const unsigned onDiagonal = build.operand({selection(block, ElementType::Int8), {row, lane}, 0});
+  const unsigned bits =
+      build.op(AluOp::SelectI32, {onDiagonal, build.operand(from), build.immediate(0)});
+  SmallVector<unsigned, 3> results;
+  const auto result = [&](ElementType type) {
+    to.tensor =
+        addTensor(graph, source.name + ".diagonal", shape, type, unsigned(shape.size() - 1));
+    results.push_back(to.tensor);
+    return to;
+  };
+  if (isWide) {
+    const auto parts = inThree(build, bits, source.unbounded);
+    for (const unsigned part : llvm::ArrayRef(parts).take_front(most))
+      build.storeBits(part, result(ElementType::Bf16));
+  } else {
+    build.storeBits(bits,
+                    result(source.type == ElementType::UInt8 ? ElementType::Int8 : source.type));
+  }
   build.finish(source.name + ".diagonal");
-  return diagonals[{tensor, first, block}] = result;
+  return diagonals[{tensor, first, block, most}] = results;
 }
 
 int64_t partOf(int64_t width, int64_t vector) {
@@ -73,21 +90,20 @@ int64_t partOf(int64_t width, int64_t vector) {
 }
 
 /// Fills `rows`, a row for each element of the value, from where that lies along lanes: a diagonal
-/// of rows times ones, vector by vector.
-LogicalResult Former::spreadLanes(Value value, unsigned rows) {
+/// of rows times ones, vector by vector; of fp32 the first `parts` of three.
+LogicalResult Former::spreadLanes(Value value, unsigned rows, size_t parts) {
   FailureOr<Stored> source = store(value, std::nullopt);
   if (failed(source) || source->laneSplit)
     return failure();
   const Tensor from = graph.tensors[source->tensor];
-  const bool isFlag = from.type == ElementType::UInt8; // its diagonal is int8
-  const SmallVector<unsigned, 3> parts =
-      isFlag ? SmallVector<unsigned, 3>{source->tensor} : partsToSum(source->tensor);
-  if (parts.empty()) // the MXM makes no products of them
-    return failure();
   const int64_t width = from.shape[from.laneDim], extent = graph.tensors[rows].shape.back();
   const int64_t part = partOf(width, options.lanes);
   const bool isFloat = isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
   const auto spread = [&](int64_t first, int64_t blocks, int64_t block) {
+    const SmallVector<unsigned, 3> diagonals =
+        diagonalsOf(source->tensor, first, blocks, block, parts);
+    if (diagonals.empty())
+      return failure();
     KernelBuilder build(graph);
     Access a{0, {}, 0}, to{rows, {}, 0};
     const auto loopOf = [&](int64_t size) { return size > 1 ? at(build.loop(size)) : fixed(0); };
@@ -100,19 +116,20 @@ LogicalResult Former::spreadLanes(Value value, unsigned rows) {
     to.index.push_back(loopOf(extent));
     const AffineIndex k = at(build.loop(block, LoopKind::Contracted));
     a.index.push_back(k);
-    for (unsigned part : parts) {
-      a.tensor = diagonal(part, first, blocks, block);
-      build.term(
-          a, {splat({extent, block}, graph.tensors[a.tensor].type, 1), {to.index.back(), k}, 0}, 0);
+    for (unsigned part : diagonals) {
+      a.tensor = part;
+      build.term(a, {splat({extent, block}, graph.tensors[part].type, 1), {to.index.back(), k}, 0},
+                 0);
     }
     storeScalar(build, {build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32}, to,
                 value.getType());
     build.finish(nameOf(value));
+    return success();
   };
-  spread(0, width / part, part);
-  if (const int64_t rest = width % part)
-    spread(width - rest, 1, rest);
-  return success();
+  if (failed(spread(0, width / part, part)))
+    return failure();
+  const int64_t rest = width % part;
+  return rest ? spread(width - rest, 1, rest) : success();
 }
 
 /// A value per row, in `extent` lanes: the value's shape with one more dimension.
@@ -127,6 +144,14 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   linalg::LinalgOp op = formOf(value);
   bool isSum =
       op && !isMap(op) && !isContraction(op) && reducesLanes(op) && combinerOf(op) == Combiner::Sum;
+  // A softmax leaves small differences of scores that may be large: 16 bits would round 38,000 by
+  // 16 or 128. Rows may as well be less something near their maxima, but a number that hides all of
+  // a row is compared with itself.
+  size_t parts = kAllParts;
+  if (op && !isMap(op) && combinerOf(op) == Combiner::Max && isRunTimeScores(reducedInput(op))) {
+    wide.insert(value);
+    parts -= isUnmasked(reducedInput(op)) ? 1 : 0;
+  }
   FailureOr<ElementType> type = memoryType(value);
   if (failed(type))
     return failure();
@@ -155,7 +180,7 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   };
   if ((!isSum && !isRowMap && !isMax) ||
       failed(emitKernel(value, shape, lane, {}, inRows, toResult)))
-    if (failed(spreadLanes(value, tensor)))
+    if (failed(spreadLanes(value, tensor, parts)))
       return failure();
   broadcasts[key] = tensor;
   return tensor;

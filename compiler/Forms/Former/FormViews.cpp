@@ -420,6 +420,29 @@ bool Former::isRunTimeScores(Value value) const {
   return false;
 }
 
+bool Former::isUnmasked(Value scores) const {
+  constexpr double kSmall = 65536;
+  const auto isSmall = [&](Value value) {
+    auto constant = value.getDefiningOp<arith::ConstantOp>();
+    if (auto number = constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr())
+      return std::fabs(number.getValueAsDouble()) <= kSmall;
+    if (!isa<RankedTensorType>(value.getType()))
+      return true; // made of those
+    const Range range = ranges.of(value);
+    return range.isFinite() && range.largest() <= kSmall;
+  };
+  linalg::LinalgOp op = formOf(baseOf(scores));
+  for (; op && isMap(op); op = formOf(baseOf(op->getOperand(0))))
+    if (op.getNumDpsInputs() == 0 ||
+        !llvm::all_of(llvm::drop_begin(op.getDpsInputs()), isSmall) ||
+        !llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &each) {
+          return isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(each) &&
+                 llvm::all_of(each.getOperands(), isSmall);
+        }))
+      return false;
+  return op && isContraction(op);
+}
+
 unsigned Former::demand(Value base) {
   SetVector<Operation *> users;
   collectUsers(base, users);

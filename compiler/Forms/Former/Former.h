@@ -153,8 +153,10 @@ private:
   // FormRows.cpp: a value for each row.
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
   unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
-  mlir::LogicalResult spreadLanes(mlir::Value value, unsigned rows);
-  unsigned diagonal(unsigned tensor, int64_t first, int64_t blocks, int64_t block);
+  mlir::LogicalResult spreadLanes(mlir::Value value, unsigned rows, size_t parts);
+  static constexpr size_t kAllParts = 3; ///< bf16 that add up to an fp32
+  llvm::SmallVector<unsigned, 3> diagonalsOf(unsigned tensor, int64_t first, int64_t blocks,
+                                             int64_t block, size_t most = kAllParts);
 
   // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
   /// `copied`: stepped through although it is stored by itself.
@@ -166,6 +168,9 @@ private:
   void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
   /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
   bool isRunTimeScores(mlir::Value value) const;
+  /// Scores that are their product, scaled, and what is known to be small: no mask, which may hide
+  /// by a number of any size.
+  bool isUnmasked(mlir::Value scores) const;
   bool isMultiplied(mlir::Value value, int depth = 0);
   std::optional<unsigned> laneBesideMaximum(mlir::linalg::LinalgOp op, unsigned dim);
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
@@ -198,6 +203,8 @@ private:
   /// To add up with zeros: tensors whose sum is this one.
   llvm::SmallVector<unsigned, 3> partsToSum(unsigned tensor);
   llvm::SmallVector<unsigned, 3> threeParts(unsigned tensor);
+  static std::array<unsigned, kAllParts> inThree(KernelBuilder &build, unsigned rest,
+                                                 bool unbounded);
   /// To multiply as `type`: the tensor, or bf16 parts of fp32; none if neither is possible.
   llvm::SmallVector<unsigned, 3> partsToMultiply(unsigned tensor, ElementType type);
   Scalar joined(KernelBuilder &build, const Parts &parts, ElementType type);
@@ -364,7 +371,7 @@ private:
   std::map<unsigned, Parts> bytes;     ///< of such tensors of 16 bits
   std::map<unsigned, float> markedNan; ///< tensors in which a number stands for NaN
   llvm::DenseSet<mlir::Value> wide;    ///< values that lie in fp32 as they are computed
-  std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums; ///< of tensors of fp32
+  std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums;       ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored; ///< noteStored() adds to it
   /// What chooseLane() said, so that a long chain of maps is not walked down for each of them.
   llvm::DenseMap<mlir::Value, LaneChoice> laneChoices;
@@ -374,7 +381,8 @@ private:
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
   llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
   std::map<std::vector<int64_t>, unsigned> splats, selections;
-  std::map<std::tuple<unsigned, int64_t, int64_t>, unsigned> diagonals;   ///< first lane, block
+  std::map<std::tuple<unsigned, int64_t, int64_t, size_t>, llvm::SmallVector<unsigned, 3>>
+      diagonals; ///< first lane, block, parts
   std::map<std::pair<unsigned, AluOp>, std::optional<unsigned>> extremes; ///< none: not by turns
   std::map<std::pair<unsigned, AluOp>, unsigned> folded;
   std::map<std::tuple<unsigned, int64_t, AluOp>, unsigned> copiesInLanes;

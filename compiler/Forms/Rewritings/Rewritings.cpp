@@ -24,6 +24,7 @@
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
+#include "compiler/Forms/Rewritings/SubtractInSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Layouts/AppendParts.h"
@@ -61,6 +62,11 @@ static const Rewriting table[] = {
     {"space-heads", "begins heads of an attention where a part of a vector does",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        spaceHeads(graph, machine);
+       return Lines();
+     }},
+    {"subtract-in-sums", "subtracts maxima of scores within the sums that the scores are",
+     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
+       subtractInSums(graph);
        return Lines();
      }},
     {"hoist-rows", "computes once what is the same for all rows of a map",
