@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Single operations of few channels, and of integers, give on the machine what ONNX Runtime gives."""
+import json
 import subprocess
 
 import numpy as np
@@ -150,6 +151,28 @@ def test_an_operation_over_a_view_finds_what_the_view_shows(claim, millrace, tmp
     model = onnx.shape_inference.infer_shapes(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
     check_values(millrace, tmp_path, model, {"x": np.abs(reals(*shape))})
+
+
+EVERYWHERE = np.float32([0, 1e-4, 3e-3, 0.1, 0.24, 0.26, 0.49, 0.51, 0.9, 1, 1.1, 1.5, 3, 20, 80, 88.9, 400, 60000, np.inf])
+WITHIN_ONE = np.float32([0, 1e-4, 3e-3, 0.1, 0.24, 0.26, 0.5, 0.75, 0.999, 1, 1.5])
+FUNCTIONS = {**{op: EVERYWHERE for op in ("Tan", "Atan", "Sinh", "Cosh", "Asinh", "Acosh")},
+             **{op: WITHIN_ONE for op in ("Asin", "Acos", "Atanh")}}
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_functions_that_no_alu_computes_are_made_of_others(millrace, tmp_path, op, precision):
+    """On the grid, near the result beside its own size, however small it is; infinities and NaN where they are ONNX Runtime's."""
+    x = np.concatenate([FUNCTIONS[op], -FUNCTIONS[op], np.float32([np.nan])])
+    x = x.astype(np.float16).astype(np.float32) if precision == "fp16" else (x.view(np.uint32) & np.uint32(0xffff0000)).view(np.float32)
+    model = model_of(op, {"x0": x[None]})
+    with np.errstate(invalid="ignore"):
+        expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x0": x[None]})[0]
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", precision, {"x0": x[None]}, tmp_path).outputs["y"]
+    assert json.loads((tmp_path / "report.json").read_text())["host_ops"] == []
+    largest, rounding, least = {"fp16": (65504, 2.0**-11, 2.0**-25), "bf16": (3e38, 2.0**-8, 0)}[precision]
+    held = ~np.isfinite(x) | (np.abs(expected[0]) <= largest) | np.isnan(expected[0])
+    np.testing.assert_allclose(got[0, held], expected[0, held], rtol=rounding + 1e-5, atol=least)
 
 
 def refusal(millrace, tmp_path, model):

@@ -147,6 +147,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   else if (!options.exactQdq)
     noteRealFactors(function);
   const PointsByNode before = contractionsOf(function);
+  expandFunctions(function);
   skipUnreached(function, options.activation());
   beginNeutral(function);
   shiftInputs(function, options.precision == Precision::Bf16);

@@ -108,6 +108,15 @@ static Range logarithm(const Range &x) {
               false);
 }
 
+/// A function that grows and is computed to within a thousandth; of what lies below `least`, NaN.
+template <class F> static Range growing(const Range &x, double least, F f) {
+  const auto wider = [](double v, double side) { return v + side * 1e-3 * std::fabs(v); };
+  Range range = monotone(x, [&](double v) { return f(std::max(v, least)); });
+  range.low = wider(range.low, -1), range.high = wider(range.high, 1);
+  range.nan |= x.low < least;
+  return range;
+}
+
 static Range absolute(const Range &x) {
   const double high = std::max(std::fabs(x.low), std::fabs(x.high));
   const double low = x.contains(0) ? 0 : std::min(std::fabs(x.low), std::fabs(x.high));
@@ -202,6 +211,11 @@ std::optional<Range> resultOf(Operation *op, ArrayRef<Range> x, bool isSame) {
         range.high *= 1.001;
         return range;
       })
+      .Case<math::ExpM1Op>([&](auto) -> Result {
+        return growing(x[0], -kInfinity, [](double v) { return std::expm1(v); });
+      })
+      .Case<math::Log1pOp>(
+          [&](auto) -> Result { return growing(x[0], -1, [](double v) { return std::log1p(v); }); })
       .Case<math::LogOp>([&](auto) -> Result { return logarithm(x[0]); })
       .Case<math::SqrtOp>([&](auto) -> Result { return squareRoot(x[0]); })
       .Case<math::RsqrtOp>([&](auto) -> Result {
@@ -211,11 +225,12 @@ std::optional<Range> resultOf(Operation *op, ArrayRef<Range> x, bool isSame) {
       .Case<math::SinOp, math::CosOp>(
           [&](auto) -> Result { return bounded(x[0], -1, 1, hasInfinity(x[0])); })
       .Case<math::AbsFOp>([&](auto) -> Result { return absolute(x[0]); })
-      .Case<math::FloorOp, math::CeilOp, math::RoundEvenOp, math::TruncOp>([&](auto) -> Result {
-        Range range = span(std::floor(x[0].low), std::ceil(x[0].high), false, x, false);
-        range.isWhole = true;
-        return range;
-      })
+      .Case<math::FloorOp, math::CeilOp, math::RoundEvenOp, math::RoundOp, math::TruncOp>(
+          [&](auto) -> Result {
+            Range range = span(std::floor(x[0].low), std::ceil(x[0].high), false, x, false);
+            range.isWhole = true;
+            return range;
+          })
       .Case<math::PowFOp>([&](auto) -> Result { return power(x[0], x[1]); })
       .Default([](Operation *) -> Result { return std::nullopt; });
 }

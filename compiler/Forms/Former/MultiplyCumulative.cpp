@@ -2,7 +2,11 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/LaneProduct.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/OnnxValue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace millrace::forms {
 
@@ -51,6 +55,55 @@ void multiply(linalg::GenericOp op) {
   op->erase();
 }
 
+/// What lies `distance` before each element, or behind it, along the axis; 0 where nothing does.
+Value moved(OpBuilder &builder, Location loc, Value value, unsigned axis, int64_t distance,
+            bool isReversed) {
+  const auto type = cast<RankedTensorType>(value.getType());
+  const Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type.getElementType()));
+  const Value padded = padAlong(builder, loc, value, axis, isReversed ? 0 : distance,
+                                isReversed ? distance : 0, zero);
+  SmallVector<int64_t> offsets(size_t(type.getRank()), 0);
+  offsets[axis] = isReversed ? distance : 0;
+  const SmallVector<OpFoldResult> steps(offsets.size(), builder.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(
+      builder, loc, padded, getAsIndexOpFoldResult(builder.getContext(), offsets),
+      getAsIndexOpFoldResult(builder.getContext(), type.getShape()), steps);
+}
+
+/// In steps: after the k-th each element is a sum of up to 2^k.
+void sumInSteps(linalg::GenericOp op) {
+  const ArrayRef<int64_t> how = op->getAttrOfType<DenseI64ArrayAttr>(kCumulative).asArrayRef();
+  const auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  const int64_t axis = how[0], extent = type.getDimSize(unsigned(axis));
+  OpBuilder builder(op);
+  const Location loc = op.getLoc();
+  const auto before = [&](Value value, int64_t distance) {
+    return moved(builder, loc, value, unsigned(axis), distance, how[2] != 0);
+  };
+  Value sums = op->getOperand(0);
+  if (how[1] != 0)
+    sums = before(sums, 1);
+  const AffineMap each = builder.getMultiDimIdentityMap(unsigned(type.getRank()));
+  const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
+                                               utils::IteratorType::parallel);
+  for (int64_t distance = 1; distance < extent; distance *= 2) {
+    Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+    sums = linalg::GenericOp::create(builder, loc, TypeRange(type),
+                                     ValueRange{sums, before(sums, distance)}, ValueRange(init),
+                                     {each, each, each}, loops,
+                                     [](OpBuilder &b, Location at, ValueRange x) {
+                                       Value sum = arith::AddFOp::create(b, at, x[0], x[1]);
+                                       linalg::YieldOp::create(b, at, sum);
+                                     })
+               ->getResult(0);
+  }
+  if (sums != op->getOperand(0))
+    handOnValue(op, sums.getDefiningOp());
+  op->getResult(0).replaceAllUsesWith(sums);
+  op->erase();
+}
+
 } // namespace
 
 void multiplyCumulative(func::FuncOp function, ElementType stored) {
@@ -65,12 +118,14 @@ void multiplyCumulative(func::FuncOp function, ElementType stored) {
   if (found.empty())
     return;
   const Ranges ranges(function, stored), ofFinite(function, stored, /*givesFinite=*/true);
-  llvm::erase_if(found, [&](linalg::GenericOp op) {
+  SmallVector<bool> areFinite;
+  for (linalg::GenericOp op : found) {
     const Value summed = op->getOperand(0);
-    return !ranges.of(summed).isFinite() && !(isComputed(summed) && ofFinite.of(summed).isFinite());
-  });
-  for (linalg::GenericOp op : found)
-    multiply(op);
+    areFinite.push_back(ranges.of(summed).isFinite() ||
+                        (isComputed(summed) && ofFinite.of(summed).isFinite()));
+  }
+  for (auto [op, isFinite] : llvm::zip(found, areFinite))
+    isFinite ? multiply(op) : sumInSteps(op);
 }
 
 } // namespace millrace::forms

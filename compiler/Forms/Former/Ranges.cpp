@@ -5,6 +5,7 @@
 #include "compiler/Forms/Former/Intervals.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -337,6 +338,8 @@ Range Ranges::ofGeneric(linalg::LinalgOp op) const {
   case Combiner::None:
     break;
   }
+  if (op->hasAttr(kCumulative)) // none to all of them
+    return either(of(op.getDpsInits()[0]), times(known[body.getArgument(0)], terms));
   return anyOf(getElementTypeOrSelf(op->getResult(0).getType()));
 }
 

@@ -98,7 +98,7 @@ void multiplyBlocks(mlir::func::FuncOp function, ElementType stored);
 
 /// Sums of all elements up to each along a dimension (`kCumulative`) become products with a
 /// constant triangle of ones, where the elements are finite as memory holds them in `stored`, or
-/// computed and finite if all that is given is.
+/// computed and finite if all that is given is; else sums in as many steps as the extent has bits.
 void multiplyCumulative(mlir::func::FuncOp function, ElementType stored);
 
 /// Products of rows with one of up to 256 constant matrices that each row chooses by a number of
@@ -117,6 +117,10 @@ void multiplySkewed(mlir::func::FuncOp function, ElementType stored);
 /// becomes one product of the rows with a constant matrix of 0, 1 and -1, where they are finite as
 /// memory holds them in `stored`; of blocks of up to `lanes`. Exact.
 void multiplySlices(mlir::func::FuncOp function, ElementType stored, int64_t lanes);
+
+/// Functions of fp32 that no ALU computes (of triangles and of hyperbolas) become those that ALUs
+/// do, within some 5e-6 beside the result.
+void expandFunctions(mlir::func::FuncOp function);
 
 /// Cuts 2-D maximum windows into one along each dimension: k x k operands become k and k. Exact.
 void splitMaxWindows(mlir::func::FuncOp function);

@@ -79,4 +79,18 @@ Value viewOf(OpBuilder &builder, Operation *view, Value source) {
   return made->getResult(0);
 }
 
+Value padAlong(OpBuilder &builder, Location loc, Value input, unsigned dim, int64_t low,
+               int64_t high, Value scalar) {
+  if (low == 0 && high == 0)
+    return input;
+  auto type = cast<RankedTensorType>(input.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] += low + high;
+  SmallVector<OpFoldResult> lows(shape.size(), builder.getIndexAttr(0)), highs = lows;
+  lows[dim] = builder.getIndexAttr(low);
+  highs[dim] = builder.getIndexAttr(high);
+  return tensor::PadOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()),
+                               input, lows, highs, scalar);
+}
+
 } // namespace millrace::forms

@@ -7,10 +7,10 @@
 
 namespace millrace::forms {
 
-/// The shape without its dimensions of extent 1.
 /// Elements from which on a part of a dimension may lie along lanes of its own.
 constexpr int64_t kLongPart = 8;
 
+/// The shape without its dimensions of extent 1.
 llvm::SmallVector<int64_t> withoutOnes(llvm::ArrayRef<int64_t> shape);
 
 /// The same elements in a shape of which, dimensions of extent 1 aside, each dimension is some
@@ -24,5 +24,9 @@ mlir::Value asRows(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value val
 
 /// The same view (a transposition, a reshape, a slice) of another tensor.
 mlir::Value viewOf(mlir::OpBuilder &builder, mlir::Operation *view, mlir::Value source);
+
+/// The value padded with `scalar` before and behind along one dimension.
+mlir::Value padAlong(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input, unsigned dim,
+                     int64_t low, int64_t high, mlir::Value scalar);
 
 } // namespace millrace::forms

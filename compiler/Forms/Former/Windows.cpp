@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
 
@@ -38,21 +39,6 @@ Value pool(OpBuilder &builder, Location loc, Value input, std::array<int64_t, 2>
                       ValueRange(init), builder.getI64TensorAttr(stride),
                       builder.getI64TensorAttr(dilation))
       ->getResult(0);
-}
-
-/// The input padded below and above along one spatial dimension.
-Value padAlong(OpBuilder &builder, Location loc, Value input, unsigned dim, int64_t low,
-               int64_t high, Value scalar) {
-  if (low == 0 && high == 0)
-    return input;
-  auto type = cast<RankedTensorType>(input.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] += low + high;
-  SmallVector<OpFoldResult> lows(shape.size(), builder.getIndexAttr(0)), highs = lows;
-  lows[dim] = builder.getIndexAttr(low);
-  highs[dim] = builder.getIndexAttr(high);
-  return tensor::PadOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()),
-                               input, lows, highs, scalar);
 }
 
 void split(Pool op) {

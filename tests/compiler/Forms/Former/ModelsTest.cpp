@@ -365,8 +365,8 @@ TEST(Tables, OfTwoTheSmallerOneAndOtherConstantsComeFirst) {
 }
 
 TEST(HostSteps, TakeWhatTheGridMadeAndGiveItBack) {
-  const std::string weights = "<float[8,8] v = {" + numbers(64, 13) + "}, float[8,5] w = {" + numbers(40, 11) + "}, int64 axis = {1}> {";
-  const Model model = formed("g (float[3,8] x) => (float[3,5] y) " + weights + "a = MatMul (x, v)\n b = Asinh (a)\n y = MatMul (b, w) }");
+  const std::string weights = "<float[8,8] v = {" + numbers(64, 13) + "}, float[8,5] w = {" + numbers(40, 11) + "}, float c = {1000.0}, int64 axis = {1}> {";
+  const Model model = formed("g (float[3,8] x) => (float[3,5] y) " + weights + "a = MatMul (x, v)\n b = Mod <fmod = 1> (a, c)\n y = MatMul (b, w) }");
   EXPECT_LT(model.error, 2 * kFp16);
   EXPECT_EQ(model.graph.hostCalls.size(), 1u);
   EXPECT_EQ(model.graph.macs(), 3 * 8 * 8 + 3 * 8 * 5);
@@ -375,7 +375,7 @@ TEST(HostSteps, TakeWhatTheGridMadeAndGiveItBack) {
   EXPECT_TRUE(summed.graph.hostCalls.empty()) << "a product with ones";
   EXPECT_EQ(summed.graph.macs(), model.graph.macs()) << "which is none of the model's";
   const Model given = formed("g (float[3,8] x) => (float[3,8] y) <int64 axis = {1}> { y = CumSum (x, axis) }");
-  EXPECT_EQ(given.graph.hostCalls.size(), 1u) << "an input may be infinite";
+  EXPECT_TRUE(given.graph.hostCalls.empty()) << "sums in steps, as an input may be infinite";
 }
 
 TEST(HostSteps, TakeDoublesAndKeepWholeNumbersAsTheyAre) {
