@@ -148,7 +148,11 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   // 16 or 128. Rows may as well be less something near their maxima, but a number that hides all of
   // a row is compared with itself.
   size_t parts = kAllParts;
-  if (op && !isMap(op) && combinerOf(op) == Combiner::Max && isRunTimeScores(reducedInput(op))) {
+  const bool areScores =
+      op && !isMap(op) && combinerOf(op) == Combiner::Max && isRunTimeScores(reducedInput(op));
+  const double near = activation() == ElementType::Fp16 ? 2048 : 256; // rounded by 1 at most
+  if (const Range scores = areScores ? ranges.of(reducedInput(op)) : Range();
+      areScores && !(scores.largest() <= near)) {
     wide.insert(value);
     parts -= isUnmasked(reducedInput(op)) ? 1 : 0;
   }
