@@ -436,7 +436,7 @@ bool Former::isUnmasked(Value scores) const {
     if (op.getNumDpsInputs() == 0 ||
         !llvm::all_of(llvm::drop_begin(op.getDpsInputs()), isSmall) ||
         !llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &each) {
-          return isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(each) &&
+          return isa<arith::MulFOp, arith::DivFOp, arith::AddFOp, arith::SubFOp>(each) &&
                  llvm::all_of(each.getOperands(), isSmall);
         }))
       return false;
