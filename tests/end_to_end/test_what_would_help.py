@@ -21,7 +21,8 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("help")
     save(convnet(), folder / "convnet.onnx")
     save(gemm(), folder / "gemm.onnx")
-    save(transformer(Shape(layers=1, hidden=64, heads=4, sequence=16, embeddings=False)), folder / "bert.onnx")
+    for name, layers in (("bert", 1), ("deep", 2)):
+        save(transformer(Shape(layers=layers, hidden=64, heads=4, sequence=16, embeddings=False)), folder / f"{name}.onnx")
     return folder
 
 
@@ -58,7 +59,7 @@ def test_each_resource_has_estimates_in_order_and_the_cycles_of_a_compilation(ca
                                               ("streams=16", "streams")])
 def test_what_is_scarce_is_estimated_to_help_and_does(call, models, tmp_path, scarce, resource):
     settings = [f"--set={scarce}"] + (["--set=memory.rows_per_bank=8192"] if resource == "banks" else [])
-    _, out = explained(call, tmp_path, models / "bert.onnx", "-m", "tsp-v1", *settings)
+    _, out = explained(call, tmp_path, models / "deep.onnx", "-m", "tsp-v1", *settings)
     cycles = out["what_would_help"]["cycles"]
     row = next(r for r in out["what_would_help"]["resources"] if r["resource"] == resource)
     assert row["estimated_cycles"] < cycles and row["compiled_cycles"] < cycles, row
