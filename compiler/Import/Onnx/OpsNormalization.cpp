@@ -470,8 +470,9 @@ void addNormalizationOps(HandlerTable &table) {
   table[":BatchNormalization"] = importBatchNorm;
   table[":InstanceNormalization"] = importInstanceNorm;
   table[":GroupNormalization"] = importGroupNorm;
-  table[":LayerNormalization"] = importLayerNorm;
-  table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] = importRmsNorm;
+  table[":LayerNormalization"] = needing({0, 1}, importLayerNorm);
+  table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] =
+      needing({0, 1}, importRmsNorm);
   table["com.microsoft:SkipLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(false));
   table["com.microsoft:SkipSimplifiedLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(true));
   table["com.microsoft:GroupNorm"] = needing({0, 1, 2}, imageGroupNorm(false));
