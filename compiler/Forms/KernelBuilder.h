@@ -30,6 +30,9 @@ std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &ind
 /// The longest loop of `kind` that moves the index by 1 a step: of lanes, the loop along them.
 std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind);
 
+/// Per node: how many arguments and results it is.
+std::vector<unsigned> usesOfNodes(const Kernel &kernel);
+
 /// Per node: do the results need it? With node `given` known, what only that needs does not count.
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given = std::nullopt);
 

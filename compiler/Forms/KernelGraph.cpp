@@ -428,6 +428,16 @@ void applyTo(Kernel &kernel, unsigned at, AluOp op) {
   kernel.nodes.insert(kernel.nodes.begin() + at + 1, {Node::Kind::Op, 0, 0, op, {at}});
 }
 
+std::vector<unsigned> usesOfNodes(const Kernel &kernel) {
+  std::vector<unsigned> uses(kernel.nodes.size(), 0);
+  for (const Node &node : kernel.nodes)
+    for (unsigned arg : node.args)
+      ++uses[arg];
+  for (const Result &result : kernel.results)
+    ++uses[result.node];
+  return uses;
+}
+
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given) {
   std::vector<bool> needed(kernel.nodes.size(), false);
   for (const Result &result : kernel.results)

@@ -55,11 +55,11 @@ def test_each_resource_has_estimates_in_order_and_the_cycles_of_a_compilation(ca
         assert json.loads((tmp_path / "r.json").read_text())["measured_cycles"] == row["compiled_cycles"], row
 
 
-@pytest.mark.parametrize("scarce, resource", [("mxm.buffers=1", "buffers"), ("memory.banks=1", "banks"),
-                                              ("streams=16", "streams")])
-def test_what_is_scarce_is_estimated_to_help_and_does(call, models, tmp_path, scarce, resource):
+@pytest.mark.parametrize("model, scarce, resource", [("deep", "mxm.buffers=1", "buffers"), ("bert", "memory.banks=1", "banks"),
+                                                     ("bert", "streams=16", "streams")])
+def test_what_is_scarce_is_estimated_to_help_and_does(call, models, tmp_path, model, scarce, resource):
     settings = [f"--set={scarce}"] + (["--set=memory.rows_per_bank=8192"] if resource == "banks" else [])
-    _, out = explained(call, tmp_path, models / "deep.onnx", "-m", "tsp-v1", *settings)
+    _, out = explained(call, tmp_path, models / f"{model}.onnx", "-m", "tsp-v1", *settings)
     cycles = out["what_would_help"]["cycles"]
     row = next(r for r in out["what_would_help"]["resources"] if r["resource"] == resource)
     assert row["estimated_cycles"] < cycles and row["compiled_cycles"] < cycles, row

@@ -9,7 +9,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-#include <limits>
 #include <numbers>
 
 namespace millrace::forms {

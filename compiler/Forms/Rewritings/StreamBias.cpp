@@ -37,12 +37,7 @@ struct Addition {
 };
 std::optional<Addition> additionOf(const Kernel &kernel, unsigned operand) {
   std::optional<Addition> found;
-  std::vector<unsigned> uses(kernel.nodes.size(), 0);
-  for (const Node &node : kernel.nodes)
-    for (unsigned arg : node.args)
-      ++uses[arg];
-  for (const Result &result : kernel.results)
-    ++uses[result.node];
+  const std::vector<unsigned> uses = usesOfNodes(kernel);
   for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
     const Node &node = kernel.nodes[n];
     if (node.kind != Node::Kind::Op || node.op != AluOp::AddF32)

@@ -25,12 +25,8 @@ struct Subtraction {
 
 std::optional<Subtraction> subtractionOf(const KernelGraph &graph, const Kernel &kernel,
                                          unsigned operand) {
-  std::vector<unsigned> uses(kernel.nodes.size(), 0), sums, reads;
-  for (const Node &node : kernel.nodes)
-    for (unsigned arg : node.args)
-      ++uses[arg];
-  for (const Result &result : kernel.results)
-    ++uses[result.node];
+  const std::vector<unsigned> uses = usesOfNodes(kernel);
+  std::vector<unsigned> sums, reads;
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (kernel.nodes[n].kind == Node::Kind::Accumulator)
       sums.push_back(n);
@@ -58,7 +54,6 @@ std::optional<Subtraction> subtractionOf(const KernelGraph &graph, const Kernel 
   else if (type != ElementType::Fp32)
     return std::nullopt;
   Subtraction found;
-  found.minuend = sums[0];
   found.node = userOf(sums[0]);
   if (isOp(found.node, AluOp::MulF32) && uses[found.node] == 1) {
     const std::vector<unsigned> &args = kernel.nodes[found.node].args;
@@ -66,8 +61,7 @@ std::optional<Subtraction> subtractionOf(const KernelGraph &graph, const Kernel 
     if (factor.kind != Node::Kind::Immediate)
       return std::nullopt;
     found.scale = decode(ElementType::Fp32, factor.bits);
-    found.minuend = found.node;
-    found.node = userOf(found.minuend);
+    found.node = userOf(found.node);
   }
   int exponent = 0;
   if (std::frexp(found.scale, &exponent) != 0.5f || std::abs(exponent) > 16)
@@ -90,6 +84,16 @@ bool coversWhole(const KernelGraph &graph, const Kernel &kernel) {
     const std::optional<unsigned> loop =
         wholeLoop(kernel, to.index[d], tensor.shape[d], LoopKind::Parallel);
     if (tensor.shape[d] > 1 ? !loop || !loops.insert(*loop).second : to.index[d] != fixed(0))
+      return false;
+  }
+  return true;
+}
+
+/// Does the kernel read none of the tensor's padding there?
+bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
+  for (unsigned d = 0; d < access.index.size(); ++d) {
+    const auto [low, high] = rangeOf(kernel, access.index[d]);
+    if (low < 0 || high >= graph.tensors[access.tensor].shape[d])
       return false;
   }
   return true;
@@ -170,8 +174,8 @@ unsigned subtractInSums(KernelGraph &graph) {
       continue;
     for (const Access &operand : kernel.operands) {
       const unsigned tensor = operand.tensor;
-      if (operand.lookup || uses.onHost[tensor] || uses.writers[tensor].size() != 1 ||
-          uses.readers[tensor].size() != 1 ||
+      if (operand.lookup || !staysInside(graph, kernel, operand) || uses.onHost[tensor] ||
+          uses.writers[tensor].size() != 1 || uses.readers[tensor].size() != 1 ||
           graph.tensors[tensor].role != TensorRole::Intermediate)
         continue;
       const Kernel &spread = graph.kernels[uses.writers[tensor][0]];

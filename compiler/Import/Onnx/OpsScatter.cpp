@@ -268,10 +268,10 @@ Status importTensorScatter(NodeImporter &node) {
   const int64_t batch = node.shape(0)[0], extent = node.shape(0)[*axis],
                 count = node.shape(1)[*axis];
   constexpr int64_t kMostRows = int64_t(1) << 26; // of which each has a number
-  if (count > extent || productOf({batch, count}) > kMostRows)
-    return node.error("writes " + std::to_string(count) + " tokens of each of " +
-                      std::to_string(batch) + " rows into a cache of " + std::to_string(extent) +
-                      "; give it fewer tokens, " + std::to_string(kMostRows) + " in all at most");
+  if (productOf({batch, count}) > kMostRows)
+    return node.error("writes " + std::to_string(count) + " tokens for each of " +
+                      std::to_string(batch) + " sequences; give it " + std::to_string(kMostRows) +
+                      " in all at most");
   Shape order = allAxes(node.rank(0)), back(order.size());
   order.erase(order.begin() + *axis);
   order.insert(order.begin() + 1, *axis);

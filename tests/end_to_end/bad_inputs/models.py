@@ -93,6 +93,7 @@ model("points of more dimensions than there are",
 model("points outside of the data",
       one_node("GatherND", inputs=("x", "points"), x=(FLOAT, [4, 4]), y=(FLOAT, [1]),
                constants=[numpy_helper.from_array(np.int64([[5, 0]]), "points")]))
+model("a normalisation without its scale", one_node("RMSNormalization"))
 model("a norm that is none", one_node("LpPool", x=(FLOAT, [1, 4, 8]), y=(FLOAT, [1, 4, "a"]), kernel_shape=[2], p=0))
 model("blocks of an image of three dimensions",
       one_node("SpaceToDepth", x=(FLOAT, [1, 4, 4]), y=(FLOAT, ["a", "b", "c"]), blocksize=2))

@@ -18,7 +18,7 @@ constexpr int64_t kRows = 5, kLanes = 7, kDepth = 3;
 
 struct Case {
   float scale = 1;
-  bool isMasked = false, isSubtrahend = false, isReadTwice = false;
+  bool isMasked = false, isSubtrahend = false, isReadTwice = false, readsPadding = false;
 };
 
 /// scale * (q k) + mask less (or taken from) the sum of d's rows, spread over the lanes.
@@ -51,7 +51,7 @@ KernelGraph scoresLessSpread(const Case &like) {
       value = build.op(AluOp::MulF32, {value, build.constant(like.scale)});
     if (like.isMasked)
       value = build.op(AluOp::AddF32, {value, build.load({mask, {at(i), at(j)}, 0})});
-    const unsigned rows = build.load({spread, {at(i), at(j)}, 0});
+    const unsigned rows = build.load({spread, {at(i, 1, like.readsPadding ? 1 : 0), at(j)}, 0});
     build.store(like.isSubtrahend ? build.op(AluOp::SubF32, {rows, value})
                                   : build.op(AluOp::SubF32, {value, rows}),
                 {output(name), {at(i), at(j)}, 0});
@@ -103,6 +103,10 @@ TEST(SubtractInSums, LeavesWhatWouldBeAnotherNumber) {
   EXPECT_EQ(folded({.scale = 0.5f, .isMasked = true}), 0u)
       << "twice a number that hides may be beyond all numbers";
   EXPECT_EQ(folded({.isSubtrahend = true}), 0u);
+}
+
+TEST(SubtractInSums, LeavesWhatIsReadBesideTheTensor) {
+  EXPECT_EQ(folded({.readsPadding = true}), 0u);
 }
 
 TEST(SubtractInSums, LeavesWhatSeveralRead) { EXPECT_EQ(folded({.isReadTwice = true}), 0u); }
