@@ -132,8 +132,9 @@ void addBufferization(OpPassManager &passes) {
   passes.addPass(createCanonicalizerPass());
   bufferization::BufferResultsToOutParamsPassOptions results;
   results.modifyPublicFunctions = true;
-  results.hoistStaticAllocs = true;
+  results.addResultAttribute = true;
   passes.addPass(bufferization::createBufferResultsToOutParamsPass(results));
+  passes.addPass(createElideResultCopiesPass());
   bufferization::buildBufferDeallocationPipeline(passes);
   passes.addPass(std::make_unique<CopyByLoops>());
 }

@@ -35,6 +35,10 @@ void outlineLoops(mlir::ModuleOp module);
 /// Forbids LLVM to inline them again.
 void keepOutlined(mlir::ModuleOp module);
 
+/// Results that are whole allocations, also under views, are made in the memory of the caller:
+/// their copies at the function's end vanish. Of a memory that is returned twice, one copy stays.
+std::unique_ptr<mlir::Pass> createElideResultCopiesPass();
+
 /// Passes from tensors to buffers: what is left are linalg operations, views, allocations, and
 /// results as arguments behind the others.
 void addBufferization(mlir::OpPassManager &passes);

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Reference/Reference.h"
 
+#include "compiler/Reference/Lower.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 
 #include <gtest/gtest.h>
 
@@ -141,6 +147,82 @@ TEST_F(ReferenceTest, returns_an_argument_and_a_constant_unchanged) {
   EXPECT_EQ((*outputs)[0].as<int64_t>()[1], -6);
   EXPECT_EQ((*outputs)[1].type, HostType::Bool);
   EXPECT_EQ((*outputs)[1].as<bool>()[2], true);
+}
+
+/// On buffers: how many operations of a kind there are.
+template <class Op> int64_t countOf(mlir::ModuleOp module) {
+  int64_t count = 0;
+  module.walk([&](Op) { ++count; });
+  return count;
+}
+
+/// Of %x, the results: a = x + x; b = a * a; a again, as 2 x 2; b again; x; the middle of b;
+/// x - a as 2 x 2, of which no other form is a result.
+constexpr const char *resultsText = R"(
+    func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>, tensor<4xf32>,
+                                           tensor<4xf32>, tensor<2xf32>, tensor<2x2xf32>) {
+      %e = tensor.empty() : tensor<4xf32>
+      %a = linalg.add ins(%x, %x : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %b = linalg.mul ins(%a, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %c = linalg.sub ins(%x, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %wide = tensor.expand_shape %a [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+      %part = tensor.extract_slice %b[1] [2] [1] : tensor<4xf32> to tensor<2xf32>
+      %other = tensor.expand_shape %c [[0, 1]] output_shape [2, 2] : tensor<4xf32> into tensor<2x2xf32>
+      return %a, %b, %wide, %b, %x, %part, %other : tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>, tensor<4xf32>,
+                                                    tensor<4xf32>, tensor<2xf32>, tensor<2x2xf32>
+    })";
+
+TEST_F(ReferenceTest, gives_results_that_are_read_shared_viewed_and_given_in) {
+  auto module = parse(resultsText);
+  ASSERT_TRUE(module);
+  const HostTensor x = tensorOf<float>(HostType::Float32, {4}, {1, 2, 3, 4});
+  auto outputs = millrace::runReference(*module, {x});
+  ASSERT_TRUE(outputs) << outputs.error();
+  const std::vector<std::vector<float>> wanted = {{2, 4, 6, 8},    {4, 16, 36, 64}, {2, 4, 6, 8},
+                                                  {4, 16, 36, 64}, {1, 2, 3, 4},    {16, 36},
+                                                  {-1, -2, -3, -4}};
+  for (size_t i = 0; i < wanted.size(); ++i)
+    EXPECT_EQ(std::vector<float>((*outputs)[i].as<float>(),
+                                 (*outputs)[i].as<float>() + (*outputs)[i].elementCount()),
+              wanted[i])
+        << "result " << i;
+  EXPECT_EQ(x.as<float>()[3], 4);
+}
+
+TEST_F(ReferenceTest, makes_results_where_the_caller_wants_them) {
+  auto module = parse(resultsText);
+  mlir::PassManager passes(&context);
+  millrace::reference::addBufferization(passes);
+  ASSERT_TRUE(succeeded(passes.run(*module)));
+  // a, b and x - a have the memory of a result each. What is copied: a and b to their other
+  // results, x, and the middle of b.
+  EXPECT_EQ(countOf<mlir::memref::AllocOp>(*module), 0);
+  EXPECT_EQ(countOf<mlir::linalg::CopyOp>(*module), 4);
+}
+
+TEST_F(ReferenceTest, makes_results_of_called_functions_where_the_caller_wants_them) {
+  auto module = parse(R"(
+    func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %e = tensor.empty() : tensor<4xf32>
+      %a = linalg.add ins(%x, %x : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      return %a : tensor<4xf32>
+    }
+    func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+      %a = call @twice(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      %b = call @twice(%a) : (tensor<4xf32>) -> tensor<4xf32>
+      return %b, %a : tensor<4xf32>, tensor<4xf32>
+    })");
+  ASSERT_TRUE(module);
+  auto outputs =
+      millrace::runReference(*module, {tensorOf<float>(HostType::Float32, {4}, {1, 2, 3, 4})});
+  ASSERT_TRUE(outputs) << outputs.error();
+  EXPECT_EQ((*outputs)[0].as<float>()[3], 16);
+  EXPECT_EQ((*outputs)[1].as<float>()[3], 8);
+  mlir::PassManager passes(&context);
+  millrace::reference::addBufferization(passes);
+  ASSERT_TRUE(succeeded(passes.run(*module)));
+  EXPECT_EQ(countOf<mlir::memref::AllocOp>(*module), 0);
+  EXPECT_EQ(countOf<mlir::linalg::CopyOp>(*module), 0);
 }
 
 constexpr const char *gatherText = R"(

@@ -119,7 +119,7 @@ TEST(Rows, SoftmaxIsOneKernelWithinTheBound) {
         [&](const std::vector<HostTensor> &results, Device) {
           EXPECT_LE(relativeError(results[0], expected), bound(columns));
         },
-        columns > 1 ? 1 : 7);
+        columns > 1 ? 1 : 6);
   }
 }
 
