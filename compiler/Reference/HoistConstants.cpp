@@ -26,7 +26,19 @@ void replaceBySplat(arith::ConstantOp constant, SplatElementsAttr splat) {
 
 } // namespace
 
+void fillSplats(ModuleOp module, llvm::StringRef entry) {
+  llvm::SmallVector<std::pair<arith::ConstantOp, SplatElementsAttr>> splats;
+  module.lookupSymbol<func::FuncOp>(entry).walk([&](arith::ConstantOp constant) {
+    auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
+    if (splat && isa<RankedTensorType>(constant.getType()))
+      splats.emplace_back(constant, splat);
+  });
+  for (auto [constant, splat] : splats)
+    replaceBySplat(constant, splat);
+}
+
 llvm::SmallVector<ElementsAttr> hoistConstants(ModuleOp module, llvm::StringRef entry) {
+  fillSplats(module, entry);
   llvm::SmallVector<ElementsAttr> values;
   auto function = module.lookupSymbol<func::FuncOp>(entry);
   llvm::SmallVector<arith::ConstantOp> constants;
@@ -35,10 +47,6 @@ llvm::SmallVector<ElementsAttr> hoistConstants(ModuleOp module, llvm::StringRef 
       constants.push_back(constant);
   });
   for (arith::ConstantOp constant : constants) {
-    if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue())) {
-      replaceBySplat(constant, splat);
-      continue;
-    }
     unsigned index = function.getNumArguments();
     // A failure here would mean a function without a body, which has no constants.
     if (failed(function.insertArgument(index, constant.getType(), {}, constant.getLoc())))

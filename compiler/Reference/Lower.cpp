@@ -96,7 +96,7 @@ struct KeepArguments : PassWrapper<KeepArguments, OperationPass<ModuleOp>> {
   }
 };
 
-void addConversionToLLVM(PassManager &passes) {
+void addConversionToLLVM(OpPassManager &passes) {
   passes.addPass(std::make_unique<OutlineLoops>());
   passes.addPass(createConvertLinalgToLoopsPass());
   passes.addPass(memref::createExpandStridedMetadataPass());
@@ -139,7 +139,9 @@ void addBufferization(OpPassManager &passes) {
   passes.addPass(std::make_unique<CopyByLoops>());
 }
 
-Status lowerToLLVM(ModuleOp module, const ReferenceOptions &options) {
+/// Runs passes; their first error is that of the status, behind `what`.
+static Status run(ModuleOp module, const std::string &what,
+                  llvm::function_ref<void(OpPassManager &)> add) {
   std::string text;
   ScopedDiagnosticHandler collect(module.getContext(), [&](Diagnostic &diagnostic) {
     if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -147,14 +149,35 @@ Status lowerToLLVM(ModuleOp module, const ReferenceOptions &options) {
     return success();
   });
   PassManager passes(module.getContext());
-  if (options.onTensors)
-    options.onTensors(passes);
-  addBufferization(passes);
-  if (options.onBuffers)
-    options.onBuffers(passes);
-  addConversionToLLVM(passes);
+  add(passes);
   if (failed(passes.run(module)))
-    return Error{"cannot lower to machine code: " + text};
+    return Error{what + ": " + text};
+  return Success{};
+}
+
+Expected<SmallVector<ElementsAttr>>
+lowerTensors(ModuleOp module, StringRef entry,
+             const std::function<void(OpPassManager &)> &onTensors) {
+  dropEmptyPorts(module, entry);
+  fillSplats(module, entry);
+  clampIndices(module);
+  guardDivisions(module);
+  orderLoops(module);
+  if (onTensors)
+    if (Status done = run(module, "cannot lower to machine code", onTensors); !done)
+      return done.takeError();
+  return hoistConstants(module, entry);
+}
+
+Status lowerToLLVM(ModuleOp module, const ReferenceOptions &options) {
+  Status done = run(module, "cannot lower to machine code", [&](OpPassManager &passes) {
+    addBufferization(passes);
+    if (options.onBuffers)
+      options.onBuffers(passes);
+    addConversionToLLVM(passes);
+  });
+  if (!done)
+    return done;
   keepOutlined(module);
   return Success{};
 }

@@ -11,6 +11,8 @@
 
 namespace millrace::reference {
 
+/// Constants of one number become fills.
+void fillSplats(mlir::ModuleOp module, llvm::StringRef entry);
 /// Turns constants into arguments of `function`, so that machine code never holds weights; returns
 /// their values in the order of the new arguments. Splats become fills.
 llvm::SmallVector<mlir::ElementsAttr> hoistConstants(mlir::ModuleOp module, llvm::StringRef entry);
@@ -35,6 +37,12 @@ void outlineLoops(mlir::ModuleOp module);
 /// Forbids LLVM to inline them again.
 void keepOutlined(mlir::ModuleOp module);
 
+/// All that happens on tensors, `onTensors` included, which sees constants as values; then those
+/// are arguments, whose values it gives as `hoistConstants` does.
+Expected<llvm::SmallVector<mlir::ElementsAttr>>
+lowerTensors(mlir::ModuleOp module, llvm::StringRef entry,
+             const std::function<void(mlir::OpPassManager &)> &onTensors);
+
 /// Results that are whole allocations, also under views, are made in the memory of the caller:
 /// their copies at the function's end vanish. Of a memory that is returned twice, one copy stays.
 std::unique_ptr<mlir::Pass> createElideResultCopiesPass();
@@ -43,7 +51,8 @@ std::unique_ptr<mlir::Pass> createElideResultCopiesPass();
 /// results as arguments behind the others.
 void addBufferization(mlir::OpPassManager &passes);
 
-/// Lowers the rest. Each tensor argument and, after them, each tensor result becomes a pointer.
+/// Lowers what `lowerTensors` leaves. Each tensor argument and, after them, each tensor result
+/// becomes a pointer.
 Status lowerToLLVM(mlir::ModuleOp module, const ReferenceOptions &options);
 
 } // namespace millrace::reference

@@ -157,17 +157,16 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
   state->outputs = std::move(*outputs);
 
   OwningOpRef<ModuleOp> lowered = module.clone();
-  reference::dropEmptyPorts(*lowered, entry);
-  for (ElementsAttr constant : reference::hoistConstants(*lowered, entry)) {
+  auto constants = reference::lowerTensors(*lowered, entry, options.onTensors);
+  if (!constants)
+    return constants.takeError();
+  for (ElementsAttr constant : *constants) {
     state->held.push_back(constant);
     std::optional<ConstantView> view = viewConstant(constant);
     if (!view)
       return Error{"a constant of @" + entry.str() + " has no bytes"};
     state->constants.push_back(*view);
   }
-  reference::clampIndices(*lowered);
-  reference::guardDivisions(*lowered);
-  reference::orderLoops(*lowered);
   if (Status done = reference::lowerToLLVM(*lowered, options); !done)
     return done.takeError();
 

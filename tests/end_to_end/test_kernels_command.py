@@ -3,9 +3,13 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/bench"))
+import gpu_suite  # noqa: E402
 
 ADD = """func.func @main(%x: tensor<33xf32>, %y: tensor<33xf32>) -> tensor<33xf32> {
   %e = tensor.empty() : tensor<33xf32>
@@ -65,3 +69,15 @@ def test_what_cannot_be_run_is_said(millrace, tmp_path, text, why):
 def test_options_that_contradict_each_other_are_refused(millrace, tmp_path, words, why):
     done = kernels(millrace, tmp_path, ADD, *words)
     assert done.returncode == 2 and done.stderr == f"millrace: error: {why}\n"
+
+
+@pytest.mark.parametrize("case", [function(*sizes[-1]) for function, sizes, _ in gpu_suite.SUITE], ids=lambda case: case.op)
+def test_every_launch_of_the_bench_is_timed_and_writes_where_the_result_goes(millrace, tmp_path, case):
+    """What is described is what runs, also of functions with constants; with a stub of a driver, which runs no kernel."""
+    stub = Path(millrace).parents[1] / "tests/lib/DriverStub.so"
+    assert stub.is_file(), f"'{stub}' does not exist; build all targets first"
+    done = kernels(millrace, tmp_path, case.text, *case.flags, "--gpu", "cuda", "--repeat", "2", "--no-check", "--json", "-", driver=stub)
+    assert done.returncode == 0, done.stderr
+    launches = json.loads(done.stdout)["launches"]
+    assert len(launches) == 1, [launch["kernel"] for launch in launches]
+    assert launches[0]["runs"] == 2 and launches[0]["median_seconds"] > 0

@@ -131,14 +131,18 @@ void addTensorForms(OpPassManager &passes, const std::string &multiplied,
   passes.addPass(createFindGathersPass());
 }
 
+void addBufferForms(OpPassManager &passes) {
+  passes.addPass(createFormProductsPass());
+  passes.addPass(createFormRowsPass());
+  passes.addPass(createFormKernelsPass());
+}
+
 void addTensorToTile(OpPassManager &passes, const std::string &multiplied,
                      std::vector<std::string> *left, const TuningTable &table) {
   passes.addPass(std::make_unique<MakeSafe>());
   addTensorForms(passes, multiplied, left, table);
   reference::addBufferization(passes);
-  passes.addPass(createFormProductsPass());
-  passes.addPass(createFormRowsPass());
-  passes.addPass(createFormKernelsPass());
+  addBufferForms(passes);
 }
 
 void registerKernelPasses() {

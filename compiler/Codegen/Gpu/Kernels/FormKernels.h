@@ -45,6 +45,9 @@ void addTensorForms(mlir::OpPassManager &passes, const std::string &multiplied,
                     std::vector<std::string> *left,
                     const TuningTable &table = TuningTable::builtIn());
 
+/// What works on buffers, in its order: afterwards all that has a kernel is launches.
+void addBufferForms(mlir::OpPassManager &passes);
+
 /// All of these in their order, with what lies between: from tensors to launches.
 void addTensorToTile(mlir::OpPassManager &passes, const std::string &multiplied = {},
                      std::vector<std::string> *left = nullptr,

@@ -74,9 +74,7 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
     addTensorForms(passes, kernels.multiplied, &state->summary.notes, *kernels.tuning);
   };
   options.onBuffers = [&](OpPassManager &passes) {
-    passes.addPass(createFormProductsPass());
-    passes.addPass(createFormRowsPass());
-    passes.addPass(createFormKernelsPass());
+    addBufferForms(passes);
     passes.addPass(std::make_unique<Summarize>(state->summary));
     if (!state->launcher)
       return passes.addPass(tile::createLowerToLoopsPass());

@@ -5,7 +5,7 @@
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Dialect/Hopper/Transforms/Passes.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
-#include "compiler/Reference/Reference.h"
+#include "compiler/Reference/Lower.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -115,8 +115,14 @@ Expected<KernelPlan> planKernels(ModuleOp module, StringRef entry, const std::st
     return success();
   });
   KernelPlan plan;
+  auto constants = reference::lowerTensors(*copy, entry, [&](OpPassManager &passes) {
+    addTensorForms(passes, multiplied, &plan.notes, table);
+  });
+  if (!constants)
+    return Error{"cannot make kernels of '" + entry.str() + "': " + constants.error()};
   PassManager passes(context);
-  addTensorToTile(passes, multiplied, &plan.notes, table);
+  reference::addBufferization(passes);
+  addBufferForms(passes);
   if (failed(passes.run(*copy)))
     return Error{"cannot make kernels of '" + entry.str() + "': " + text};
   copy->walk([&](Operation *op) {
