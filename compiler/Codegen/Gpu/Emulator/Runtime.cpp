@@ -6,6 +6,9 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/bit.h"
 
+#include <cmath>
+#include <limits>
+
 namespace millrace::gpu {
 
 namespace {
@@ -142,6 +145,11 @@ uint32_t roundTo(float value, int32_t type) {
 uint32_t pack(float low, float high, int32_t type) {
   return roundTo(low, type) | roundTo(high, type) << 16;
 }
+/// As near as this CPU knows it.
+float exp2Flushed(float exponent) {
+  const float power = std::exp2(exponent);
+  return power < std::numeric_limits<float>::min() ? 0 : power;
+}
 void stmatrix(uint32_t address, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   inThread([&](Machine &m) { m.stmatrix(address, {r0, r1, r2, r3}); });
 }
@@ -215,6 +223,7 @@ llvm::orc::SymbolMap runtimeSymbols(llvm::orc::MangleAndInterner named) {
   add("wgmma_commit", wgmmaCommit);
   add("wgmma_wait", wgmmaWait);
   add("pack", pack);
+  add("exp2", exp2Flushed);
   add("stmatrix", stmatrix);
   add("shuffle_xor", shuffleXor);
   add("shared_store", sharedStore);

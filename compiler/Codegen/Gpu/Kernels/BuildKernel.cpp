@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t kLanes = 256;
 /// Most lanes of a program that has a row, and those of a warp.
 constexpr int64_t kLanesOfRow = 1024, kWarp = 32;
+/// Results of so many elements leave no multiprocessor without a program of the most lanes.
+constexpr int64_t kMany = int64_t(1) << 20;
 
 class KernelBuilder {
 public:
@@ -35,7 +37,10 @@ public:
     for (size_t d = 0; d < ranges.size(); ++d)
       elements *= isParallel(d) ? ranges[d] : 1;
     chooseRow();
-    lanes = row ? lanesOfRow() : std::min(kLanes, kWarp * llvm::divideCeilSigned(elements, kWarp));
+    lanes = row ? lanesOfRow()
+            : isOfManySideBySide(elements)
+                ? kLanesOfRow
+                : std::min(kLanes, kWarp * llvm::divideCeilSigned(elements, kWarp));
     const int64_t parts = row ? (ranges[*row] + lanes - 1) / lanes : 0,
                   programs = row ? elements / ranges[*row] * parts : (elements + lanes - 1) / lanes;
     const SmallVector<Type> types(ValueRange(operands.getArrayRef()).getTypes());
@@ -81,6 +86,19 @@ private:
     const int64_t group = kWarp * std::max<int64_t>(16 / bytes, 1);
     const int64_t step = ranges[*row] >= group ? group : kWarp;
     return std::min(kLanesOfRow, step * llvm::divideCeilSigned(ranges[*row], step));
+  }
+
+  /// Whether the results are many whole programs of the most lanes, whose elements lie side by side
+  /// and are made of such: fewer and larger programs are begun in less time.
+  bool isOfManySideBySide(int64_t elements) {
+    return ranges.size() == 1 && isParallel(0) && elements >= kMany &&
+           elements % kLanesOfRow == 0 && op.getBlock()->getOps<memref::LoadOp>().empty() &&
+           llvm::all_of(
+               op.getIndexingMapsArray(),
+               [](AffineMap map) { return map.isIdentity() || map.getNumResults() == 0; }) &&
+           llvm::all_of(operands, [](Value memory) {
+             return cast<MemRefType>(memory.getType()).getLayout().isIdentity();
+           });
   }
 
   /// A program's number, from the innermost on: parts of the row, then the other loops.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Gpu/Kernels/BuildRows.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <limits>
 
 namespace millrace::gpu {
 
@@ -15,8 +18,21 @@ namespace {
 
 /// A row of at most a warp's lanes is a lane's.
 constexpr int64_t kShortRow = 32;
-/// Elements of a row that a program has at once: four in each of 256 threads.
+/// Lanes of a program that goes through its row in a loop.
 constexpr int64_t kRowLanes = 1024;
+/// A program that has its row at once: threads of a short one get so many elements each; one that
+/// needs more has so many threads, and only then more threads. Many small programs on one
+/// multiprocessor read while others compute.
+constexpr int64_t kFewElements = 8, kMostElements = 32, kRowThreads = 256, kMostRowThreads = 1024;
+/// Registers of a multiprocessor, most of a thread, and those that are not for elements of the row,
+/// and more where something is read behind the first reductions.
+/// No fewer than kFewRegisters are worth a bound.
+constexpr int64_t kRegistersOfAll = 65536, kRegistersOfThread = 255, kOtherRegisters = 32,
+                  kLateRegisters = 8, kFewRegisters = 64;
+/// Lanes of a kernel, and bytes of one access, at most.
+constexpr int64_t kMostRowLanes = 4096, kAccess = 16, kLanesOfWarp = 32;
+/// Parts of a row for which is read, behind the last reduction, before they are stored.
+constexpr int64_t kPartsAhead = 2;
 /// Rows that a program has where a lane has one.
 constexpr int64_t kLanesOfRows = 256;
 
@@ -30,8 +46,11 @@ public:
       results.push_back(&*group.written.find(root));
     collectOperands();
     isLaneARow = columns <= kShortRow || (!areColumnsSideBySide() && rows >= kShortRow);
-    lanes = isLaneARow ? std::min(kLanesOfRows, 32 * llvm::divideCeilSigned(rows, 32))
-                       : std::min(kRowLanes, 32 * llvm::divideCeilSigned(columns, 32));
+    if (isLaneARow)
+      lanes = std::min(kLanesOfRows, kLanesOfWarp * llvm::divideCeilSigned(rows, kLanesOfWarp));
+    else
+      chooseLanes();
+    known.resize(size_t(parts));
   }
 
   BuiltKernel build(StringRef name) {
@@ -43,13 +62,12 @@ public:
     const int64_t programs = isLaneARow ? (rows + lanes - 1) / lanes : rows;
     auto kernel = tile::KernelOp::create(b, place, name, b.getFunctionType(types, {}), lanes,
                                          programs, ArrayAttr(), ArrayAttr());
+    if (registers)
+      kernel->setAttr(tile::kRegistersAttribute, b.getI32IntegerAttr(int32_t(registers)));
     Block *body = b.createBlock(&kernel.getBody());
     for (Value root : operands)
       mapping.map(root, body->addArgument(types[body->getNumArguments()], place));
     begin();
-    unsigned levels = 0;
-    for (const Result *result : results)
-      levels = std::max(levels, result->second.second->level);
     for (unsigned level = 1; level <= levels; ++level)
       reduceAll(level);
     writeResults();
@@ -82,8 +100,103 @@ private:
     for (const RowNode &node : group.nodes)
       if (needed.contains(&node) && node.kind == RowNode::Kind::Load)
         operands.insert(node.access.root);
-    for (const Result *result : results)
+    for (const Result *result : results) {
       operands.insert(result->first);
+      levels = std::max(levels, result->second.second->level);
+    }
+  }
+
+  bool isAlongRow(const RowAccess &access) const {
+    return llvm::any_of(llvm::zip(access.strides, group.loops),
+                        [](auto each) { return std::get<0>(each) && std::get<1>(each).isColumn; });
+  }
+
+  /// Elements in one access of a thread: of the widest type along rows, whole in a row, and so that
+  /// a warp has no more than the row.
+  int64_t widthOfAccess() const {
+    unsigned bits = 8;
+    for (const RowNode *node : needed)
+      if (node->kind == RowNode::Kind::Load && isAlongRow(node->access))
+        bits = std::max(bits, node->type.getIntOrFloatBitWidth());
+    for (const Result *result : results)
+      if (isAlongRow(result->second.first))
+        bits = std::max(bits, result->second.second->type.getIntOrFloatBitWidth());
+    int64_t width = kAccess * 8 / bits;
+    while (columns % width || (width > 1 && kLanesOfWarp * width > columns))
+      width /= 2;
+    return width;
+  }
+
+  /// Registers that an element of a row takes.
+  struct Registers {
+    int64_t kept = 0; ///< from one reduction to the next, at most; none for what is stored early
+    int64_t read = 0; ///< by what is read for the first reductions
+    int64_t late = 0; ///< by what is read behind them, part by part
+  };
+  static int64_t registersOf(const RowNode &node) {
+    return node.type.isIntOrFloat() && node.type.getIntOrFloatBitWidth() <= 32 ? 1 : 2;
+  }
+  Registers registersOfElement() const {
+    llvm::DenseMap<const RowNode *, std::pair<unsigned, unsigned>> life; // reductions, by level
+    const auto use = [&](auto &self, const RowNode *node, unsigned level) -> void {
+      if (!node->hasColumns)
+        return;
+      auto [found, isNew] = life.try_emplace(node, level, level);
+      found->second.second = level;
+      if (isNew)
+        for (const RowNode *operand : node->operands)
+          self(self, operand, level);
+    };
+    for (unsigned level = 1; level <= levels; ++level)
+      for (const RowNode &node : group.nodes)
+        if (isReducedAt(node, level))
+          use(use, node.operands[0], level);
+    for (const Result *result : results)
+      if (isAlongRow(result->second.first) &&
+          !(canStoreEarly(*result) && life.contains(result->second.second)))
+        use(use, result->second.second, levels + 1);
+    Registers most;
+    for (unsigned level = 1; level <= levels; ++level) {
+      int64_t kept = 0;
+      for (const auto &[node, span] : life)
+        if (span.first <= level && level < span.second)
+          kept += registersOf(*node);
+      most.kept = std::max(most.kept, kept);
+    }
+    for (const auto &[node, span] : life)
+      if (node->kind == RowNode::Kind::Load)
+        (span.first == 1 ? most.read : most.late) += registersOf(*node);
+    return most;
+  }
+
+  /// Threads and lanes of a program that has its row at once, if its threads have the registers for
+  /// that; else those of one that goes through the row again for each reduction.
+  void chooseLanes() {
+    const Registers each = registersOfElement();
+    const int64_t width = widthOfAccess();
+    int64_t threads = std::min(
+        kRowThreads, kLanesOfWarp * llvm::divideCeilSigned(columns, kLanesOfWarp * kFewElements));
+    // Without accesses of several elements there are no more threads than that (LaneAccess.h).
+    const int64_t most =
+        width == 1 ? kRowThreads : std::min(kMostRowThreads, kMostRowLanes / width);
+    for (; threads <= most; threads *= 2) {
+      lanes = threads * width;
+      parts = llvm::divideCeilSigned(columns, lanes);
+      const int64_t own = parts * width, // elements
+          others =
+              kOtherRegisters + (each.late ? kLateRegisters + kPartsAhead * width * each.late : 0),
+                    limit = std::min(kRegistersOfThread, kRegistersOfAll / threads);
+      if (own > kMostElements || own * each.kept + others > limit)
+        continue;
+      readsAhead = own * each.read + kOtherRegisters <= limit;
+      registers = std::max({kFewRegisters, own * each.kept + others,
+                            readsAhead ? own * each.read + kOtherRegisters : 0});
+      registers = std::min(limit, (registers + 7) / 8 * 8);
+      return;
+    }
+    lanes = kRowLanes;
+    parts = 0;
+    registers = kFewRegisters;
   }
 
   /// Whether most accesses that differ along rows have neighbouring columns side by side.
@@ -166,12 +279,25 @@ private:
     split(row, /*isColumn=*/false, rowLoops);
   }
 
+  /// Of a row that is there at once: its lanes from `first` on.
+  Part partAt(int64_t first) {
+    Part part;
+    part.loops = rowLoops;
+    Value column = tile::IotaOp::create(b, place, tileOf(b.getIndexType()));
+    if (first)
+      column = combine<arith::AddIOp>(number(first), column);
+    if (first + lanes > columns)
+      part.inside =
+          arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, column, numberTile(columns));
+    split(column, /*isColumn=*/true, part.loops);
+    return part;
+  }
   Part partAt(Value column) {
     Part part;
     part.loops = rowLoops;
     if (!isLaneARow) {
-      Value iota = tile::IotaOp::create(b, place, tileOf(b.getIndexType()));
-      column = column ? combine<arith::AddIOp>(column, iota) : iota;
+      column =
+          combine<arith::AddIOp>(column, tile::IotaOp::create(b, place, tileOf(b.getIndexType())));
       if (columns % lanes)
         part.inside =
             arith::CmpIOp::create(b, place, arith::CmpIPredicate::ult, column, numberTile(columns));
@@ -179,15 +305,30 @@ private:
     split(column, /*isColumn=*/true, part.loops);
     return part;
   }
-  bool isWholeRowAtOnce() const { return !isLaneARow && columns <= lanes; }
-
-  /// Calls `body` once for each part of a row, with tiles that it carries.
-  SmallVector<Value> forParts(ValueRange first,
+  /// Calls `body` once for each part of a row, with tiles that it carries; the first time without
+  /// them if the row is there at once. What `ahead` is made of is read before, then, of so many
+  /// parts at a time: no later read passes what the body stores.
+  SmallVector<Value> forParts(ValueRange first, ArrayRef<const RowNode *> ahead, int64_t partsAhead,
                               llvm::function_ref<SmallVector<Value>(Part &, ValueRange)> body) {
-    if (isWholeRowAtOnce()) {
-      if (!whole)
-        whole = partAt(Value());
-      return body(*whole, first);
+    if (parts) {
+      SmallVector<Value> carried;
+      // Places are written again for each reduction, and so take no registers between them.
+      SmallVector<Part> some;
+      for (int64_t begin = 0; begin < parts; begin += partsAhead) {
+        const int64_t end = std::min(begin + partsAhead, parts);
+        some.clear();
+        for (int64_t i = begin; i < end; ++i) {
+          some.push_back(partAt(i * lanes));
+          some.back().values = std::move(known[size_t(i)]);
+          for (const RowNode *node : ahead)
+            readAll(*node, some.back());
+        }
+        for (int64_t i = begin; i < end; ++i) {
+          carried = body(some[size_t(i - begin)], carried);
+          known[size_t(i)] = std::move(some[size_t(i - begin)].values);
+        }
+      }
+      return carried;
     }
     Value from = number(0), to = number(columns), step = number(isLaneARow ? 1 : lanes);
     auto loop = scf::ForOp::create(b, place, from, to, step, first);
@@ -242,6 +383,51 @@ private:
     return written->getResult(0);
   }
 
+  //===-- Division of a row by one number
+  //----------------------------------------------------------===//
+
+  /// What all elements are multiplied by instead: of the number, made no smaller than 2^-85 by
+  /// `scale`, the reciprocal and its negative.
+  struct Divisor {
+    Value scale, scaled, reciprocal, negative;
+  };
+  bool isDivisionOfRow(const RowNode &node) const {
+    return !isLaneARow && isa_and_nonnull<arith::DivFOp>(node.op) && node.type.isF32() &&
+           node.operands[0]->hasColumns && !node.operands[1]->hasColumns;
+  }
+  Value constantF32(float value) {
+    return arith::ConstantOp::create(b, place, b.getF32FloatAttr(value));
+  }
+  /// At the kernel's own level.
+  void prepareDivision(const RowNode &by) {
+    if (divisors.contains(&by))
+      return;
+    Value number = ofRow(by), one = constantF32(1);
+    Value isSmall =
+        arith::CmpFOp::create(b, place, arith::CmpFPredicate::OLT,
+                              math::AbsFOp::create(b, place, number), constantF32(0x1p-64f));
+    Value scale = arith::SelectOp::create(b, place, isSmall, constantF32(0x1p64f), one);
+    Value scaled = arith::MulFOp::create(b, place, number, scale);
+    Value reciprocal = arith::DivFOp::create(b, place, one, scaled);
+    divisors[&by] = {scale, scaled, reciprocal, arith::NegFOp::create(b, place, reciprocal)};
+  }
+  /// A product with the reciprocal, corrected by what it is too large by. A quotient that is a
+  /// number of the type is that number (a zero by a negative number is positive); others are
+  /// rounded as by division but for one in about 2^22, which is a neighbour. So may any of an x
+  /// below 2^-102 be, as it leaves less over than the type has numbers for. Where nothing finite is
+  /// left over, as of infinities, the product is the result.
+  Value divide(Value x, const Divisor &by) {
+    x = arith::MulFOp::create(b, place, x, asTile(by.scale));
+    Value quotient = arith::MulFOp::create(b, place, x, asTile(by.reciprocal));
+    Value rest = math::FmaOp::create(b, place, quotient, asTile(by.scaled),
+                                     arith::NegFOp::create(b, place, x));
+    Value better = math::FmaOp::create(b, place, rest, asTile(by.negative), quotient);
+    Value infinity = constantTile(b.getF32FloatAttr(std::numeric_limits<float>::infinity()));
+    Value isFinite = arith::CmpFOp::create(b, place, arith::CmpFPredicate::OLT,
+                                           math::AbsFOp::create(b, place, rest), infinity);
+    return arith::SelectOp::create(b, place, isFinite, better, quotient);
+  }
+
   /// A number for each row; reductions below it are done. At the kernel's own level.
   Value ofRow(const RowNode &node) {
     if (Value known = rowValues.lookup(&node))
@@ -275,10 +461,19 @@ private:
       SmallVector<Value> values;
       for (const RowNode *operand : node.operands)
         values.push_back(ofElement(*operand, part));
-      value = write(node, values);
+      value = isDivisionOfRow(node) ? divide(values[0], divisors.at(node.operands[1]))
+                                    : write(node, values);
     }
     part.values[&node] = value;
     return value;
+  }
+  void readAll(const RowNode &node, Part &part) {
+    if (!node.hasColumns || part.values.contains(&node))
+      return;
+    if (node.kind == RowNode::Kind::Load)
+      ofElement(node, part);
+    for (const RowNode *operand : node.operands)
+      readAll(*operand, part);
   }
   /// Writes what a value along rows needs of numbers per row, ahead of a loop.
   void prepare(const RowNode &node, llvm::DenseSet<const RowNode *> &done) {
@@ -290,14 +485,22 @@ private:
     }
     for (const RowNode *operand : node.operands)
       prepare(*operand, done);
+    if (isDivisionOfRow(node))
+      prepareDivision(*node.operands[1]);
+  }
+
+  bool isReducedAt(const RowNode &node, unsigned level) const {
+    return node.kind == RowNode::Kind::Reduce && node.level == level && needed.contains(&node);
   }
 
   void reduceAll(unsigned level) {
-    SmallVector<const RowNode *> reductions;
+    SmallVector<const RowNode *> reductions, ofFirst;
     llvm::DenseSet<const RowNode *> done;
     for (const RowNode &node : group.nodes)
-      if (node.kind == RowNode::Kind::Reduce && node.level == level && needed.contains(&node)) {
+      if (isReducedAt(node, level)) {
         reductions.push_back(&node);
+        if (level == 1)
+          ofFirst.push_back(node.operands[0]);
         prepare(*node.operands[0], done);
         ofRow(*node.operands[1]);
       }
@@ -307,18 +510,20 @@ private:
     SmallVector<Value> first;
     for (const RowNode *node : reductions)
       first.push_back(isLaneARow ? asTile(ofRow(*node->operands[1])) : identity(node));
-    const SmallVector<Value> combined = forParts(first, [&](Part &part, ValueRange before) {
-      SmallVector<Value> next;
-      for (auto [node, sum] : llvm::zip(reductions, before)) {
-        Value element = asTile(ofElement(*node->operands[0], part));
-        if (part.inside)
-          element = arith::SelectOp::create(b, place, part.inside, element, identity(node));
-        next.push_back(isWholeRowAtOnce()
-                           ? element
-                           : arith::getReductionOp(node->combine, b, place, sum, element));
-      }
-      return next;
-    });
+    const SmallVector<Value> combined =
+        forParts(first, ofFirst, readsAhead ? parts : 1, [&](Part &part, ValueRange before) {
+          SmallVector<Value> next;
+          for (auto [i, node] : llvm::enumerate(reductions)) {
+            Value element = asTile(ofElement(*node->operands[0], part));
+            if (part.inside)
+              element = arith::SelectOp::create(b, place, part.inside, element, identity(node));
+            next.push_back(before.empty() ? element
+                                          : arith::getReductionOp(node->combine, b, place,
+                                                                  before[i], element));
+          }
+          return next;
+        });
+    storeEarly();
     for (auto [node, value] : llvm::zip(reductions, combined))
       if (isLaneARow) {
         rowValues[node] = value;
@@ -329,23 +534,43 @@ private:
       }
   }
 
-  void writeResults() {
-    llvm::DenseSet<const RowNode *> done;
-    SmallVector<const Result *> ofRows, ofElements;
-    for (const Result *result : results) {
-      prepare(*result->second.second, done);
-      bool isAlong = false;
-      for (auto [stride, loop] : llvm::zip(result->second.first.strides, group.loops))
-        isAlong |= stride && loop.isColumn;
-      (isAlong ? ofElements : ofRows).push_back(result);
-    }
+  /// Nobody reads its memory in the kernel, which is that of one lane for each element.
+  bool canStoreEarly(const Result &result) const {
+    return isAlongRow(result.second.first) && !group.read.contains(result.first);
+  }
+  /// Stores what is already there of a row, which then takes no registers any more.
+  void storeEarly() {
+    if (!parts)
+      return;
+    SmallVector<const Result *> there;
+    for (const Result *result : results)
+      if (canStoreEarly(*result) && known.front().contains(result->second.second) &&
+          stored.insert(result).second)
+        there.push_back(result);
+    writeElements(there);
+  }
+  void writeElements(ArrayRef<const Result *> ofElements) {
+    SmallVector<const RowNode *> nodes;
+    for (const Result *result : ofElements)
+      nodes.push_back(result->second.second);
     if (!ofElements.empty())
-      forParts({}, [&](Part &part, ValueRange) {
+      forParts({}, nodes, kPartsAhead, [&](Part &part, ValueRange) {
         for (const Result *result : ofElements)
           store(*result, asTile(ofElement(*result->second.second, part)), part.loops,
                 isLaneARow ? hasRow : part.inside);
         return SmallVector<Value>();
       });
+  }
+
+  void writeResults() {
+    llvm::DenseSet<const RowNode *> done;
+    SmallVector<const Result *> ofRows, ofElements;
+    for (const Result *result : results) {
+      prepare(*result->second.second, done);
+      if (!stored.contains(result))
+        (isAlongRow(result->second.first) ? ofElements : ofRows).push_back(result);
+    }
+    writeElements(ofElements);
     for (const Result *result : ofRows) {
       Value mask = hasRow;
       if (!isLaneARow) // the first lane writes it
@@ -369,11 +594,16 @@ private:
   llvm::SetVector<Value> operands; ///< of the launch
   IRMapping mapping;
   bool isLaneARow = false;
-  int64_t lanes = 0;
-  SmallVector<Value> rowLoops; ///< index of the row, by loop
-  Value hasRow;                ///< lanes that have a row; none: all have
-  std::optional<Part> whole;   ///< the row, if it is one tile
+  int64_t lanes = 0, parts = 0; ///< of a row that is there at once; 0: it is not
+  int64_t registers = 0;        ///< of a thread, at most; 0: as many as there are
+  bool readsAhead = false;      ///< all that first reductions take is read before they begin
+  unsigned levels = 0;          ///< reductions below each other
+  SmallVector<Value> rowLoops;  ///< index of the row, by loop
+  Value hasRow;                 ///< lanes that have a row; none: all have
+  std::vector<llvm::DenseMap<const RowNode *, Value>> known; ///< of each part of such a row
+  llvm::SmallPtrSet<const Result *, 4> stored; ///< results that were, ahead of the end
   llvm::DenseMap<const RowNode *, Value> rowValues;
+  llvm::DenseMap<const RowNode *, Divisor> divisors;
 };
 
 } // namespace

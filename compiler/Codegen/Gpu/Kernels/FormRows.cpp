@@ -5,6 +5,7 @@
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/RowGroup.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -76,8 +77,8 @@ public:
     return "makes linalg operations on buffers that work row by row the launch of one kernel";
   }
   void getDependentDialects(DialectRegistry &registry) const final {
-    registry
-        .insert<arith::ArithDialect, memref::MemRefDialect, scf::SCFDialect, tile::TileDialect>();
+    registry.insert<arith::ArithDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                    tile::TileDialect>();
   }
   void runOnOperation() final {
     SmallVector<linalg::LinalgOp> seeds;

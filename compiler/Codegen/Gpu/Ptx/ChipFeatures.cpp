@@ -47,6 +47,7 @@ constexpr Need kNeeds[] = {
 
 /// Of instructions in inline PTX, by the text with which they begin.
 constexpr Need kInlineNeeds[] = {
+    {"ex2.approx.ftz.f32", kAnyChip, false, 63},
     {"mma.sync.aligned.m16n8k16.", 80, false, 70},
     {"wgmma.", 90, true, 80},
     {"{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.", 90, true, 80},

@@ -363,6 +363,14 @@ def Hopper_PackOp : Hopper_Op<"pack", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Hopper_Exp2Op : Hopper_Op<"exp2", [Pure]> {
+  let summary = "2 to the power of a number, to a relative error of 2^-22 (ex2.approx.ftz)";
+  let description = [{ Numbers below the least normal one are 0, of the exponent and of the result. }];
+  let arguments = (ins F32:$exponent);
+  let results = (outs F32:$result);
+  let assemblyFormat = "$exponent attr-dict";
+}
+
 def Hopper_StmatrixOp : Hopper_Op<"stmatrix"> {
   let summary = "a converged warp stores four 8 x 8 matrices of 16-bit elements";
   let description = [{

@@ -261,6 +261,17 @@ public:
     return success();
   }
 
+  LogicalResult lower(Exp2Op op, Exp2Op::Adaptor from) {
+    return replace(op,
+                   LLVM::InlineAsmOp::create(
+                       rewriter, place, rewriter.getF32Type(), from.getExponent(),
+                       "ex2.approx.ftz.f32 $0, $1;", "=f,f", /*has_side_effects=*/false,
+                       /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                       LLVM::AsmDialectAttr::get(rewriter.getContext(), LLVM::AsmDialect::AD_ATT),
+                       ArrayAttr())
+                       .getRes());
+  }
+
   // Registers to shared memory.
   LogicalResult lower(PackOp op, PackOp::Adaptor from) {
     const auto pair = VectorType::get({2}, op.getType());

@@ -34,6 +34,10 @@ inline bool isRows(mlir::Type type) {
   return tile && tile.getRank() == 2;
 }
 
+/// Of a kernel: registers that a thread of a GPU gets at most, a multiple of 8, so that more
+/// programs run at once; without it as many as there are.
+constexpr const char *kRegistersAttribute = "tile.registers";
+
 /// Whether a kernel has such tiles: it has no reductions over lanes then.
 bool hasRows(KernelOp kernel);
 

@@ -12,7 +12,7 @@ using namespace mlir;
 
 namespace {
 
-constexpr unsigned kWarp = 32, kMostThreads = 256, kMostBytes = 16;
+constexpr unsigned kWarp = 32, kUsualThreads = 256, kMostThreads = 1024, kMostBytes = 16;
 
 /// What is known of an index: base + stride x lane, the base a multiple of `divisor` (of 0: it is
 /// 0).
@@ -127,13 +127,15 @@ unsigned chooseWidth(KernelOp kernel) {
     });
     return isAny && !result.wasInterrupted();
   };
-  const auto divides = [&](unsigned width) { return kernel.getLanes() % (kWarp * width) == 0; };
+  const unsigned lanes = kernel.getLanes();
+  const auto divides = [&](unsigned width) { return lanes % (kWarp * width) == 0; };
+  // The widest whole accesses come before a number of threads.
+  for (unsigned width = kMostBytes; width > 1; width /= 2)
+    if (divides(width) && lanes / width <= kMostThreads && isWhole(width))
+      return width;
   unsigned chosen = 1;
-  while (kernel.getLanes() / chosen > kMostThreads && divides(2 * chosen))
+  while (lanes / chosen > kUsualThreads && divides(2 * chosen))
     chosen *= 2;
-  for (unsigned width = 2 * chosen; width <= kMostBytes && divides(width); width *= 2)
-    if (isWhole(width))
-      chosen = width;
   return chosen;
 }
 

@@ -51,7 +51,9 @@ LogicalResult lowerToHopper(KernelOp kernel) {
   const SmallVector<Type> arguments(kernel.getNumArguments(),
                                     LLVM::LLVMPointerType::get(builder.getContext(), 1));
   // As many as a thread can have: ptxas takes those that it uses.
-  const unsigned registers = std::min(255u, Limits::kRegisters / threads / 8 * 8);
+  unsigned registers = std::min(255u, Limits::kRegisters / threads / 8 * 8);
+  if (auto most = kernel->getAttrOfType<IntegerAttr>(kRegistersAttribute))
+    registers = std::min(registers, unsigned(most.getInt()));
   auto function = hopper::KernelOp::create(
       builder, place, kernel.getSymName(), builder.getFunctionType(arguments, {}), threads,
       registers, /*shared_memory=*/0, /*cluster=*/1, ArrayAttr(), ArrayAttr());

@@ -20,6 +20,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
 using namespace millrace;
@@ -218,6 +221,42 @@ TEST(Kernels, HaveTheValuesOfTheReferenceUnderEveryOrderOfThreads) {
         EXPECT_EQ(results->front().data, expected->front().data) << c.name;
       }
     }
+  }
+}
+
+TEST(Kernels, AnExponentialIsWithinItsBoundAndEndsAsItShould) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(),
+                               0.0f,      -0.0f,      1e-45f,
+                               -1e-45f,   88.72283f,  88.7229f,
+                               1e30f,     -87.3365f,  -87.4f,
+                               -103.0f,   -1e30f,     1.0f};
+  for (int i = -8700; i <= 8860; i += 3)
+    values.push_back(float(i) / 99.9f);
+  const auto count = int64_t(values.size());
+  HostTensor x = HostTensor::zeros(HostType::Float32, {count});
+  std::copy(values.begin(), values.end(), reinterpret_cast<float *>(x.data.data()));
+  const std::string type = "tensor<" + std::to_string(count) + "xf32>";
+  Parsed parsed("func.func @main(%x: " + type + ") -> " + type +
+                " {\n%e = tensor.empty() : " + type + "\n%0 = linalg.exp ins(%x : " + type +
+                ") outs(%e : " + type + ") -> " + type + "\nreturn %0 : " + type + "\n}");
+  ASSERT_TRUE(parsed.module);
+  Expected<HostKernels> kernels = HostKernels::create(*parsed.module, "main", Device::Emulated);
+  ASSERT_TRUE(kernels) << kernels.error();
+  Expected<std::vector<HostTensor>> results = kernels->run({HostView(x)});
+  ASSERT_TRUE(results) << results.error();
+  const auto *got = reinterpret_cast<const float *>(results->front().data.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double wanted = std::exp(double(values[i]));
+    SCOPED_TRACE("exp " + std::to_string(values[i]) + " is " + std::to_string(got[i]));
+    if (std::isnan(wanted))
+      EXPECT_TRUE(std::isnan(got[i]));
+    else if (wanted < double(std::numeric_limits<float>::min()))
+      EXPECT_EQ(got[i], 0);
+    else if (wanted > double(std::numeric_limits<float>::max()))
+      EXPECT_EQ(got[i], kInfinity);
+    else // of three roundings; a GPU's instruction adds 2^-22
+      EXPECT_LE(std::abs(double(got[i]) - wanted), std::ldexp(wanted, -22));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What works row by row is one kernel, long rows in a loop, short ones a lane each; what another
-// order would change is not fused.
+// What works row by row is one kernel: rows that a thread block's registers hold are read once,
+// longer ones in a loop, short ones by a lane each; what another order would change is not fused.
 // RUN: millrace opt %s --pass=rows-to-tile | FileCheck %s
 // RUN: millrace opt %s --pass=rows-to-tile --pass=tile-to-hopper | FileCheck %s --check-prefix=THREAD
 
@@ -122,13 +122,58 @@ func.func @product(%x: memref<64x64xf32>, %y: memref<64x64xf32>, %o: memref<64x6
   return
 }
 
+// More than the registers of a multiprocessor: each reduction reads its row again.
+// CHECK-LABEL: func.func @longest
+// CHECK: tile.launch @rows_4
+func.func @longest(%x: memref<6x200000xf32>, %y: memref<6x200000xf32>, %s: memref<6xf32>) {
+  %z = arith.constant 0.0 : f32
+  linalg.fill ins(%z : f32) outs(%s : memref<6xf32>)
+  linalg.generic {indexing_maps = [#m, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<6x200000xf32>) outs(%s : memref<6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#m, #r, #m], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : memref<6x200000xf32>, memref<6xf32>) outs(%y : memref<6x200000xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %1 = arith.divf %a, %b : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// What the sum is of is a result, too: it is stored ahead of the reduction, and kept no longer than
+// that is needed.
+// CHECK-LABEL: func.func @early
+// CHECK: tile.launch @rows_5
+func.func @early(%x: memref<6x2048xf32>, %e: memref<6x2048xf32>, %s: memref<6xf32>) {
+  %z = arith.constant 0.0 : f32
+  linalg.fill ins(%z : f32) outs(%s : memref<6xf32>)
+  linalg.generic {indexing_maps = [#m, #m], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<6x2048xf32>) outs(%e : memref<6x2048xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#m, #r], iterator_types = ["parallel", "reduction"]}
+      ins(%e : memref<6x2048xf32>) outs(%s : memref<6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// All of the row is read ahead of the sum, and not again.
 // CHECK: tile.kernel @rows_1
-// CHECK-SAME: lanes = 1024 : i32, programs = 6 : i32
-// CHECK: scf.for
+// CHECK-SAME: lanes = 1024 : i32, programs = 6 : i32, tile.registers = 64 : i32
+// CHECK-NOT: scf.for
+// CHECK-COUNT-2: tile.load
 // CHECK: arith.select
 // CHECK: tile.reduce addf
-// CHECK: scf.for
-// CHECK: tile.store
+// CHECK-NOT: tile.load
+// CHECK-COUNT-2: tile.store
 // CHECK: tile.kernel @rows_2
 // CHECK-SAME: lanes = 128 : i32, programs = 1 : i32
 // CHECK: scf.for
@@ -137,6 +182,21 @@ func.func @product(%x: memref<64x64xf32>, %y: memref<64x64xf32>, %o: memref<64x6
 // CHECK: tile.kernel @rows_3
 // CHECK-SAME: lanes = 64 : i32, programs = 64 : i32
 // CHECK: tile.reduce maximumf
+// CHECK: tile.kernel @rows_4
+// CHECK-SAME: lanes = 1024 : i32, programs = 6 : i32
+// CHECK: scf.for
+// CHECK: tile.reduce addf
+// The division is one for each row, with products and what they leave over for its elements.
+// CHECK: arith.divf
+// CHECK: scf.for
+// CHECK: tile.load
+// CHECK: math.fma
+// CHECK-NOT: arith.divf
+// CHECK: tile.store
+// CHECK: tile.kernel @rows_5
+// CHECK-COUNT-2: tile.load
+// CHECK-COUNT-2: tile.store
+// CHECK: tile.reduce addf
 
 // Four neighbouring elements of a row are one access.
 // THREAD: hopper.kernel @rows_1

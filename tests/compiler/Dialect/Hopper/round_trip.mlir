@@ -77,6 +77,8 @@ hopper.kernel @everything(%map: !hopper.tensor_map<64x64xbf16, swizzle 128>, %pl
   %value = hopper.accumulator_read %w#0[3] : !hopper.accumulator<64x8xf32>
   // CHECK-NEXT: %[[P:.*]] = hopper.pack %[[X]], %[[X]] f16
   %p = hopper.pack %value, %value f16
+  // CHECK-NEXT: hopper.exp2 %[[X]]
+  %power = hopper.exp2 %value
   // CHECK-NEXT: %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} = hopper.mma[%[[P]], %[[P]], %[[P]], %[[P]]], [%[[P]], %[[P]]], [%[[X]], %[[X]], %[[X]], %[[X]]] bf16
   %products:4 = hopper.mma [%p, %p, %p, %p], [%p, %p], [%value, %value, %value, %value] bf16
   // CHECK-NEXT: hopper.stmatrix %[[ZERO]], [%[[P]], %[[P]], %[[P]], %[[P]]]

@@ -41,7 +41,9 @@ hopper.kernel @k(%map: !hopper.tensor_map<32x64xbf16, swizzle 128>) attributes {
   %r = hopper.wgmma_wait 0, %m : (!hopper.accumulator<64x8xf32, in_flight>) -> !hopper.accumulator<64x8xf32>
   // CHECK: llvm.call @millrace_emulate_accumulator_read(%[[R]], %{{.*}}) : (i64, i32) -> f32
   %x = hopper.accumulator_read %r[2] : !hopper.accumulator<64x8xf32>
-  %p = hopper.pack %x, %x bf16
+  // CHECK: llvm.call @millrace_emulate_exp2(%{{.*}}) : (f32) -> f32
+  %y = hopper.exp2 %x
+  %p = hopper.pack %x, %y bf16
   // CHECK: llvm.call @millrace_emulate_mma(
   // CHECK-COUNT-4: llvm.call @millrace_emulate_mma_sum(%{{.*}}) : (i32) -> f32
   %s:4 = hopper.mma [%p, %p, %p, %p], [%p, %p], [%x, %x, %x, %x] bf16

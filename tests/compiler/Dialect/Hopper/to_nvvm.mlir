@@ -95,7 +95,9 @@ hopper.kernel @tensor_cores() attributes {threads = 128 : i32, registers = 168 :
   // CHECK: llvm.insertvalue %{{.*}}[3] : !llvm.struct<(f32, f32, f32, f32)>
   // CHECK-NEXT: %[[X:.*]] = llvm.extractvalue %{{.*}}[3] : !llvm.struct<(f32, f32, f32, f32)>
   %x = hopper.accumulator_read %v[3] : !hopper.accumulator<64x8xf32>
-  %y = hopper.accumulator_read %w#0[0] : !hopper.accumulator<64x8xf32>
+  %z = hopper.accumulator_read %w#0[0] : !hopper.accumulator<64x8xf32>
+  // CHECK: llvm.inline_asm asm_dialect = att "ex2.approx.ftz.f32 $0, $1;", "=f,f" %{{.*}} : (f32) -> f32
+  %y = hopper.exp2 %z
   // The first value is the low half, which PTX names last.
   // CHECK: nvvm.convert.f32x2.to.bf16x2 %{{.*}}, %[[X]] {rnd = #nvvm.fp_rnd_mode<rn>} : vector<2xbf16>
   %p = hopper.pack %x, %y bf16
