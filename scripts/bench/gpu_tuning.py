@@ -40,7 +40,8 @@ def entry_of(launch, chip, schedule, provenance):
     """An entry for kernels like that of a launch that was timed (a row of `launches` of `millrace kernels --json`)."""
     kind, seconds = launch["kind"], launch["median_seconds"]
     if launch["kind"]["op"] in CANDIDATES:
-        sizes = {name: bucket(size) for name, size in kind.items() if name not in ("op", "type", "bytes")}
+        sizes = {name: [size, size] if name == "staged" else bucket(size)
+                 for name, size in kind.items() if name not in ("op", "type", "bytes")}
     else:
         sizes = {"bytes": bucket(kind["bytes"], 4)}
     return {"op": kind["op"], "type": kind["type"], "chip": chip, "sizes": sizes, "schedule": schedule,

@@ -66,7 +66,7 @@ def test_times_become_entries_by_bucket_that_the_compiler_and_estimates_read(mil
     chosen = {"rows": 32, "columns": 16, "depth": 64}
     entry = gpu_tuning.entry_of(launch, gpu_tuning.chip_name(table(), "NVIDIA H200"), chosen,
                                 {"date": "2026-11-25", "by": "a test", "gpu_name": "NVIDIA H200"})
-    assert entry["sizes"] == {"rows": [64, 127], "columns": [128, 255], "depth": [64, 127]} and entry["chip"] == "H200 SXM"
+    assert entry["sizes"] == {"rows": [64, 127], "columns": [128, 255], "depth": [64, 127], "staged": [0, 0]} and entry["chip"] == "H200 SXM"
     assert entry["roofline_share"] == 0.25
     merged = gpu_tuning.merge(table(), [entry])
     assert not schema.errors(merged, SCHEMA)

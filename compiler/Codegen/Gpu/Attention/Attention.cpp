@@ -83,7 +83,7 @@ AttentionForm formOf(const AttentionProblem &p, OpBuilder &builder) {
 AttentionSchedule AttentionSchedule::choose(const AttentionProblem &problem) {
   MLIRContext context;
   OpBuilder builder(&context);
-  return chooseSchedule(formOf(problem, builder));
+  return chooseSchedule(formOf(problem, builder), TuningTable::builtIn(), /*isStaged=*/false);
 }
 
 Status buildAttention(ModuleOp module, const std::string &name, const AttentionProblem &problem,

@@ -4,6 +4,7 @@
 #include "compiler/Codegen/Gpu/Attention/KindAttribute.h"
 
 #include "compiler/Dialect/Tile/IR/Tile.h"
+#include "compiler/Dialect/Tile/Transforms/Staging.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,6 +32,8 @@ constexpr int64_t kMostDepth = 256, kMostValueDepth = 160, kMostRows = 256, kMos
 /// Elements of a key and its value beside which a thread has registers for blocks of 32 keys, on
 /// any chip (ptxas 13.0).
 constexpr int64_t kDepthOfLongBlocks = 192;
+/// And beside which a thread of a warpgroup has them for blocks of 128.
+constexpr int64_t kDepthOfLongestBlocks = 256;
 /// Elements of Q's rows that may stay in registers from block to block, 16 of 32 bits for each 64.
 /// Of longer rows they are read again, so many at a time.
 constexpr int64_t kDepthInRegisters = 128, kDepthStep = 32;
@@ -324,6 +327,15 @@ private:
     return all;
   }
 
+  /// e^x as a power of two, which is one instruction: weights are rounded to 16 bits, so that the
+  /// rounding of its exponent, 2^-24 of it, is less than theirs.
+  Value exponential(Value x) {
+    constexpr float kLog2E = 0x1.715476p+0f;
+    Value exponent =
+        arith::MulFOp::create(b, place, x, constant(cast<VectorType>(x.getType()), kLog2E));
+    return math::Exp2Op::create(b, place, exponent);
+  }
+
   Sums addBlock(const Sums &before) {
     const VectorType type = rowsOf(s.keys, b.getF32Type());
     Value score = scores(), isAllowed = allowed();
@@ -332,12 +344,10 @@ private:
     Value most = tile::ReduceRowsOp::create(b, place, lanesOf(b.getF32Type()),
                                             arith::AtomicRMWKind::maximumf, score);
     most = arith::MaximumFOp::create(b, place, before.most, most);
-    Value weight =
-        math::ExpOp::create(b, place, arith::SubFOp::create(b, place, score, spread(most, s.keys)));
+    Value weight = exponential(arith::SubFOp::create(b, place, score, spread(most, s.keys)));
     if (isAllowed) // where nothing was allowed yet, the difference is 0
       weight = arith::SelectOp::create(b, place, isAllowed, weight, constant(type, 0));
-    Value shrink =
-        math::ExpOp::create(b, place, arith::SubFOp::create(b, place, before.most, most));
+    Value shrink = exponential(arith::SubFOp::create(b, place, before.most, most));
     Value sum = tile::ReduceRowsOp::create(b, place, lanesOf(b.getF32Type()),
                                            arith::AtomicRMWKind::addf, weight);
     sum = arith::AddFOp::create(b, place, arith::MulFOp::create(b, place, before.sum, shrink), sum);
@@ -377,19 +387,29 @@ private:
 
 } // namespace
 
-KernelKind AttentionForm::kind() const {
-  int64_t count = 1;
-  for (int64_t size : rows)
-    count *= size;
+KernelKind AttentionForm::kind(bool isStaged) const {
   return {"attention",
           element.isBF16() ? "bf16" : "f16",
-          {{"rows", count}, {"keys", keys}, {"depth_and_values", depth + valueDepth}}};
+          {{"rows", product(rows)},
+           {"keys", keys},
+           {"depth_and_values", depth + valueDepth},
+           {"staged", isStaged}}};
 }
 
-AttentionSchedule chooseSchedule(const AttentionForm &form, const TuningTable &table) {
-  const auto schedule = table.scheduleFor(
-      form.kind(),
-      {{"rows", 64}, {"keys", form.depth + form.valueDepth > kDepthOfLongBlocks ? 16 : 32}});
+AttentionSchedule chooseSchedule(const AttentionForm &form, const TuningTable &table,
+                                 bool isStaged) {
+  AttentionSchedule own{64, form.depth + form.valueDepth > kDepthOfLongBlocks ? 16 : 32};
+  if (isStaged) {
+    // Two warpgroups, one of which multiplies while the other computes weights, unless programs
+    // with one are needed to have one for each processor.
+    const int64_t rows = product(form.rows), programs = product(form.batch) * ((rows + 127) / 128);
+    own.rows = rows > 64 && programs >= table.estimatedChip().processors ? 128 : 64;
+    const int64_t most = form.depth + form.valueDepth > kDepthOfLongestBlocks ? 64 : 128;
+    // Two blocks at least: a loop of one pass is none, and nothing is loaded ahead.
+    own.keys = std::min(most, 16 * llvm::divideCeilSigned(form.keys, 32));
+  }
+  const auto schedule =
+      table.scheduleFor(form.kind(isStaged), {{"rows", own.rows}, {"keys", own.keys}});
   return {schedule.at("rows"), schedule.at("keys")};
 }
 
@@ -397,8 +417,23 @@ Status buildAttentionForm(OpBuilder &builder, StringRef name, const AttentionFor
                           const AttentionSchedule &schedule) {
   if (Status valid = check(form, schedule); !valid)
     return valid;
-  setKind(AttentionBuilder(form, schedule, builder).build(name), form.kind());
+  tile::KernelOp kernel = AttentionBuilder(form, schedule, builder).build(name);
+  setKind(kernel, form.kind(tile::planStaging(kernel).has_value()));
   return Success{};
+}
+
+Status buildAttentionForm(OpBuilder &builder, StringRef name, const AttentionForm &form,
+                          const TuningTable &table) {
+  const AttentionSchedule staged = chooseSchedule(form, table, /*isStaged=*/true);
+  if (Status valid = check(form, staged); !valid)
+    return valid;
+  tile::KernelOp kernel = AttentionBuilder(form, staged, builder).build(name);
+  if (tile::planStaging(kernel)) {
+    setKind(kernel, form.kind(/*isStaged=*/true));
+    return Success{};
+  }
+  kernel.erase();
+  return buildAttentionForm(builder, name, form, chooseSchedule(form, table, /*isStaged=*/false));
 }
 
 } // namespace millrace::gpu

@@ -57,16 +57,21 @@ struct AttentionForm {
   unsigned keyElement() const { return key() + 1; }
   unsigned valueElement() const { return key() + 2; }
   int64_t size(unsigned loop) const;
-  KernelKind kind() const; ///< as the tuning table has it
+  KernelKind kind(bool isStaged) const; ///< as the tuning table has it
 };
 
-/// The table's for such a kernel, else one that leaves a thread enough registers.
-AttentionSchedule chooseSchedule(const AttentionForm &form,
-                                 const TuningTable &table = TuningTable::builtIn());
+/// The table's for such a kernel, else one that leaves a thread enough registers. `isStaged`: one
+/// whose keys and values TMA loads and warpgroups multiply, on a chip that has them.
+AttentionSchedule chooseSchedule(const AttentionForm &form, const TuningTable &table,
+                                 bool isStaged);
 
 /// Adds the tile.kernel `name` at the builder's place. Its arguments: Q, K, V, the others, O.
 /// Errors: as buildAttention has them of sizes and schedules.
 Status buildAttentionForm(mlir::OpBuilder &builder, llvm::StringRef name, const AttentionForm &form,
                           const AttentionSchedule &schedule);
+
+/// With a schedule for warpgroups if TMA can load its keys and values, else with the table's.
+Status buildAttentionForm(mlir::OpBuilder &builder, llvm::StringRef name, const AttentionForm &form,
+                          const TuningTable &table = TuningTable::builtIn());
 
 } // namespace millrace::gpu

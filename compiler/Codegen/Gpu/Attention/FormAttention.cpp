@@ -83,8 +83,7 @@ private:
     std::string why = terms.why();
     // All are built under one name, so that equal ones print equally.
     if (why.empty())
-      if (Status done = buildAttentionForm(builder, "kernel", form, chooseSchedule(form, *table));
-          !done)
+      if (Status done = buildAttentionForm(builder, "kernel", form, *table); !done)
         why = done.error();
     if (!why.empty())
       return remark(op, {nodeOf(op), why});

@@ -156,17 +156,25 @@ Expected<CudaKernel> CudaDevice::load(const std::string &ptx, const std::string 
 }
 
 Expected<driver::EncodedMap> CudaDevice::encode(const CudaMatrix &matrix) const {
-  const unsigned long long sizes[] = {(unsigned long long)(matrix.columns),
-                                      (unsigned long long)(matrix.rows)};
-  const unsigned long long strides[] = {(unsigned long long)(matrix.rowBytes)};
-  const unsigned box[] = {matrix.boxColumns, matrix.boxRows}, steps[] = {1, 1};
+  // From the innermost dimension on, whose elements lie side by side.
+  std::vector<unsigned long long> sizes = {(unsigned long long)(matrix.columns),
+                                           (unsigned long long)(matrix.rows)},
+                                  strides = {(unsigned long long)(matrix.rowBytes)};
+  std::vector<unsigned> box = {matrix.boxColumns, matrix.boxRows};
+  for (const auto &[size, bytes] : matrix.outer) {
+    sizes.push_back((unsigned long long)(size));
+    strides.push_back((unsigned long long)(bytes));
+    box.push_back(1);
+  }
+  const std::vector<unsigned> steps(box.size(), 1);
   driver::EncodedMap map = {};
   // Bits are moved and zeros put in their place: of which type they are does not matter.
   const int type = matrix.elementBytes == 2 ? driver::kMapUint16 : driver::kMapUint32;
   if (Status s = state->check(
-          state->api.encodeMap(&map, type, 2, reinterpret_cast<void *>(matrix.base), sizes, strides,
-                               box, steps, 0, matrix.isSwizzled ? driver::kMapSwizzle128 : 0,
-                               driver::kMapPromote128, 0),
+          state->api.encodeMap(
+              &map, type, unsigned(sizes.size()), reinterpret_cast<void *>(matrix.base),
+              sizes.data(), strides.data(), box.data(), steps.data(), 0,
+              matrix.isSwizzled ? driver::kMapSwizzle128 : 0, driver::kMapPromote128, 0),
           "cuTensorMapEncodeTiled",
           "describing a matrix of " + std::to_string(matrix.rows) + " x " +
               std::to_string(matrix.columns) + " elements, " + std::to_string(matrix.rowBytes) +

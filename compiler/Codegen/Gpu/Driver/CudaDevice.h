@@ -29,13 +29,16 @@ struct CudaFacts {
 /// that has most of its instructions. Errors: below 8.0, which kernels need.
 Expected<std::string> chipFor(int major, int minor);
 
-/// A row-major matrix in the GPU's memory, and the boxes in which TMA moves it.
+/// A row-major matrix in the GPU's memory, or one for each point of some outer dimensions, and the
+/// boxes in which TMA moves it.
 struct CudaMatrix {
   driver::Address base = 0; ///< a multiple of 16
   int64_t rows = 0, columns = 0, rowBytes = 0;
   unsigned boxRows = 0, boxColumns = 0;
   unsigned elementBytes = 0; ///< 2 or 4
   bool isSwizzled = false;   ///< by 128 bytes
+  /// Of each outer dimension its size, and the bytes from one matrix to the next; three at most.
+  std::vector<std::pair<int64_t, int64_t>> outer = {};
 };
 
 /// What a kernel takes: an address, a tensor map, a number.

@@ -33,6 +33,7 @@ struct Product {
   uint64_t b = 0, a = 0; ///< descriptors
   unsigned columns = 0;
   bool isBf16 = false, hasRegisterA = false;
+  bool isTransposedA = false, isTransposedB = false;
   std::vector<uint32_t> registersA; ///< four per thread
   std::array<int64_t, 128> accumulators = {};
   int group = -1; ///< -1: not committed
@@ -110,6 +111,7 @@ struct Cta {
 struct TmaLoad {
   const TensorMap *map = nullptr;
   int64_t row = 0, column = 0;
+  std::array<int64_t, 3> outer = {}; ///< indices of the tensor's outer dimensions
   uint32_t address = 0, barrier = 0;
   uint32_t ctas = 0; ///< a bit for each that gets it
 };
@@ -167,6 +169,8 @@ public:
   void accessGlobal(const std::byte *address, uint32_t bytes, bool isWrite);
   /// Checks that TMA or wgmma may read 16 bytes.
   bool checkVisible(const Cta &cta, uint32_t address, const char *reader);
+  /// Whether the barrier's threads are complete with this one.
+  bool arriveThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name);
   void syncThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name);
   void clusterArrive();
   void clusterWait();
@@ -179,6 +183,7 @@ public:
   int64_t handOver(int64_t accumulator);
   int64_t takeBack(int64_t accumulator);
   float readAccumulator(int64_t accumulator, unsigned index);
+  void writeAccumulator(int64_t number, float value, unsigned index);
   int64_t multiply(int64_t accumulator, const Product &product, const uint32_t *registersA);
   /// `words`: four of A, two of B, and four sums; the results are the thread's `sums`.
   void mma(const std::array<uint32_t, 10> &words, bool isBf16);
@@ -203,8 +208,9 @@ private:
                    unsigned members, bool &isLast);
   void finishWarpgroupStep(Cta &cta, Warpgroup &group, Collective &step);
   void execute(Cta &cta, unsigned group, Product &product);
-  bool readOperand(const Cta &cta, uint64_t descriptor, unsigned rows, bool isBf16,
-                   std::vector<double> &values);
+  bool readOperand(const Cta &cta, uint64_t descriptor, unsigned rows, bool isTransposed,
+                   bool isBf16, std::vector<double> &values);
+  bool readChunk(const Cta &cta, uint32_t address, std::array<uint16_t, 8> &bits);
 
   const KernelShape shape;
   const Adversary adversary;

@@ -99,14 +99,21 @@ bool Machine::checkBox(const TensorMap &map, uint32_t address, const char *what)
 
 /// Calls `each(bytes in shared memory, bytes of the matrix or null outside)` for every element.
 template <class Each>
-static void forBox(const TensorMap &map, uint32_t address, int64_t row, int64_t column, Each each) {
+static void forBox(const TensorMap &map, uint32_t address, int64_t row, int64_t column,
+                   const std::array<int64_t, 3> &outer, Each each) {
+  bool isThere = true; // the matrix
+  std::byte *base = map.base;
+  for (size_t i = 0; i < map.outer.size(); ++i) {
+    isThere &= outer[i] >= 0 && outer[i] < map.outer[i].size;
+    base += outer[i] * map.outer[i].bytes;
+  }
   for (unsigned r = 0; r < map.boxRows; ++r)
     for (unsigned c = 0; c < map.boxColumns; ++c) {
       const uint32_t dense = address + (r * map.boxColumns + c) * map.elementBytes;
       const int64_t y = row + r, x = column + c;
-      const bool isInside = y >= 0 && y < map.rows && x >= 0 && x < map.columns;
+      const bool isInside = isThere && y >= 0 && y < map.rows && x >= 0 && x < map.columns;
       each(map.swizzle ? swizzle128(dense) : dense,
-           isInside ? map.base + y * map.rowBytes + x * map.elementBytes : nullptr);
+           isInside ? base + y * map.rowBytes + x * map.elementBytes : nullptr);
     }
 }
 
@@ -140,12 +147,13 @@ void Machine::land(const TmaLoad &load) {
     if (!(load.ctas >> c & 1))
       continue;
     std::byte *shared = ctas[c].shared.data();
-    forBox(map, load.address, load.row, load.column, [&](uint32_t to, const std::byte *from) {
-      if (from)
-        std::memcpy(shared + to, from, map.elementBytes);
-      else
-        std::memset(shared + to, 0, map.elementBytes);
-    });
+    forBox(map, load.address, load.row, load.column, load.outer,
+           [&](uint32_t to, const std::byte *from) {
+             if (from)
+               std::memcpy(shared + to, from, map.elementBytes);
+             else
+               std::memset(shared + to, 0, map.elementBytes);
+           });
     Mbarrier *barrier = findBarrier(c, load.barrier);
     if (!barrier)
       return;
@@ -171,9 +179,14 @@ void Machine::store(TmaStore store) {
 void Machine::execute(TmaStore &store, const Cta &from) {
   if (std::exchange(store.isDone, true))
     return;
-  forBox(*store.map, store.address, store.row, store.column, [&](uint32_t at, std::byte *to) {
+  // An H200 writes 16 bytes at a time: what stands behind the last column in its own is written,
+  // too.
+  TensorMap map = *store.map;
+  const int64_t inUnit = kUnit / map.elementBytes;
+  map.columns = (map.columns + inUnit - 1) / inUnit * inUnit;
+  forBox(map, store.address, store.row, store.column, {}, [&](uint32_t at, std::byte *to) {
     if (to)
-      std::memcpy(to, from.shared.data() + at, store.map->elementBytes);
+      std::memcpy(to, from.shared.data() + at, map.elementBytes);
   });
 }
 
@@ -280,18 +293,24 @@ void Machine::fenceAsync() {
 //===-- Barriers of threads
 //-------------------------------------------------------------------------===//
 
-void Machine::syncThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name) {
-  if (barrier.arrived && barrier.expected != expected)
-    return report(name + " is for " + text(expected) + " threads here and for " +
-                  text(barrier.expected) + " elsewhere");
-  barrier.expected = expected;
-  const uint64_t generation = barrier.generation;
-  if (++barrier.arrived == expected) {
-    barrier.arrived = 0;
-    ++barrier.generation;
-    return;
+bool Machine::arriveThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name) {
+  if (barrier.arrived && barrier.expected != expected) {
+    report(name + " is for " + text(expected) + " threads here and for " + text(barrier.expected) +
+           " elsewhere");
+    return true;
   }
-  waitUntil([&barrier, generation] { return barrier.generation != generation; }, name);
+  barrier.expected = expected;
+  if (++barrier.arrived < expected)
+    return false;
+  barrier.arrived = 0;
+  ++barrier.generation;
+  return true;
+}
+
+void Machine::syncThreads(ThreadBarrier &barrier, unsigned expected, const std::string &name) {
+  const uint64_t generation = barrier.generation;
+  if (!arriveThreads(barrier, expected, name))
+    waitUntil([&barrier, generation] { return barrier.generation != generation; }, name);
 }
 
 void Machine::clusterArrive() {

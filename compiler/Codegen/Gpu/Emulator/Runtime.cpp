@@ -55,30 +55,31 @@ void mbarrierWait(uint32_t address, uint32_t parity) {
 
 /// Whether the launch's map is what the kernel was compiled for.
 bool isMeant(Machine &machine, const TensorMap &map, uint32_t rows, uint32_t columns,
-             uint32_t elementBytes, uint32_t swizzle) {
+             uint32_t elementBytes, uint32_t swizzle, uint32_t outer) {
   const bool fits = map.boxRows == rows && map.boxColumns == columns &&
-                    map.elementBytes == elementBytes && map.swizzle == swizzle;
+                    map.elementBytes == elementBytes && map.swizzle == swizzle &&
+                    map.outer.size() == outer;
   if (!fits)
     machine.report("a tensor map of the launch has boxes of " + std::to_string(map.boxRows) +
                    " x " + std::to_string(map.boxColumns) + ", and the kernel moves " +
                    std::to_string(rows) + " x " + std::to_string(columns) +
-                   " of its element size and swizzle");
+                   " of its element size, swizzle and outer dimensions");
   return fits;
 }
 
 void tmaLoad(const TensorMap *map, int32_t row, int32_t column, uint32_t address, uint32_t barrier,
-             int32_t mask, uint32_t rows, uint32_t columns, uint32_t elementBytes,
-             uint32_t swizzle) {
+             int32_t mask, int32_t outer0, int32_t outer1, int32_t outer2, uint32_t rows,
+             uint32_t columns, uint32_t elementBytes, uint32_t swizzle, uint32_t outer) {
   inThread([&](Machine &m) {
     const uint32_t ctas = mask < 0 ? 1u << m.thread().cta : static_cast<uint32_t>(mask);
-    if (isMeant(m, *map, rows, columns, elementBytes, swizzle))
-      m.load({map, row, column, address, barrier, ctas});
+    if (isMeant(m, *map, rows, columns, elementBytes, swizzle, outer))
+      m.load({map, row, column, {outer0, outer1, outer2}, address, barrier, ctas});
   });
 }
 void tmaStore(uint32_t address, const TensorMap *map, int32_t row, int32_t column, uint32_t rows,
-              uint32_t columns, uint32_t elementBytes, uint32_t swizzle) {
+              uint32_t columns, uint32_t elementBytes, uint32_t swizzle, uint32_t outer) {
   inThread([&](Machine &m) {
-    if (isMeant(m, *map, rows, columns, elementBytes, swizzle))
+    if (isMeant(m, *map, rows, columns, elementBytes, swizzle, outer))
       m.store({map, row, column, address, false});
   });
 }
@@ -89,8 +90,8 @@ void tmaStoreWait(uint32_t groups, uint32_t) {
   inThread([&](Machine &m) { m.waitStores(groups); });
 }
 
-uint64_t matrixDescriptor(uint32_t address, uint32_t stride) {
-  return uint64_t(1) << 62 | uint64_t(stride / 16) << 32 | uint64_t(1) << 16 |
+uint64_t matrixDescriptor(uint32_t address, uint32_t stride, uint32_t leading) {
+  return uint64_t(1) << 62 | uint64_t(stride / 16) << 32 | uint64_t(leading / 16) << 16 |
          (address & 0x3FFFF) >> 4;
 }
 int64_t accumulatorZero(uint32_t columns) { return Machine::running->zeroAccumulator(columns); }
@@ -98,23 +99,30 @@ int64_t accumulatorHandOver(int64_t accumulator) { return Machine::running->hand
 int64_t accumulatorTakeBack(int64_t accumulator) {
   return inThread([&](Machine &m) { return m.takeBack(accumulator); });
 }
+void accumulatorWrite(int64_t accumulator, float value, uint32_t index) {
+  Machine::running->writeAccumulator(accumulator, value, index);
+}
 float accumulatorRead(int64_t accumulator, uint32_t index) {
   return inThread([&](Machine &m) { return m.readAccumulator(accumulator, index); });
 }
 void wgmmaFence() {
   inThread([](Machine &m) { m.wgmmaStep(Collective::Kind::Fence); });
 }
-int64_t wgmma(int64_t accumulator, uint64_t a, uint64_t b, int32_t type) {
+int64_t wgmma(int64_t accumulator, uint64_t a, uint64_t b, int32_t type, int32_t turnsA,
+              int32_t turnsB) {
   Product product;
   product.a = a;
   product.b = b;
+  product.isTransposedA = turnsA != 0;
+  product.isTransposedB = turnsB != 0;
   product.isBf16 = type == kBf16;
   return inThread([&](Machine &m) { return m.multiply(accumulator, product, nullptr); });
 }
 int64_t wgmmaRs(int64_t accumulator, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b,
-                int32_t type) {
+                int32_t type, int32_t turnsB) {
   Product product;
   product.b = b;
+  product.isTransposedB = turnsB != 0;
   product.isBf16 = type == kBf16;
   product.hasRegisterA = true;
   const uint32_t registers[4] = {a0, a1, a2, a3};
@@ -179,6 +187,11 @@ void namedBarrier(uint32_t number, uint32_t threads) {
     m.syncThreads(m.cta().barriers[number], threads, "named_barrier " + std::to_string(number));
   });
 }
+void namedBarrierArrive(uint32_t number, uint32_t threads) {
+  inThread([&](Machine &m) {
+    m.arriveThreads(m.cta().barriers[number], threads, "named_barrier " + std::to_string(number));
+  });
+}
 void clusterArrive() { Machine::running->clusterArrive(); }
 void clusterWait() {
   inThread([](Machine &m) { m.clusterWait(); });
@@ -214,6 +227,7 @@ llvm::orc::SymbolMap runtimeSymbols(llvm::orc::MangleAndInterner named) {
   add("accumulator_zero", accumulatorZero);
   add("accumulator_hand_over", accumulatorHandOver);
   add("accumulator_take_back", accumulatorTakeBack);
+  add("accumulator_write", accumulatorWrite);
   add("accumulator_read", accumulatorRead);
   add("wgmma_fence", wgmmaFence);
   add("wgmma", wgmma);
@@ -233,6 +247,7 @@ llvm::orc::SymbolMap runtimeSymbols(llvm::orc::MangleAndInterner named) {
   add("fence_async", fenceAsync);
   add("cta_barrier", ctaBarrier);
   add("named_barrier", namedBarrier);
+  add("named_barrier_arrive", namedBarrierArrive);
   add("cluster_arrive", clusterArrive);
   add("cluster_wait", clusterWait);
   add("set_max_registers", setMaxRegisters);

@@ -105,6 +105,10 @@ int64_t Machine::takeBack(int64_t number) {
   return number;
 }
 
+void Machine::writeAccumulator(int64_t number, float value, unsigned index) {
+  thread().accumulators[static_cast<size_t>(number)].values[index] = value;
+}
+
 float Machine::readAccumulator(int64_t number, unsigned index) {
   const Accumulator &accumulator = thread().accumulators[static_cast<size_t>(number)];
   if (accumulator.isInFlight)
@@ -136,7 +140,10 @@ int64_t Machine::multiply(int64_t number, const Product &wanted, const uint32_t 
   accumulator.last = &product;
   if (registersA)
     std::memcpy(&product.registersA[size_t(own) * 4], registersA, 16);
-  if (product.a != wanted.a || product.b != wanted.b || product.hasRegisterA != wanted.hasRegisterA)
+  if (product.a != wanted.a || product.b != wanted.b ||
+      product.hasRegisterA != wanted.hasRegisterA ||
+      product.isTransposedA != wanted.isTransposedA ||
+      product.isTransposedB != wanted.isTransposedB)
     report("the threads of a warpgroup give wgmma different descriptors");
   if (isLast)
     finishWarpgroupStep(cta(), group, *step);
@@ -178,26 +185,45 @@ void Machine::finishWarpgroupStep(Cta &cta, Warpgroup &group, Collective &step) 
 //===-- The product
 //---------------------------------------------------------------------------------===//
 
-bool Machine::readOperand(const Cta &from, uint64_t descriptor, unsigned rows, bool isBf16,
-                          std::vector<double> &values) {
-  const uint32_t start = field(descriptor, 0), stride = field(descriptor, 32);
+/// Eight elements at an address before swizzling.
+bool Machine::readChunk(const Cta &from, uint32_t address, std::array<uint16_t, 8> &bits) {
+  const uint32_t at = swizzle128(address);
+  if (uint64_t(at) + 16 > shape.sharedBytes) {
+    report("wgmma reads at " + std::to_string(at) + " of " + std::to_string(shape.sharedBytes) +
+           " bytes of shared memory");
+    return false;
+  }
+  if (!checkVisible(from, at, "wgmma"))
+    return false;
+  std::memcpy(bits.data(), from.shared.data() + at, sizeof bits);
+  return true;
+}
+
+bool Machine::readOperand(const Cta &from, uint64_t descriptor, unsigned rows, bool isTransposed,
+                          bool isBf16, std::vector<double> &values) {
+  const uint32_t start = field(descriptor, 0), stride = field(descriptor, 32),
+                 leading = field(descriptor, 16);
   if (descriptor >> 62 != 1 || (descriptor >> 49 & 7)) {
     report("wgmma has a descriptor of another swizzle than 128 bytes, or with a base offset");
     return false;
   }
   values.resize(size_t(rows) * kDepth);
+  std::array<uint16_t, 8> bits;
+  if (isTransposed) {
+    for (unsigned k = 0; k < kDepth; ++k)
+      for (unsigned r = 0; r < rows; r += 8) {
+        if (!readChunk(from, start + r / 64 * leading + k / 8 * stride + k % 8 * 128 + r % 64 * 2,
+                       bits))
+          return false;
+        for (unsigned i = 0; i < 8; ++i)
+          values[size_t(r + i) * kDepth + k] = fromBits(bits[i], isBf16);
+      }
+    return true;
+  }
   for (unsigned r = 0; r < rows; ++r)
     for (unsigned half = 0; half < 2; ++half) {
-      const uint32_t at = swizzle128(start + r / 8 * stride + r % 8 * 128 + half * 16);
-      if (uint64_t(at) + 16 > shape.sharedBytes) {
-        report("wgmma reads at " + std::to_string(at) + " of " + std::to_string(shape.sharedBytes) +
-               " bytes of shared memory");
+      if (!readChunk(from, start + r / 8 * stride + r % 8 * 128 + half * 16, bits))
         return false;
-      }
-      if (!checkVisible(from, at, "wgmma"))
-        return false;
-      uint16_t bits[8];
-      std::memcpy(bits, from.shared.data() + at, sizeof bits);
       for (unsigned k = 0; k < 8; ++k)
         values[size_t(r) * kDepth + half * 8 + k] = fromBits(bits[k], isBf16);
     }
@@ -215,11 +241,11 @@ void Machine::execute(Cta &cta, unsigned group, Product &product) {
           a[rowOf(t, word) * kDepth + column] = fromBits(
               static_cast<uint16_t>(product.registersA[t * 4 + word] >> 16 * half), product.isBf16);
         }
-  } else if (!readOperand(cta, product.a, kRows, product.isBf16, a)) {
+  } else if (!readOperand(cta, product.a, kRows, product.isTransposedA, product.isBf16, a)) {
     return;
   }
   const unsigned columns = product.columns;
-  if (!readOperand(cta, product.b, columns, product.isBf16, b))
+  if (!readOperand(cta, product.b, columns, product.isTransposedB, product.isBf16, b))
     return;
   // By columns of B, so that the inner loop runs along memory.
   std::vector<double> turned(size_t(kDepth) * columns), sums(size_t(kRows) * columns, 0.0);

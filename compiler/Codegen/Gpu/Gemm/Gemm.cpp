@@ -175,8 +175,9 @@ void GemmBuilder::loadStage(Value tile, RingState state) {
   for (unsigned panel = 0; panel < schedule.panels(); ++panel) {
     Value column = add(times(tile, schedule.tileK), panel * kPanel);
     TmaLoadOp::create(b, mapA, row0, column, add(stageA, panel * schedule.tileM * 128), full,
-                      Value());
-    TmaLoadOp::create(b, mapB, rowB, column, add(stageB, panel * schedule.tileN * 128), full, mask);
+                      Value(), ValueRange());
+    TmaLoadOp::create(b, mapB, rowB, column, add(stageB, panel * schedule.tileN * 128), full, mask,
+                      ValueRange());
   }
 }
 
@@ -310,7 +311,7 @@ void GemmBuilder::storeTile(ArrayRef<Value> accumulators) {
     for (unsigned group = 0; group < schedule.tileN / 16; ++group)
       storeFragment(accumulators[block], group, add(rowAddress, block * blockBytes), rowInEight);
   FenceAsyncOp::create(b);
-  NamedBarrierOp::create(b, kEpilogueBarrier, 128 * schedule.consumers);
+  NamedBarrierOp::create(b, kEpilogueBarrier, 128 * schedule.consumers, ValueRange());
   when(is(bits(thread, 127), 0), [&] {
     Value firstRow = add(row0, times(consumer, 64 * schedule.blocks()));
     for (unsigned block = 0; block < schedule.blocks(); ++block)

@@ -8,7 +8,9 @@
 
 namespace millrace::gpu {
 
-/// Matrices in memory, row-major; distances of rows in bytes, multiples of 16.
+/// Matrices in memory, row-major; distances of rows in bytes, multiples of 16. What stands between
+/// the last column of C and the next multiple of 16 bytes of its row is overwritten: TMA writes no
+/// less.
 struct GemmOperands {
   int32_t m = 0, n = 0, k = 0;
   std::byte *a = nullptr, *b = nullptr, *c = nullptr;

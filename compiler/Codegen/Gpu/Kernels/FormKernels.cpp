@@ -128,6 +128,7 @@ void addTensorForms(OpPassManager &passes, const std::string &multiplied,
   passes.addPass(createFuseElementwisePass());
   if (!multiplied.empty())
     passes.addPass(createFuseProductsPass(multiplied, left, table));
+  passes.addPass(createFuseElementwisePass()); // what is stored for a product is computed at once
   passes.addPass(createFindGathersPass());
 }
 

@@ -78,7 +78,9 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
     passes.addPass(std::make_unique<Summarize>(state->summary));
     if (!state->launcher)
       return passes.addPass(tile::createLowerToLoopsPass());
-    passes.addPass(tile::createLowerToHopperPass());
+    passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/
+                                                 kernels.device == Device::Emulated ||
+                                                 kernels.cuda->facts().chip == "sm_90a"));
     passes.addPass(createCSEPass());
     passes.addPass(createCallLauncherPass(*state->launcher));
   };

@@ -214,8 +214,12 @@ private:
     llvm::sort(there);
     if (all != there)
       return refuse("the result has other loops than the product");
-    constexpr int64_t kFewRows = 16; // fewer would leave most lanes without one
-    if (n.empty() || (found.count(m) < kFewRows && found.count(n) > found.count(m))) {
+    // Fewer would leave most lanes without one: of a warpgroup where TMA may load the operands,
+    // else of a warp.
+    const bool isLoaded = narrowed(found.left)->kind == Term::Kind::Leaf &&
+                          narrowed(found.right)->kind == Term::Kind::Leaf;
+    const int64_t fewRows = isLoaded ? 64 : 16;
+    if (n.empty() || (found.count(m) < fewRows && found.count(n) > found.count(m))) {
       std::swap(m, n);
       std::swap(found.left, found.right);
     }
@@ -323,7 +327,8 @@ bool addsProducts(linalg::LinalgOp op) {
 
 } // namespace
 
-std::optional<FoundProduct> findProduct(linalg::LinalgOp op, Type type, std::string &why) {
+std::optional<FoundProduct> findProduct(linalg::LinalgOp op, Type type, std::string &why,
+                                        bool isFollowing) {
   why.clear();
   if (op.hasDynamicShape() || llvm::is_contained(op.getStaticLoopRanges(), 0)) {
     why = "its sizes are no constants, or 0";
@@ -341,7 +346,7 @@ std::optional<FoundProduct> findProduct(linalg::LinalgOp op, Type type, std::str
   }
   for (Operation *last : llvm::reverse(endsOf(op)))
     for (bool follows : {true, false}) {
-      if (elementOf(last->getResult(0)).isInteger(1))
+      if ((follows && !isFollowing) || elementOf(last->getResult(0)).isInteger(1))
         continue;
       Match match(op, last, follows);
       if (match.run(type))

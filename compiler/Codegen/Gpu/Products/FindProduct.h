@@ -35,10 +35,11 @@ struct FoundProduct {
 };
 
 /// The product with as much behind it as one kernel computes. `type`: what is multiplied where the
-/// operands are no 16-bit numbers of one type, but rounded to it. Nothing, with the reason, if it
-/// is no product for tensor cores.
+/// operands are no 16-bit numbers of one type, but rounded to it. `follows`: what is computed of
+/// its operands is a part of it, where a kernel can. Nothing, with the reason, if it is no product
+/// for tensor cores.
 std::optional<FoundProduct> findProduct(mlir::linalg::LinalgOp op, mlir::Type type,
-                                        std::string &why);
+                                        std::string &why, bool follows = true);
 
 /// Whether an operation adds up products of two tensors, in any type.
 bool isAnyProduct(mlir::linalg::LinalgOp op);

@@ -3,6 +3,8 @@
 
 #include "compiler/Codegen/Gpu/Attention/TensorBuffers.h"
 #include "compiler/Codegen/Gpu/Products/ProductKernel.h"
+#include "compiler/Codegen/Gpu/Products/StoreOperands.h"
+#include "compiler/Dialect/Tile/Transforms/Staging.h"
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -58,7 +60,7 @@ public:
       for (linalg::LinalgOp product : llvm::reverse(products)) {
         std::string why;
         if (std::optional<FoundProduct> found = findProduct(product, element, why))
-          replace(*found);
+          replace(std::move(*found), element);
         else
           remark(product, why);
       }
@@ -72,11 +74,17 @@ private:
       left->push_back("'" + nodeOf(op) + "' is multiplied without tensor cores: " + why);
   }
 
-  void replace(const FoundProduct &found) {
+  void replace(FoundProduct found, Type element) {
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     // All are built under one name, so that equal ones print equally.
-    ProductKernel built =
-        buildProduct(found, ProductSchedule::choose(found, *table), builder, "kernel");
+    ProductKernel built = buildProduct(found, *table, builder, "kernel");
+    if (!tile::planStaging(built.kernel))
+      if (linalg::LinalgOp stored = storeOperands(found)) {
+        std::string why;
+        built.kernel.erase();
+        found = std::move(*findProduct(stored, element, why, /*follows=*/false));
+        built = buildProduct(found, *table, builder, "kernel");
+      }
     std::string text;
     llvm::raw_string_ostream out(text);
     built.kernel->print(out);

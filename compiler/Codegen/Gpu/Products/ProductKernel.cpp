@@ -3,12 +3,14 @@
 
 #include "compiler/Codegen/Gpu/Attention/KindAttribute.h"
 #include "compiler/Codegen/Gpu/Attention/TermWriter.h"
+#include "compiler/Dialect/Tile/Transforms/Staging.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace::gpu {
 
@@ -43,7 +45,6 @@ public:
       programs *= f.size(loop);
     made.kernel = tile::KernelOp::create(b, place, name, b.getFunctionType(types, {}), lanes,
                                          programs, ArrayAttr(), ArrayAttr());
-    setKind(made.kernel, kindOf(f));
     OpBuilder::InsertionGuard guard(b);
     body = b.createBlock(&made.kernel.getBody());
     for (Type type : types)
@@ -55,6 +56,7 @@ public:
     tile::StoreRowsOp::create(b, place, result, body->getArguments().back(), indicesOf(f.o), inside,
                               *dimensionOf(f.o, f.column));
     tile::ReturnOp::create(b, place);
+    setKind(made.kernel, kindOf(f, tile::planStaging(made.kernel).has_value()));
     return made;
   }
 
@@ -201,7 +203,23 @@ private:
                            : convert(value, element, static_cast<arith::TruncFOp *>(nullptr));
   }
 
-  /// The program's number, from the innermost on: columns, rows, then what lies outside of both.
+  /// Tiles of rows and of columns by a number below their product. In groups of `kGroup` tiles of
+  /// rows, the last of which may have fewer, the tile of rows changes fastest: 132 programs at a
+  /// time read 32 tiles of rows and four or five of columns, as those of build-gemm do.
+  std::pair<Value, Value> tilesOf(Value tile, int64_t rowTiles, int64_t columnTiles) {
+    constexpr int64_t kGroup = 32;
+    const int64_t size = std::min(kGroup, rowTiles);
+    Value group = arith::DivUIOp::create(b, place, tile, number(size * columnTiles));
+    Value rest = arith::RemUIOp::create(b, place, tile, number(size * columnTiles));
+    Value first = arith::MulIOp::create(b, place, group, number(size)), own = number(size);
+    if (rowTiles % size)
+      own = arith::MinUIOp::create(b, place, own,
+                                   arith::SubIOp::create(b, place, number(rowTiles), first));
+    Value row = arith::AddIOp::create(b, place, first, arith::RemUIOp::create(b, place, rest, own));
+    return {row, arith::DivUIOp::create(b, place, rest, own)};
+  }
+
+  /// The program's number, from the innermost on: rows and columns, then what lies outside of both.
   void choosePlace(int64_t rowTiles, int64_t columnTiles) {
     Value left = tile::ProgramIdOp::create(b, place);
     const auto take = [&](int64_t size) {
@@ -209,8 +227,9 @@ private:
       left = arith::DivUIOp::create(b, place, left, number(size));
       return own;
     };
-    at[f.column] = arith::MulIOp::create(b, place, take(columnTiles), number(columns));
-    Value row = asTile(arith::MulIOp::create(b, place, take(rowTiles), number(lanes)));
+    const auto [rowTile, columnTile] = tilesOf(take(rowTiles * columnTiles), rowTiles, columnTiles);
+    at[f.column] = arith::MulIOp::create(b, place, columnTile, number(columns));
+    Value row = asTile(arith::MulIOp::create(b, place, rowTile, number(lanes)));
     const auto type = cast<VectorType>(row.getType());
     row = arith::AddIOp::create(b, place, row, tile::IotaOp::create(b, place, type));
     if (f.count(f.rows) % lanes)
@@ -299,26 +318,77 @@ private:
   Value inside;                     ///< lanes that have a row; none: all have
 };
 
+/// Cycles of a product by warpgroups. A multiprocessor of Hopper multiplies 2,048 pairs a cycle
+/// (989 TFLOPS of 132 at 1.83 GHz). It gets at least 40 bytes a cycle from the L2 cache, as a tile
+/// of 128 x 256 took on an H200 (docs/results/2026-11-27-gpu.md); 56 are a guess. One warpgroup
+/// alone does not multiply while it waits for what it began.
+double cyclesOf(const FoundProduct &found, const ProductSchedule &schedule, unsigned processors) {
+  constexpr double kPairs = 2048, kBytes = 56, kWait = 120, kAround = 2500;
+  const auto tiles = [](int64_t size, int64_t tile) { return double((size + tile - 1) / tile); };
+  const double programs = double(found.count(found.outer)) *
+                          tiles(found.count(found.rows), schedule.rows) *
+                          tiles(found.size(found.column), schedule.columns),
+               steps = double(found.count(found.depths)) *
+                       tiles(found.count(found.steps), schedule.depth);
+  const double products = double(schedule.rows * schedule.columns * schedule.depth) / kPairs,
+               loads = double((schedule.rows + schedule.columns) * schedule.depth * 2) / kBytes;
+  const double step = std::max(products + (schedule.rows == 64 ? kWait : 0), loads);
+  return std::ceil(programs / processors) * (steps * step + kAround);
+}
+
 } // namespace
 
-KernelKind kindOf(const FoundProduct &found) {
+KernelKind kindOf(const FoundProduct &found, bool isStaged) {
   return {"product",
           found.element.isBF16() ? "bf16" : "f16",
           {{"rows", found.count(found.rows)},
            {"columns", found.size(found.column)},
-           {"depth", found.count(found.depths) * found.count(found.steps)}}};
+           {"depth", found.count(found.depths) * found.count(found.steps)},
+           {"staged", isStaged}}};
 }
 
-ProductSchedule ProductSchedule::choose(const FoundProduct &found, const TuningTable &table) {
-  const ProductSchedule own;
-  const auto schedule = table.scheduleFor(
-      kindOf(found), {{"rows", own.rows}, {"columns", own.columns}, {"depth", own.depth}});
+ProductSchedule ProductSchedule::choose(const FoundProduct &found, const TuningTable &table,
+                                        bool isStaged) {
+  ProductSchedule own;
+  if (isStaged) {
+    std::optional<double> least;
+    for (int64_t rows : {128, 64})
+      for (int64_t columns : {256, 192, 128, 96, 64, 32, 16, 8}) {
+        // In two steps at least: a loop of one pass is none, and nothing is loaded ahead.
+        const ProductSchedule each{
+            rows, columns,
+            std::min<int64_t>(64, 16 * llvm::divideCeilSigned(found.count(found.steps), 32))};
+        const double cycles = cyclesOf(found, each, table.estimatedChip().processors);
+        if (!least || cycles < *least) {
+          least = cycles;
+          own = each;
+        }
+      }
+  }
+  const auto schedule =
+      table.scheduleFor(kindOf(found, isStaged),
+                        {{"rows", own.rows}, {"columns", own.columns}, {"depth", own.depth}});
   return {schedule.at("rows"), schedule.at("columns"), schedule.at("depth")};
 }
 
 ProductKernel buildProduct(const FoundProduct &found, const ProductSchedule &schedule,
                            OpBuilder &builder, StringRef name) {
   return ProductBuilder(found, schedule, builder).build(name);
+}
+
+ProductKernel buildProduct(const FoundProduct &found, const TuningTable &table, OpBuilder &builder,
+                           StringRef name) {
+  // Less than a warpgroup's rows would mostly multiply nothing.
+  constexpr int64_t kFewRows = 48;
+  if (found.count(found.rows) >= kFewRows) {
+    ProductKernel made = buildProduct(
+        found, ProductSchedule::choose(found, table, /*isStaged=*/true), builder, name);
+    if (tile::planStaging(made.kernel))
+      return made;
+    made.kernel.erase();
+  }
+  return buildProduct(found, ProductSchedule::choose(found, table, /*isStaged=*/false), builder,
+                      name);
 }
 
 } // namespace millrace::gpu

@@ -28,7 +28,8 @@ struct GpuChip {
 struct KernelKind {
   std::string op;   ///< product, attention, rows, map, top_k ...
   std::string type; ///< of what it multiplies, or of its result: f16, bf16, f32, i8 ...
-  /// Of a product rows, columns and depth; of attention rows, keys and depth_and_values; of any
+  /// Of a product rows, columns and depth; of attention rows, keys and depth_and_values; of
+  /// both whether TMA loads their operands for warpgroups (staged: 1); of any
   /// launch the bytes of its tensors, where they are known.
   std::map<std::string, int64_t> sizes;
 };

@@ -36,6 +36,7 @@ struct Limits {
   static constexpr unsigned kNamedBarriers = 16;        ///< 0 is that of the CTA
   static constexpr unsigned kWarp = 32;
   static constexpr unsigned kWarpgroup = 128;
+  static constexpr unsigned kOuter = 3;              ///< dimensions of a tensor beside a matrix
   static constexpr unsigned kBox = 256;              ///< elements of a box along one dimension
   static constexpr unsigned kBarrierCount = 1048575; ///< arrivals or bytes of one phase
 };

@@ -142,10 +142,17 @@ LogicalResult TmaLoadOp::verify() {
     return failure();
   if (failed(verifyBarrier(*this, getBarrier())))
     return failure();
+  if (getOuter().size() != getMap().getType().getOuter())
+    return emitOpError() << "has " << getOuter().size() << " indices of outer dimensions, and "
+                         << getMap().getType() << " takes " << getMap().getType().getOuter();
   return verifyBox(*this, getAddress(), getMap().getType());
 }
 
-LogicalResult TmaStoreOp::verify() { return verifyBox(*this, getAddress(), getMap().getType()); }
+LogicalResult TmaStoreOp::verify() {
+  if (getMap().getType().getOuter())
+    return emitOpError("stores to matrices of a tensor with outer dimensions; give a map of one");
+  return verifyBox(*this, getAddress(), getMap().getType());
+}
 
 LogicalResult TmaStoreWaitOp::verify() {
   if (getGroups() > 63)
@@ -161,6 +168,9 @@ LogicalResult MatrixDescriptorOp::verify() {
   // The field has 14 bits, of 16 bytes each.
   if (getStride() < 16 || getStride() % 16 || getStride() >= (1u << 18))
     return emitOpError() << "has stride " << static_cast<int32_t>(getStride())
+                         << "; a descriptor holds multiples of 16 up to 262128";
+  if (getLeading() < 16 || getLeading() % 16 || getLeading() >= (1u << 18))
+    return emitOpError() << "has leading " << static_cast<int32_t>(getLeading())
                          << "; a descriptor holds multiples of 16 up to 262128";
   return verifyAddress(*this, getAddress(), 16, 16, "an operand");
 }
@@ -179,6 +189,22 @@ LogicalResult AccumulatorZeroOp::verify() {
   if (getType().getInFlight())
     return emitOpError("makes an accumulator that is not in flight");
   return success();
+}
+
+/// A vector of a thread's registers of the accumulator, which the tensor cores do not own.
+static LogicalResult verifyValues(Operation *op, AccumulatorType type, VectorType values) {
+  if (type.getInFlight())
+    return op->emitOpError("has an accumulator in flight; put hopper.wgmma_wait before it");
+  if (values.getNumElements() != type.registersPerThread())
+    return op->emitOpError() << "has " << values << " for the " << type.registersPerThread()
+                             << " registers of a thread";
+  return success();
+}
+LogicalResult AccumulatorOfOp::verify() {
+  return verifyValues(*this, getType(), getValues().getType());
+}
+LogicalResult AccumulatorValuesOp::verify() {
+  return verifyValues(*this, getAccumulator().getType(), getType());
 }
 
 LogicalResult AccumulatorReadOp::verify() {
@@ -252,18 +278,20 @@ LogicalResult StmatrixOp::verify() { return verifyAddress(*this, getAddress(), 1
 //===-- Synchronisation of threads
 //------------------------------------------------------------------===//
 
-LogicalResult NamedBarrierOp::verify() {
-  if (getNumber() < 1 || getNumber() >= Limits::kNamedBarriers)
-    return emitOpError() << "has number " << static_cast<int32_t>(getNumber())
-                         << "; named barriers are 1 to 15, and 0 is hopper.cta_barrier";
-  KernelOp kernel = kernelOf(*this);
-  if (getThreads() < 1 || getThreads() % Limits::kWarp ||
-      (kernel && getThreads() > kernel.getThreads()))
-    return emitOpError() << "waits for " << static_cast<int32_t>(getThreads())
-                         << " threads; a barrier takes multiples of 32 up to the CTA's "
-                         << (kernel ? kernel.getThreads() : Limits::kThreads);
+template <class Barrier> static LogicalResult verifyNamed(Barrier op) {
+  const uint32_t number = op.getNumber(), threads = op.getThreads();
+  if (number < 1 || number >= Limits::kNamedBarriers)
+    return op.emitOpError() << "has number " << static_cast<int32_t>(number)
+                            << "; named barriers are 1 to 15, and 0 is hopper.cta_barrier";
+  KernelOp kernel = kernelOf(op);
+  if (threads < 1 || threads % Limits::kWarp || (kernel && threads > kernel.getThreads()))
+    return op.emitOpError() << "waits for " << static_cast<int32_t>(threads)
+                            << " threads; a barrier takes multiples of 32 up to the CTA's "
+                            << (kernel ? kernel.getThreads() : Limits::kThreads);
   return success();
 }
+LogicalResult NamedBarrierOp::verify() { return verifyNamed(*this); }
+LogicalResult NamedBarrierArriveOp::verify() { return verifyNamed(*this); }
 
 LogicalResult ClusterArriveOp::verify() { return verifyCluster(*this); }
 LogicalResult ClusterWaitOp::verify() { return verifyCluster(*this); }

@@ -58,16 +58,20 @@ def Hopper_AccumulatorType : TypeDef<Hopper_Dialect, "Accumulator"> {
 
 def Hopper_TensorMapType : TypeDef<Hopper_Dialect, "TensorMap"> {
   let mnemonic = "tensor_map";
-  let summary = "how TMA moves boxes of one matrix in global memory";
+  let summary = "how TMA moves boxes of the matrices of one tensor in global memory";
   let description = [{
     `!hopper.tensor_map<128x64xbf16, swizzle 128>`: boxes of 128 rows and 64 columns; columns lie side by side in
-    memory. With `swizzle 128` the inner extent of a box is 128 bytes, and the 16-byte chunk c of row r lies in shared
-    memory at chunk c xor (r mod 8). Base, shape and row stride of the matrix are known at launch only. Elements: bf16,
-    f16, f32.
+    memory. `<128x64xbf16, swizzle 128, outer 2>`: of a tensor that has such a matrix for each index of two more
+    dimensions. With `swizzle 128` the inner extent of a box is 128 bytes, and the 16-byte chunk c of row r lies in shared
+    memory at chunk c xor (r mod 8). Base, shape and strides are known at launch only. Elements: bf16, f16, f32. At
+    most three outer dimensions.
   }];
-  let parameters = (ins "unsigned":$rows, "unsigned":$columns, "::mlir::Type":$elementType, "unsigned":$swizzle);
+  let parameters = (ins "unsigned":$rows, "unsigned":$columns, "::mlir::Type":$elementType, "unsigned":$swizzle,
+      "unsigned":$outer);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+  let builders = [TypeBuilder<(ins "unsigned":$rows, "unsigned":$columns, "::mlir::Type":$elementType,
+      "unsigned":$swizzle), [{ return $_get($_ctxt, rows, columns, elementType, swizzle, 0u); }]>];
   let extraClassDeclaration = [{
     unsigned elementBytes() const { return getElementType().getIntOrFloatBitWidth() / 8; }
     /// Bytes that one box has in shared memory; boxes beyond the matrix count whole.
@@ -200,18 +204,18 @@ def Hopper_MbarrierWaitOp : Hopper_Op<"mbarrier_wait"> {
 
 //===-- TMA ---------------------------------------------------------------------------------------------------------===//
 
-def Hopper_TmaLoadOp : Hopper_Op<"tma_load"> {
+def Hopper_TmaLoadOp : Hopper_Op<"tma_load", [AttrSizedOperandSegments]> {
   let summary = "begins to copy a box from global to shared memory; its bytes complete the barrier's phase";
   let description = [{
-    The box begins at `[row, column]`; what lies outside the matrix arrives as 0 and counts as bytes. With `multicast`
+    The box begins at `[row, column]`, of the matrix at the indices `of` outer dimensions; what lies outside the matrix arrives as 0 and counts as bytes. With `multicast`
     the box arrives at the same address in every CTA of the cluster whose bit is set in the i16 mask, and at the
     barrier there. One thread issues it. Errors: an address that is not a multiple of 1024 (swizzle 128) or 128 (none);
     a box that ends outside the kernel's shared memory; multicast in a kernel without a cluster.
   }];
   let arguments = (ins Hopper_TensorMapType:$map, I32:$row, I32:$column, Hopper_Address:$address,
-      Hopper_Address:$barrier, Optional<I16>:$mask);
+      Hopper_Address:$barrier, Optional<I16>:$mask, Variadic<I32>:$outer);
   let assemblyFormat = [{
-    $map `[` $row `,` $column `]` `to` $address `signal` $barrier (`multicast` $mask^)? attr-dict `:` qualified(type($map))
+    $map `[` $row `,` $column `]` (`of` `[` $outer^ `]`)? `to` $address `signal` $barrier (`multicast` $mask^)? attr-dict `:` qualified(type($map))
   }];
   let hasVerifier = 1;
 }
@@ -219,6 +223,7 @@ def Hopper_TmaLoadOp : Hopper_Op<"tma_load"> {
 def Hopper_TmaStoreOp : Hopper_Op<"tma_store"> {
   let summary = "begins to copy a box from shared to global memory; what lies outside the matrix is left out";
   let description = [{
+    Of a row's last 16 bytes all are written, also those behind the last column (seen on an H200).
     Writes of threads to the box need `fence_async` by the writers, then a barrier, before. It belongs to this thread's
     next `tma_store_commit`. Errors: as of `tma_load`.
   }];
@@ -247,14 +252,17 @@ def Hopper_TmaStoreWaitOp : Hopper_Op<"tma_store_wait"> {
 //===-- Tensor cores ------------------------------------------------------------------------------------------------===//
 
 def Hopper_MatrixDescriptorOp : Hopper_Op<"matrix_descriptor", [Pure]> {
-  let summary = "the 64-bit descriptor of a K-major operand in shared memory with 128-byte swizzle";
+  let summary = "the 64-bit descriptor of an operand in shared memory with 128-byte swizzle";
   let description = [{
     Rows of 128 bytes; groups of eight rows lie `stride` bytes apart (1024 where they are dense). Adding bytes / 16 to
-    the descriptor advances it along K. PTX ISA, "Matrix Descriptor Format".
+    the descriptor moves where it begins. A row of memory is one of the operand (K-major), or, where wgmma transposes it,
+    has 64 of its rows at one place along K; then the next 64 rows begin `leading` bytes further. PTX ISA, "Matrix
+    Descriptor Format" and "Strides".
   }];
-  let arguments = (ins Hopper_Address:$address, DefaultValuedAttr<I32Attr, "1024">:$stride);
+  let arguments = (ins Hopper_Address:$address, DefaultValuedAttr<I32Attr, "1024">:$stride,
+      DefaultValuedAttr<I32Attr, "16">:$leading);
   let results = (outs I64:$result);
-  let assemblyFormat = "$address `stride` $stride attr-dict";
+  let assemblyFormat = "$address `stride` $stride (`leading` $leading^)? attr-dict";
   let hasVerifier = 1;
 }
 
@@ -262,6 +270,22 @@ def Hopper_AccumulatorZeroOp : Hopper_Op<"accumulator_zero", [Pure]> {
   let summary = "an accumulator of zeros";
   let results = (outs Hopper_AccumulatorType:$result);
   let assemblyFormat = "attr-dict `:` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Hopper_AccumulatorOfOp : Hopper_Op<"accumulator_of", [Pure]> {
+  let summary = "an accumulator that has the vector's elements in this thread's registers, in their order";
+  let arguments = (ins VectorOfRankAndType<[1], [F32]>:$values);
+  let results = (outs Hopper_AccumulatorType:$result);
+  let assemblyFormat = "$values attr-dict `:` type($values) `->` qualified(type($result))";
+  let hasVerifier = 1;
+}
+
+def Hopper_AccumulatorValuesOp : Hopper_Op<"accumulator_values", [Pure]> {
+  let summary = "this thread's registers of an accumulator that is not in flight, as a vector";
+  let arguments = (ins Hopper_AccumulatorType:$accumulator);
+  let results = (outs VectorOfRankAndType<[1], [F32]>:$result);
+  let assemblyFormat = "$accumulator attr-dict `:` qualified(type($accumulator)) `->` type($result)";
   let hasVerifier = 1;
 }
 
@@ -288,15 +312,20 @@ def Hopper_WgmmaFenceOp : Hopper_Op<"wgmma_fence"> {
 def Hopper_WgmmaOp : Hopper_Op<"wgmma", [AllTypesMatch<["accumulator", "result"]>]> {
   let summary = "begins accumulator += A B^T of 64 x columns x 16; A and B lie in shared memory";
   let description = [{
-    Four converged warps of one warpgroup issue it. `operands` is the element type of A and B: bf16 or f16.
+    Four converged warps of one warpgroup issue it. `operands` is the element type of A and B: bf16 or f16. Of a
+    transposed operand, places along K lie behind one another in memory, not beside one another (`matrix_descriptor`).
 
     ```mlir
     %1 = hopper.wgmma %0, %a, %b bf16 : !hopper.accumulator<64x256xf32, in_flight>
     ```
   }];
-  let arguments = (ins Hopper_AccumulatorType:$accumulator, I64:$a, I64:$b, TypeAttr:$operands);
+  let arguments = (ins Hopper_AccumulatorType:$accumulator, I64:$a, I64:$b, TypeAttr:$operands,
+      UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let results = (outs Hopper_AccumulatorType:$result);
-  let assemblyFormat = "$accumulator `,` $a `,` $b $operands attr-dict `:` qualified(type($accumulator))";
+  let assemblyFormat = [{
+    $accumulator `,` $a (`transposed` $transpose_a^)? `,` $b (`transposed` $transpose_b^)? $operands attr-dict `:`
+    qualified(type($accumulator))
+  }];
   let hasVerifier = 1;
 }
 
@@ -307,10 +336,10 @@ def Hopper_WgmmaRsOp : Hopper_Op<"wgmma_rs", [AllTypesMatch<["accumulator", "res
     the lower column in the low half. They may not be written before the wait of this group.
   }];
   let arguments = (ins Hopper_AccumulatorType:$accumulator, I32:$a0, I32:$a1, I32:$a2, I32:$a3, I64:$b,
-      TypeAttr:$operands);
+      TypeAttr:$operands, UnitAttr:$transpose_b);
   let results = (outs Hopper_AccumulatorType:$result);
   let assemblyFormat = [{
-    $accumulator `,` `[` $a0 `,` $a1 `,` $a2 `,` $a3 `]` `,` $b $operands attr-dict `:` qualified(type($accumulator))
+    $accumulator `,` `[` $a0 `,` $a1 `,` $a2 `,` $a3 `]` `,` $b (`transposed` $transpose_b^)? $operands attr-dict `:` qualified(type($accumulator))
   }];
   let hasVerifier = 1;
 }
@@ -424,8 +453,19 @@ def Hopper_CtaBarrierOp : Hopper_Op<"cta_barrier"> {
 def Hopper_NamedBarrierOp : Hopper_Op<"named_barrier"> {
   let summary = "waits for so many threads at one of the barriers 1 to 15";
   let description = [{
-    The number is constant: with one that is not, ptxas reserves all 16. Errors: another number; threads that are no
-    multiple of 32 or more than the CTA has.
+    The number is constant: with one that is not, ptxas reserves all 16. `after`: what is computed before the thread waits;
+    arithmetic without it may be moved behind a barrier. Errors: another number; threads that are no multiple of 32 or more
+    than the CTA has.
+  }];
+  let arguments = (ins I32Attr:$number, I32Attr:$threads, Variadic<I32>:$after);
+  let assemblyFormat = "$number `threads` $threads (`after` $after^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def Hopper_NamedBarrierArriveOp : Hopper_Op<"named_barrier_arrive"> {
+  let summary = "arrives at one of the barriers 1 to 15 for those who wait there, and goes on";
+  let description = [{
+    Counts among the threads of the `named_barrier`s of this number. Errors: as of `named_barrier`.
   }];
   let arguments = (ins I32Attr:$number, I32Attr:$threads);
   let assemblyFormat = "$number `threads` $threads attr-dict";

@@ -40,14 +40,19 @@ LogicalResult AccumulatorType::verify(function_ref<InFlightDiagnostic()> error, 
 Type TensorMapType::parse(AsmParser &parser) {
   SmallVector<int64_t> shape;
   Type element;
-  unsigned swizzle = 0;
+  unsigned swizzle = 0, outer = 0;
   const SMLoc place = parser.getCurrentLocation();
   if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
       parser.parseType(element))
     return {};
-  const bool hasSwizzle = succeeded(parser.parseOptionalComma());
-  if ((hasSwizzle && (parser.parseKeyword("swizzle") || parser.parseInteger(swizzle))) ||
-      parser.parseGreater())
+  // Each at most once, in this order.
+  while (succeeded(parser.parseOptionalComma())) {
+    const bool isSwizzle = !outer && !swizzle && succeeded(parser.parseOptionalKeyword("swizzle"));
+    if ((!isSwizzle && (outer || parser.parseKeyword("outer"))) ||
+        parser.parseInteger(isSwizzle ? swizzle : outer))
+      return {};
+  }
+  if (parser.parseGreater())
     return {};
   if (shape.size() != 2) {
     parser.emitError(place, "a box has two dimensions, as in <128x64xbf16, swizzle 128>");
@@ -55,18 +60,24 @@ Type TensorMapType::parse(AsmParser &parser) {
   }
   return parser.getChecked<TensorMapType>(place, parser.getContext(),
                                           static_cast<unsigned>(shape[0]),
-                                          static_cast<unsigned>(shape[1]), element, swizzle);
+                                          static_cast<unsigned>(shape[1]), element, swizzle, outer);
 }
 
 void TensorMapType::print(AsmPrinter &printer) const {
   printer << "<" << getRows() << "x" << getColumns() << "x" << getElementType();
   if (getSwizzle())
     printer << ", swizzle " << getSwizzle();
+  if (getOuter())
+    printer << ", outer " << getOuter();
   printer << ">";
 }
 
 LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> error, unsigned rows,
-                                    unsigned columns, Type element, unsigned swizzle) {
+                                    unsigned columns, Type element, unsigned swizzle,
+                                    unsigned outer) {
+  if (outer > Limits::kOuter)
+    return error() << "has " << outer << " outer dimensions; TMA moves boxes of tensors of at most "
+                   << Limits::kOuter + 2 << " dimensions";
   if (!element.isBF16() && !element.isF16() && !element.isF32())
     return error() << "has elements of type " << element << "; TMA moves bf16, f16 and f32 here";
   if (!rows || !columns || rows > Limits::kBox || columns > Limits::kBox)

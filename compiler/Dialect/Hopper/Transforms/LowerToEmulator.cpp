@@ -57,15 +57,21 @@ public:
         .Case<MbarrierArriveExpectOp>([](MbarrierArriveExpectOp of) { return list(of.getBytes()); })
         .Case<TmaLoadOp, TmaStoreOp>([](auto of) { return boxOf(of.getMap().getType()); })
         .Case<TmaStoreWaitOp>([](TmaStoreWaitOp of) { return list(of.getGroups(), of.getRead()); })
-        .Case<MatrixDescriptorOp>([](MatrixDescriptorOp of) { return list(of.getStride()); })
+        .Case<MatrixDescriptorOp>(
+            [](MatrixDescriptorOp of) { return list(of.getStride(), of.getLeading()); })
         .Case<AccumulatorZeroOp>(
             [](AccumulatorZeroOp of) { return list(of.getType().getColumns()); })
         .Case<AccumulatorReadOp>([](AccumulatorReadOp of) { return list(of.getIndex()); })
-        .Case<WgmmaOp, WgmmaRsOp, MmaOp>([](auto of) { return list(codeOf(of.getOperands())); })
+        .Case<WgmmaOp>([](WgmmaOp of) {
+          return list(codeOf(of.getOperands()), of.getTransposeA(), of.getTransposeB());
+        })
+        .Case<WgmmaRsOp>(
+            [](WgmmaRsOp of) { return list(codeOf(of.getOperands()), of.getTransposeB()); })
+        .Case<MmaOp>([](MmaOp of) { return list(codeOf(of.getOperands())); })
         .Case<PackOp>([](PackOp of) { return list(codeOf(of.getType())); })
         .Case<ShuffleXorOp>([](ShuffleXorOp of) { return list(of.getMask()); })
-        .Case<NamedBarrierOp>(
-            [](NamedBarrierOp of) { return list(of.getNumber(), of.getThreads()); })
+        .Case<NamedBarrierOp, NamedBarrierArriveOp>(
+            [](auto of) { return list(of.getNumber(), of.getThreads()); })
         .Case<SetMaxRegistersOp>(
             [](SetMaxRegistersOp of) { return list(of.getRegisters(), of.getWarpgroups()); })
         .Default([](Operation *) { return SmallVector<int32_t>(); });
@@ -77,7 +83,8 @@ private:
   }
   /// What the kernel takes a tensor map for; the launch's must be the same.
   static SmallVector<int32_t> boxOf(TensorMapType map) {
-    return list(map.getRows(), map.getColumns(), map.elementBytes(), map.getSwizzle());
+    return list(map.getRows(), map.getColumns(), map.elementBytes(), map.getSwizzle(),
+                map.getOuter());
   }
 
   ConversionPatternRewriter &rewriter;
@@ -110,11 +117,17 @@ struct EmulateOperation : ConversionPattern {
       rewriter.replaceOp(op, sums);
       return success();
     }
+    if (auto of = dyn_cast<AccumulatorOfOp>(op))
+      return fillAccumulator(of, operands[0], calls, rewriter);
+    if (auto of = dyn_cast<AccumulatorValuesOp>(op))
+      return readAccumulator(of, operands[0], calls, rewriter);
+    if (isa<NamedBarrierOp>(op))
+      arguments.clear(); // here everything is computed in its order
     // Without a CTA it is the thread's own; a missing mask is -1, which no i16 is.
     if (auto arrive = dyn_cast<MbarrierArriveOp>(op); arrive && !arrive.getCta())
       arguments.push_back(calls.call("cluster_rank", {}, {}, rewriter.getI32Type()));
     if (auto load = dyn_cast<TmaLoadOp>(op))
-      maskAsI32(load, arguments, rewriter);
+      fillArguments(load, arguments, rewriter);
     Type result =
         op->getNumResults() ? getTypeConverter()->convertType(op->getResult(0).getType()) : Type();
     // C++ and LLVM agree on what an i32 is; of an i1 they need not.
@@ -131,11 +144,40 @@ struct EmulateOperation : ConversionPattern {
   }
 
 private:
-  static void maskAsI32(TmaLoadOp load, SmallVectorImpl<Value> &arguments, OpBuilder &builder) {
-    if (!load.getMask())
-      return arguments.push_back(constant(builder, load.getLoc(), -1));
-    arguments.back() =
-        LLVM::ZExtOp::create(builder, load.getLoc(), builder.getI32Type(), arguments.back());
+  /// A mask of 32 bits, then an index of each outer dimension that there may be.
+  static void fillArguments(TmaLoadOp load, SmallVectorImpl<Value> &arguments, OpBuilder &builder) {
+    const size_t mask = 5;
+    if (load.getMask())
+      arguments[mask] =
+          LLVM::ZExtOp::create(builder, load.getLoc(), builder.getI32Type(), arguments[mask]);
+    else
+      arguments.insert(arguments.begin() + mask, constant(builder, load.getLoc(), -1));
+    while (arguments.size() < mask + 1 + Limits::kOuter)
+      arguments.push_back(constant(builder, load.getLoc(), 0));
+  }
+
+  static LogicalResult fillAccumulator(AccumulatorOfOp op, Value values, Calls &calls,
+                                       ConversionPatternRewriter &rewriter) {
+    const auto columns = static_cast<int32_t>(op.getType().getColumns());
+    Value made = calls.call("accumulator_zero", {}, columns, rewriter.getI64Type());
+    for (int32_t i = 0; i < columns / 2; ++i)
+      calls.call("accumulator_write",
+                 {made, LLVM::ExtractElementOp::create(rewriter, op.getLoc(), values,
+                                                       constant(rewriter, op.getLoc(), i))},
+                 i);
+    rewriter.replaceOp(op, made);
+    return success();
+  }
+  static LogicalResult readAccumulator(AccumulatorValuesOp op, Value accumulator, Calls &calls,
+                                       ConversionPatternRewriter &rewriter) {
+    Value vector = LLVM::UndefOp::create(rewriter, op.getLoc(), op.getType());
+    for (int32_t i = 0; i < int32_t(op.getType().getNumElements()); ++i)
+      vector = LLVM::InsertElementOp::create(
+          rewriter, op.getLoc(), vector,
+          calls.call("accumulator_read", accumulator, i, rewriter.getF32Type()),
+          constant(rewriter, op.getLoc(), i));
+    rewriter.replaceOp(op, vector);
+    return success();
   }
 
   /// A fence hands every accumulator over; a wait takes back those that it says are complete.

@@ -25,9 +25,8 @@ constexpr unsigned kSharedSpace = 3, kClusterSpace = 7;
 constexpr uint32_t kAllLanes = ~0u;
 /// How long one try of a wait may sleep, in nanoseconds; the wait itself has no end.
 constexpr int32_t kWaitTicks = 10'000'000;
-/// The fixed fields of a K-major descriptor with 128-byte swizzle: bits 62-63 hold the swizzle, the
-/// leading offset (bits 16-29, in 16 bytes) is not used by it and 1 by convention.
-constexpr int64_t kSwizzle128 = int64_t(1) << 62 | int64_t(1) << 16;
+/// Bits 62-63 of a descriptor hold the swizzle: 128 bytes.
+constexpr int64_t kSwizzle128 = int64_t(1) << 62;
 
 LLVM::LLVMStructType registersOf(AccumulatorType type) {
   return LLVM::LLVMStructType::getLiteral(
@@ -142,9 +141,11 @@ public:
   LogicalResult lower(TmaLoadOp op, TmaLoadOp::Adaptor from) {
     Value target = LLVM::AddrSpaceCastOp::create(rewriter, place, pointer(kClusterSpace),
                                                  shared(from.getAddress()));
+    SmallVector<Value> coordinates = {from.getColumn(), from.getRow()};
+    llvm::append_range(coordinates, from.getOuter());
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        rewriter, place, target, from.getMap(), ValueRange{from.getColumn(), from.getRow()},
-        shared(from.getBarrier()), ValueRange(), from.getMask(), Value(), NVVM::TMALoadMode::TILE,
+        rewriter, place, target, from.getMap(), coordinates, shared(from.getBarrier()),
+        ValueRange(), from.getMask(), Value(), NVVM::TMALoadMode::TILE,
         /*isCTAOnly=*/false, NVVM::CTAGroupKindAttr(), Value());
     return erase(op);
   }
@@ -171,11 +172,28 @@ public:
     Value wide = LLVM::ZExtOp::create(rewriter, place, i64(), field);
     Value fixed = LLVM::ConstantOp::create(
         rewriter, place, i64(),
-        rewriter.getI64IntegerAttr(kSwizzle128 | int64_t(op.getStride() / 16) << 32));
+        rewriter.getI64IntegerAttr(kSwizzle128 | int64_t(op.getStride() / 16) << 32 |
+                                   int64_t(op.getLeading() / 16) << 16));
     return replace(op, LLVM::OrOp::create(rewriter, place, wide, fixed));
   }
   LogicalResult lower(AccumulatorZeroOp op, AccumulatorZeroOp::Adaptor) {
     return replace(op, LLVM::ZeroOp::create(rewriter, place, registersOf(op.getType())));
+  }
+  LogicalResult lower(AccumulatorOfOp op, AccumulatorOfOp::Adaptor from) {
+    Value registers = LLVM::UndefOp::create(rewriter, place, registersOf(op.getType()));
+    for (unsigned i = 0; i < op.getType().registersPerThread(); ++i) {
+      Value one = LLVM::ExtractElementOp::create(rewriter, place, from.getValues(),
+                                                 number(static_cast<int32_t>(i)));
+      registers = LLVM::InsertValueOp::create(rewriter, place, registers, one, int64_t(i));
+    }
+    return replace(op, registers);
+  }
+  LogicalResult lower(AccumulatorValuesOp op, AccumulatorValuesOp::Adaptor from) {
+    Value vector = LLVM::UndefOp::create(rewriter, place, op.getType());
+    for (auto [i, one] : llvm::enumerate(unpack(from.getAccumulator())))
+      vector = LLVM::InsertElementOp::create(rewriter, place, vector, one,
+                                             number(static_cast<int32_t>(i)));
+    return replace(op, vector);
   }
   LogicalResult lower(AccumulatorReadOp op, AccumulatorReadOp::Adaptor from) {
     return replace(op, LLVM::ExtractValueOp::create(rewriter, place, from.getAccumulator(),
@@ -196,7 +214,9 @@ public:
                        rewriter, place, from.getAccumulator().getType(), from.getAccumulator(),
                        from.getA(), from.getB(), shape, operands, operands, NVVM::WGMMATypes::f32,
                        NVVM::WGMMAScaleOut::one, NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one,
-                       NVVM::MMALayout::row, NVVM::MMALayout::col, NVVM::MMAIntOverflowAttr()));
+                       op.getTransposeA() ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                       op.getTransposeB() ? NVVM::MMALayout::row : NVVM::MMALayout::col,
+                       NVVM::MMAIntOverflowAttr()));
   }
   LogicalResult lower(WgmmaCommitOp op, WgmmaCommitOp::Adaptor) {
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, place);
@@ -216,10 +236,10 @@ public:
         << type.getColumns() << "k16.f32." << operands << "." << operands << " {";
     for (unsigned i = 0; i < count; ++i)
       ptx << (i ? ", $" : "$") << i;
-    // Results, then the accumulator's tied inputs, then A and B; scale-d, imm-scales, no transpose.
+    // Results, then the accumulator's tied inputs, then A and B; scale-d, imm-scales, B's order.
     const unsigned a = 2 * count;
     ptx << "}, {$" << a << ", $" << a + 1 << ", $" << a + 2 << ", $" << a + 3 << "}, $" << a + 4
-        << ", p, 1, 1, 0; }";
+        << ", p, 1, 1, " << op.getTransposeB() << "; }";
     SmallVector<Value> inputs = unpack(from.getAccumulator());
     inputs.append({from.getA0(), from.getA1(), from.getA2(), from.getA3(), from.getB()});
     return replace(op, inlinePtx(text, inputs, count, ",r,r,r,r,l"));
@@ -318,9 +338,25 @@ public:
     NVVM::BarrierOp::create(rewriter, place);
     return erase(op);
   }
-  LogicalResult lower(NamedBarrierOp op, NamedBarrierOp::Adaptor) {
-    NVVM::BarrierOp::create(rewriter, place, Type(), number(op.getNumber()),
-                            number(op.getThreads()), NVVM::BarrierReductionAttr(), Value());
+  /// ptxas moves arithmetic over barriers, so that the barrier's number is made to depend on what
+  /// stands before it: of these bits none counts, as grids have one CTA along z, but ptxas does not
+  /// know that.
+  LogicalResult lower(NamedBarrierOp op, NamedBarrierOp::Adaptor from) {
+    Value barrier = number(op.getNumber());
+    if (!from.getAfter().empty()) {
+      Value all = from.getAfter().front();
+      for (Value value : from.getAfter().drop_front())
+        all = LLVM::OrOp::create(rewriter, place, all, value);
+      all = LLVM::AndOp::create(rewriter, place, all,
+                                NVVM::BlockIdZOp::create(rewriter, place, i32()));
+      barrier = LLVM::AddOp::create(rewriter, place, barrier, all);
+    }
+    NVVM::BarrierOp::create(rewriter, place, Type(), barrier, number(op.getThreads()),
+                            NVVM::BarrierReductionAttr(), Value());
+    return erase(op);
+  }
+  LogicalResult lower(NamedBarrierArriveOp op, NamedBarrierArriveOp::Adaptor) {
+    NVVM::BarrierArriveOp::create(rewriter, place, number(op.getNumber()), number(op.getThreads()));
     return erase(op);
   }
   LogicalResult lower(ClusterArriveOp op, ClusterArriveOp::Adaptor) {

@@ -16,6 +16,17 @@ using namespace mlir;
 
 namespace {
 
+Value powerOfTwo(Value exponent, OpBuilder &builder) {
+  const Location place = exponent.getLoc();
+  auto tile = dyn_cast<VectorType>(exponent.getType());
+  if (!tile)
+    return hopper::Exp2Op::create(builder, place, exponent);
+  SmallVector<Value> powers;
+  for (Value each : vector::ToElementsOp::create(builder, place, exponent).getResults())
+    powers.push_back(hopper::Exp2Op::create(builder, place, each));
+  return vector::FromElementsOp::create(builder, place, tile, powers);
+}
+
 /// e^x of fp32 by the one instruction that a GPU has for powers, that of 2. Its exponent is
 /// rounded, and what that leaves out, r, is made up for: e^x = 2^e (1 + r ln 2). Relative error:
 /// 2^-22 of the instruction and 2^-23 of roundings, for all x. Infinities, NaN and what overflows
@@ -48,17 +59,18 @@ struct ExpandExponential : OpRewritePattern<math::ExpOp> {
     rewriter.replaceOpWithNewOp<arith::SelectOp>(exp, isTiny, constant(0), result);
     return success();
   }
+};
 
-private:
-  static Value powerOfTwo(Value exponent, OpBuilder &builder) {
-    const Location place = exponent.getLoc();
-    auto tile = dyn_cast<VectorType>(exponent.getType());
-    if (!tile)
-      return hopper::Exp2Op::create(builder, place, exponent);
-    SmallVector<Value> powers;
-    for (Value each : vector::ToElementsOp::create(builder, place, exponent).getResults())
-      powers.push_back(hopper::Exp2Op::create(builder, place, each));
-    return vector::FromElementsOp::create(builder, place, tile, powers);
+/// 2^x of fp32 is the instruction itself: a relative error of 2^-22, and 0 below the least normal
+/// number.
+struct ExpandPowerOfTwo : OpRewritePattern<math::Exp2Op> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::Exp2Op exp, PatternRewriter &rewriter) const override {
+    if (!getElementTypeOrSelf(exp.getType()).isF32())
+      return failure();
+    rewriter.replaceOp(exp, powerOfTwo(exp.getOperand(), rewriter));
+    return success();
   }
 };
 
@@ -67,6 +79,7 @@ private:
 LogicalResult expandMath(Operation *kernel) {
   RewritePatternSet patterns(kernel->getContext());
   patterns.add<ExpandExponential>(kernel->getContext());
+  patterns.add<ExpandPowerOfTwo>(kernel->getContext(), /*benefit=*/2); // before upstream's
   math::populateExpansionPatterns(
       patterns, {"tan", "sinh", "cosh", "asinh", "acosh", "atanh", "powf", "fpowi", "exp2"});
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {

@@ -138,12 +138,13 @@ Value FragmentCode::loadRows(LoadRowsOp op) {
   // The element that is read instead may be one that another thread writes.
   const bool isWritten = llvm::any_of(
       memory.tensor.getUsers(), [](Operation *user) { return isa<StoreOp, StoreRowsOp>(user); });
-  SmallVector<Value> values(size_t(total / 2));
+  const auto [begin, end] = eightsOf(total);
+  SmallVector<Value> values(size_t(end - begin) * 4);
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     Value isOn = op.getMask() ? element(place, lookup(op.getMask()), lane) : Value();
     Value row = placeOf(memory, op.getIndices(), lane, op.getAlong(), isOn);
-    for (int64_t eight = 0; eight < total / 8; ++eight) {
-      Value *to = &values[size_t(eight * 4 + lane * 2)];
+    for (int64_t eight = begin; eight < end; ++eight) {
+      Value *to = &values[size_t((eight - begin) * 4 + lane * 2)];
       Step step;
       for (int64_t next = 0; next < 2; ++next) {
         if (next == 0 || !hasPairs)
@@ -174,6 +175,7 @@ void FragmentCode::storeRows(StoreRowsOp op) {
   const unsigned bytes = type.getIntOrFloatBitWidth() / 8;
   Value first = op.getIndices()[op.getAlong()], own = toIndex(firstColumn(place));
   Value values = lookup(op.getValue());
+  const auto [begin, end] = eightsOf(total);
   const auto enter = [&](Value condition) {
     if (condition)
       builder.setInsertionPointToStart(
@@ -183,9 +185,9 @@ void FragmentCode::storeRows(StoreRowsOp op) {
     OpBuilder::InsertionGuard guard(builder);
     enter(op.getMask() ? element(place, lookup(op.getMask()), lane) : Value());
     Value row = placeOf(memory, op.getIndices(), lane, op.getAlong(), Value());
-    for (int64_t eight = 0; eight < total / 8; ++eight)
+    for (int64_t eight = begin; eight < end; ++eight)
       for (int64_t next = 0; next < (hasPairs ? 1 : 2); ++next) {
-        const int64_t from = eight * 4 + lane * 2 + next;
+        const int64_t from = (eight - begin) * 4 + lane * 2 + next;
         const Step step = stepTo(memory, first, own, eight * 8 + next, op.getAlong(), total);
         OpBuilder::InsertionGuard inner(builder);
         enter(step.isInside);
@@ -209,8 +211,8 @@ Value FragmentCode::columns(ColumnsOp op) {
   Value own = firstColumn(place);
   SmallVector<Value> values;
   for (int64_t i = 0; i < type.getNumElements(); ++i)
-    values.push_back(
-        arith::AddIOp::create(builder, place, own, number(place, int32_t(i / 4 * 8 + i % 2))));
+    values.push_back(arith::AddIOp::create(
+        builder, place, own, number(place, int32_t(window.first + i / 4 * 8 + i % 2))));
   return vector::FromElementsOp::create(builder, place, type, values);
 }
 

@@ -26,8 +26,18 @@ protected:
   mlir::Value writesLanes(mlir::Location place) override;
   mlir::Value loadTogether(LoadOp) override { return {}; }
   bool storeTogether(StoreOp) override { return false; }
-  int64_t elementsOfRows(int64_t columns) const override { return columns / 2; }
+  int64_t elementsOfRows(int64_t columns) const override {
+    return (window.count ? window.count : columns) / 2;
+  }
   mlir::Value writeRows(mlir::Operation *op) override;
+  mlir::Value threadOf(mlir::Location place, unsigned shift, unsigned mask);
+  virtual mlir::Value dot(DotOp op);
+
+  /// Columns of rows that are written at a time, multiples of eight; count 0: all of them. What is
+  /// written meanwhile has rows of one length, and neither reductions nor products.
+  struct Window {
+    int64_t first = 0, count = 0;
+  } window;
 
 private:
   /// A number to add to an element's place in memory, and whether it lies inside of the tensor;
@@ -43,7 +53,6 @@ private:
   };
   Memory memoryOf(mlir::Value tensor);
   mlir::Value index(mlir::Location place, int64_t n);
-  mlir::Value threadOf(mlir::Location place, unsigned shift, unsigned mask);
   /// The first of the thread's two neighbouring columns.
   mlir::Value firstColumn(mlir::Location place);
   /// Elements from the tensor's first to the one at the indices, but for dimensions `without`.
@@ -61,12 +70,17 @@ private:
                           mlir::Type type, llvm::function_ref<mlir::Value()> make);
   mlir::Value both(mlir::Location place, mlir::Value x, mlir::Value y);
 
+  /// The window of rows of so many columns, in eights: the first and the one behind the last.
+  std::pair<int64_t, int64_t> eightsOf(int64_t columns) const {
+    return window.count ? std::pair(window.first / 8, (window.first + window.count) / 8)
+                        : std::pair(int64_t(0), columns / 8);
+  }
+
   mlir::Value columns(ColumnsOp op);
   mlir::Value spread(SpreadOp op);
   mlir::Value reduceRows(ReduceRowsOp op);
   mlir::Value loadRows(LoadRowsOp op);
   void storeRows(StoreRowsOp op);
-  mlir::Value dot(DotOp op);
   /// Words of `hopper.mma`'s second operand: the thread's two elements of eight rows of a table and
   /// eight columns.
   class TableWords;

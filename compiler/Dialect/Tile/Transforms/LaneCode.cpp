@@ -98,7 +98,7 @@ Value LaneCode::laneNumber(Location place, unsigned lane) {
                                            arith::ConstantIndexOp::create(builder, place, lane));
 }
 
-/// A loop or branch: its regions are written operation by operation, as types change.
+/// Regions are written operation by operation, as types change.
 void LaneCode::writeRegions(Operation *op) {
   Operation *written = builder.insert(op->cloneWithoutRegions(mapping));
   for (OpResult result : written->getResults())

@@ -38,6 +38,8 @@ protected:
                      Indices indices) = 0;
   /// How many elements of rows of so many it has.
   virtual int64_t elementsOfRows(int64_t columns) const = 0;
+  /// A loop or branch, with everything in its regions.
+  virtual void writeRegions(mlir::Operation *op);
   /// Operations on tiles with rows, but tables; the result, if it has one.
   virtual mlir::Value writeRows(mlir::Operation *op) = 0;
   /// Number of the lane among the kernel's, of those that it has.
@@ -63,7 +65,6 @@ private:
   mlir::Value writeLoad(LoadOp op);
   void writeStore(StoreOp op);
   mlir::Value writeIota(IotaOp op);
-  void writeRegions(mlir::Operation *op);
   mlir::SmallVector<mlir::Value> indicesOf(mlir::OperandRange indices, unsigned lane);
 
   mlir::IRMapping mapping;

@@ -8,7 +8,7 @@ namespace millrace::tile {
 
 void registerPasses() {
   mlir::registerPass(createLowerToLoopsPass);
-  mlir::registerPass(createLowerToHopperPass);
+  mlir::registerPass([] { return createLowerToHopperPass(); });
 }
 
 } // namespace millrace::tile

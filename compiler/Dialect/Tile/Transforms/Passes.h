@@ -23,8 +23,10 @@ constexpr const char *kWrittenAttribute = "tile.written";
 /// the lanes from t x W on; W is one, or as many as 16 bytes hold where that makes accesses to
 /// memory whole. tile.launch stays; CTAs along x are
 /// the kernel's attribute `tile.programs`. Operations of `math` that no GPU has are expanded; one
-/// that cannot be is an error.
-std::unique_ptr<mlir::Pass> createLowerToHopperPass();
+/// that cannot be is an error. With `hasWarpgroups` (`warpgroups`), for Hopper's sm_90a alone,
+/// products whose operands TMA can load are those of warpgroups (Staging.h); such a kernel takes
+/// the tensor maps of LaunchMaps.h behind its pointers.
+std::unique_ptr<mlir::Pass> createLowerToHopperPass(bool hasWarpgroups = false);
 
 /// Registers both by name.
 void registerPasses();

@@ -259,18 +259,30 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *base,
                            const unsigned long long *sizes, const unsigned long long *strides,
                            const unsigned *box, const unsigned *steps, int interleave, int swizzle,
                            int promotion, int outside) {
-  if (const int failed = note(
-          "cuTensorMapEncodeTiled",
-          "type " + text(uint64_t(type)) + ", sizes " + text(sizes[0]) + " " + text(sizes[1]) +
-              ", strides " + text(strides[0]) + ", box " + text(box[0]) + " " + text(box[1]) +
-              ", swizzle " + text(uint64_t(swizzle)) + ", promotion " + text(uint64_t(promotion))))
+  const auto list = [](const auto *numbers, unsigned count) {
+    std::string all;
+    for (unsigned i = 0; i < count; ++i)
+      all += " " + text(numbers[i]);
+    return all;
+  };
+  if (rank < 2 || rank > 5)
+    return kInvalidValue;
+  if (const int failed =
+          note("cuTensorMapEncodeTiled",
+               "type " + text(uint64_t(type)) + ", sizes" + list(sizes, rank) + ", strides" +
+                   list(strides, rank - 1) + ", box" + list(box, rank) + ", swizzle " +
+                   text(uint64_t(swizzle)) + ", promotion " + text(uint64_t(promotion))))
     return failed;
   const auto at = reinterpret_cast<uintptr_t>(base);
   const uint64_t width = type == 1 ? 2 : 4;
-  if (rank != 2 || at % 16 || strides[0] % 16 || steps[0] != 1 || steps[1] != 1 || interleave ||
-      outside || !box[0] || box[0] > 256 || !box[1] || box[1] > 256 ||
-      (swizzle == 3 && box[0] * width > 128) ||
-      roomAt(at) < (sizes[1] - 1) * strides[0] + sizes[0] * width)
+  bool isValid = at % 16 == 0 && !interleave && !outside && !(swizzle == 3 && box[0] * width > 128);
+  uint64_t bytes = sizes[0] * width;
+  for (unsigned d = 0; d < rank; ++d) {
+    isValid &= sizes[d] && box[d] && box[d] <= 256 && steps[d] == 1 &&
+               (d + 1 == rank || strides[d] % 16 == 0);
+    bytes += d ? (sizes[d] - 1) * strides[d - 1] : 0;
+  }
+  if (!isValid || roomAt(at) < bytes)
     return kInvalidValue;
   std::memcpy(map, &at, sizeof at); // a launch checks it as it checks an address
   return 0;

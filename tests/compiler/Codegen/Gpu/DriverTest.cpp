@@ -333,9 +333,9 @@ TEST_F(Driver, AProductOfTmaIsLaunchedWithTensorMapsOfItsOperands) {
     return std::count(lines.begin(), lines.end(), line);
   };
   const std::string map = "cuTensorMapEncodeTiled(type 1, sizes ";
-  EXPECT_EQ(count(map + "72 300, strides 144, box 64 128, swizzle 3, promotion 2)"), 1);
-  EXPECT_EQ(count(map + "72 77, strides 144, box 64 64, swizzle 3, promotion 2)"), 1);
-  EXPECT_EQ(count(map + "77 300, strides 160, box 64 64, swizzle 3, promotion 2)"), 1);
+  EXPECT_EQ(count(map + "72 300, strides 272, box 64 128, swizzle 3, promotion 2)"), 1);
+  EXPECT_EQ(count(map + "72 77, strides 272, box 64 64, swizzle 3, promotion 2)"), 1);
+  EXPECT_EQ(count(map + "77 300, strides 288, box 64 64, swizzle 3, promotion 2)"), 1);
   // Three tiles along M are two clusters of two.
   EXPECT_EQ(count("cuLaunchKernel(gemm, grid 4 1 1, block 384 1 1, shared " +
                   std::to_string(planGemm(schedule)->total) + ", arguments 6)"),
@@ -345,6 +345,6 @@ TEST_F(Driver, AProductOfTmaIsLaunchedWithTensorMapsOfItsOperands) {
   times = runOnDevice(*device, *kernel, schedule, product, 0);
   ASSERT_FALSE(times);
   EXPECT_THAT(times.error(), HasSubstr("the CUDA driver's cuTensorMapEncodeTiled failed describing "
-                                       "a matrix of 77 x 72 elements, 144 bytes a row, in boxes "
+                                       "a matrix of 77 x 72 elements, 272 bytes a row, in boxes "
                                        "of 64 x 64: CUDA_ERROR_OUT_OF_MEMORY"));
 }

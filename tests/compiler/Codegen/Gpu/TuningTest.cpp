@@ -65,12 +65,15 @@ func.func @main(%a: tensor<300x200xf16>, %b: tensor<200x130xf16>) -> tensor<300x
 TEST(Tuning, TheTableOfTheProgramHasTheSchedulesAndTheChipOfBefore) {
   const TuningTable &own = TuningTable::builtIn();
   using Schedule = std::map<std::string, int64_t>;
-  EXPECT_EQ(own.scheduleFor({"product", "f16", {{"rows", 7}}}, {}),
+  EXPECT_EQ(own.scheduleFor({"product", "f16", {{"rows", 7}, {"staged", 0}}}, {}),
             (Schedule{{"rows", 64}, {"columns", 64}, {"depth", 32}}));
-  EXPECT_EQ(own.scheduleFor({"attention", "bf16", {{"depth_and_values", 192}}}, {}),
+  EXPECT_EQ(own.scheduleFor({"attention", "bf16", {{"depth_and_values", 192}, {"staged", 0}}}, {}),
             (Schedule{{"rows", 64}, {"keys", 32}}));
-  EXPECT_EQ(own.scheduleFor({"attention", "bf16", {{"depth_and_values", 193}}}, {}),
+  EXPECT_EQ(own.scheduleFor({"attention", "bf16", {{"depth_and_values", 193}, {"staged", 0}}}, {}),
             (Schedule{{"rows", 64}, {"keys", 16}}));
+  // Of what warpgroups multiply it says nothing: the fallback is chosen by size.
+  EXPECT_EQ(own.scheduleFor({"product", "f16", {{"rows", 7}, {"staged", 1}}}, {{"rows", 1}}),
+            (Schedule{{"rows", 1}}));
   EXPECT_EQ(own.estimatedChip().name, "H200 SXM");
   for (const char *op : {"map", "rows", "top_k", "product", "attention", "gather", "copy"}) {
     const GpuLaunch launch{op, 132, 4.8e6, 0, 0, true, {op, "f32", {{"bytes", 4800000}}}};

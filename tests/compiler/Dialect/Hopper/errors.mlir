@@ -530,3 +530,54 @@ hopper.kernel @k() attributes {threads = 32 : i32, registers = 168 : i32, shared
   %d:4 = hopper.mma [%0, %0, %0, %0], [%0, %0], [%v, %v, %v, %v] f32
   hopper.return
 }
+
+// -----
+
+hopper.kernel @k() attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  %0 = arith.constant 0 : i32
+  // expected-error @+1 {{has leading 100; a descriptor holds multiples of 16 up to 262128}}
+  %d = hopper.matrix_descriptor %0 stride 1024 leading 100
+  hopper.return
+}
+
+// -----
+
+hopper.kernel @k(%map: !hopper.tensor_map<64x64xbf16, swizzle 128, outer 2>) attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  %0 = arith.constant 0 : i32
+  // expected-error @+1 {{has 1 indices of outer dimensions, and '!hopper.tensor_map<64x64xbf16, swizzle 128, outer 2>' takes 2}}
+  hopper.tma_load %map[%0, %0] of [%0] to %0 signal %0 : !hopper.tensor_map<64x64xbf16, swizzle 128, outer 2>
+  hopper.return
+}
+
+// -----
+
+hopper.kernel @k(%map: !hopper.tensor_map<64x64xbf16, swizzle 128, outer 1>) attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  %0 = arith.constant 0 : i32
+  // expected-error @+1 {{stores to matrices of a tensor with outer dimensions; give a map of one}}
+  hopper.tma_store %0 to %map[%0, %0] : !hopper.tensor_map<64x64xbf16, swizzle 128, outer 1>
+  hopper.return
+}
+
+// -----
+
+// expected-error @+1 {{has 4 outer dimensions; TMA moves boxes of tensors of at most 5 dimensions}}
+hopper.kernel @k(%map: !hopper.tensor_map<64x64xbf16, swizzle 128, outer 4>) attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  hopper.return
+}
+
+// -----
+
+hopper.kernel @k() attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  %a = hopper.accumulator_zero : !hopper.accumulator<64x16xf32>
+  // expected-error @+1 {{has 'vector<4xf32>' for the 8 registers of a thread}}
+  %v = hopper.accumulator_values %a : !hopper.accumulator<64x16xf32> -> vector<4xf32>
+  hopper.return
+}
+
+// -----
+
+hopper.kernel @k() attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
+  // expected-error @+1 {{has number 16; named barriers are 1 to 15, and 0 is hopper.cta_barrier}}
+  hopper.named_barrier_arrive 16 threads 128
+  hopper.return
+}

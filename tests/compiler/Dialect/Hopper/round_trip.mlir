@@ -85,8 +85,16 @@ hopper.kernel @everything(%map: !hopper.tensor_map<64x64xbf16, swizzle 128>, %pl
   hopper.stmatrix %0, [%p, %p, %p, %p]
   // CHECK-NEXT: hopper.fence_async
   hopper.fence_async
-  // CHECK-NEXT: hopper.named_barrier 15 threads 256
+  // CHECK-NEXT: hopper.named_barrier 15 threads 256{{$}}
   hopper.named_barrier 15 threads 256
+  // CHECK-NEXT: hopper.named_barrier 14 threads 256 after %[[P]], %[[P]]
+  hopper.named_barrier 14 threads 256 after %p, %p
+  // CHECK-NEXT: hopper.named_barrier_arrive 14 threads 256
+  hopper.named_barrier_arrive 14 threads 256
+  // CHECK-NEXT: %[[ALL:.*]] = hopper.accumulator_values %[[W]]#0 : !hopper.accumulator<64x8xf32> -> vector<4xf32>
+  %all = hopper.accumulator_values %w#0 : !hopper.accumulator<64x8xf32> -> vector<4xf32>
+  // CHECK-NEXT: hopper.accumulator_of %[[ALL]] : vector<4xf32> -> !hopper.accumulator<64x8xf32>
+  %again = hopper.accumulator_of %all : vector<4xf32> -> !hopper.accumulator<64x8xf32>
   // CHECK-NEXT: hopper.tma_store %[[ZERO]] to %arg0[%arg3, %[[ZERO]]] : !hopper.tensor_map<64x64xbf16, swizzle 128>
   hopper.tma_store %0 to %map[%n, %0] : !hopper.tensor_map<64x64xbf16, swizzle 128>
   // CHECK-NEXT: hopper.tma_store_commit
@@ -96,5 +104,27 @@ hopper.kernel @everything(%map: !hopper.tensor_map<64x64xbf16, swizzle 128>, %pl
   // CHECK-NEXT: hopper.tma_store_wait 0{{$}}
   hopper.tma_store_wait 0
   // CHECK-NEXT: hopper.return
+  hopper.return
+}
+
+// Boxes of a tensor of four dimensions, and operands whose rows are neighbours in memory.
+// CHECK-LABEL: hopper.kernel @transposed(%arg0: !hopper.tensor_map<128x64xf16, swizzle 128, outer 2>, %arg1: i32)
+hopper.kernel @transposed(%map: !hopper.tensor_map<128x64xf16, swizzle 128, outer 2>, %n: i32)
+    attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 32776 : i32} {
+  // CHECK: %[[ZERO:.*]] = arith.constant 0
+  %0 = arith.constant 0 : i32
+  %bar = arith.constant 32768 : i32
+  // CHECK: hopper.tma_load %arg0[%arg1, %[[ZERO]]] of[%[[ZERO]], %arg1] to %[[ZERO]] signal %{{.*}} : !hopper.tensor_map<128x64xf16, swizzle 128, outer 2>
+  hopper.tma_load %map[%n, %0] of [%0, %n] to %0 signal %bar : !hopper.tensor_map<128x64xf16, swizzle 128, outer 2>
+  // CHECK: %[[D:.*]] = hopper.matrix_descriptor %[[ZERO]] stride 1024 leading 16384
+  %d = hopper.matrix_descriptor %0 stride 1024 leading 16384
+  %z = hopper.accumulator_zero : !hopper.accumulator<64x128xf32>
+  %f = hopper.wgmma_fence %z : (!hopper.accumulator<64x128xf32>) -> !hopper.accumulator<64x128xf32, in_flight>
+  // CHECK: hopper.wgmma %{{.*}}, %[[D]] transposed, %[[D]] transposed f16
+  %s = hopper.wgmma %f, %d transposed, %d transposed f16 : !hopper.accumulator<64x128xf32, in_flight>
+  // CHECK: hopper.wgmma_rs %{{.*}}, [%arg1, %arg1, %arg1, %arg1], %[[D]] transposed f16
+  %r = hopper.wgmma_rs %s, [%n, %n, %n, %n], %d transposed f16 : !hopper.accumulator<64x128xf32, in_flight>
+  hopper.wgmma_commit
+  %w = hopper.wgmma_wait 0, %r : (!hopper.accumulator<64x128xf32, in_flight>) -> !hopper.accumulator<64x128xf32>
   hopper.return
 }

@@ -3,8 +3,8 @@
 // Operations become calls with their operands, then their numbers; accumulators become their numbers.
 // RUN: millrace opt %s --pass=hopper-to-emulator | FileCheck %s
 
-// CHECK-DAG: llvm.func @millrace_emulate_wgmma(i64, i64, i64, i32) -> i64
-// CHECK-DAG: llvm.func @millrace_emulate_tma_load(!llvm.ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32)
+// CHECK-DAG: llvm.func @millrace_emulate_wgmma(i64, i64, i64, i32, i32, i32) -> i64
+// CHECK-DAG: llvm.func @millrace_emulate_tma_load(!llvm.ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32)
 // CHECK-LABEL: llvm.func @k(%arg0: !llvm.ptr)
 hopper.kernel @k(%map: !hopper.tensor_map<32x64xbf16, swizzle 128>) attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
   %0 = arith.constant 0 : i32
@@ -19,7 +19,7 @@ hopper.kernel @k(%map: !hopper.tensor_map<32x64xbf16, swizzle 128>) attributes {
     // CHECK-DAG: %[[BYTES:.*]] = llvm.mlir.constant(2 : i32)
     // CHECK-DAG: %[[SWIZZLE:.*]] = llvm.mlir.constant(128 : i32)
     // CHECK-DAG: %[[NONE:.*]] = llvm.mlir.constant(-1 : i32)
-    // CHECK: llvm.call @millrace_emulate_tma_load(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[NONE]], %[[ROWS]], %[[COLUMNS]], %[[BYTES]], %[[SWIZZLE]])
+    // CHECK: llvm.call @millrace_emulate_tma_load(%arg0, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[NONE]], %{{.*}}, %{{.*}}, %{{.*}}, %[[ROWS]], %[[COLUMNS]], %[[BYTES]], %[[SWIZZLE]], %{{.*}})
     hopper.tma_load %map[%0, %0] to %0 signal %bar : !hopper.tensor_map<32x64xbf16, swizzle 128>
   }
   // CHECK: llvm.call @millrace_emulate_mbarrier_wait(%{{.*}}, %{{.*}}) : (i32, i32) -> ()
@@ -32,7 +32,7 @@ hopper.kernel @k(%map: !hopper.tensor_map<32x64xbf16, swizzle 128>) attributes {
   // CHECK: %[[F:.*]] = llvm.call @millrace_emulate_accumulator_hand_over(%[[A]])
   %f = hopper.wgmma_fence %a : (!hopper.accumulator<64x8xf32>) -> !hopper.accumulator<64x8xf32, in_flight>
   // CHECK: %[[F16:.*]] = llvm.mlir.constant(1 : i32)
-  // CHECK: %[[M:.*]] = llvm.call @millrace_emulate_wgmma(%[[F]], %{{.*}}, %{{.*}}, %[[F16]])
+  // CHECK: %[[M:.*]] = llvm.call @millrace_emulate_wgmma(%[[F]], %{{.*}}, %{{.*}}, %[[F16]], %{{.*}}, %{{.*}})
   %m = hopper.wgmma %f, %d, %d f16 : !hopper.accumulator<64x8xf32, in_flight>
   // CHECK: llvm.call @millrace_emulate_wgmma_commit()
   hopper.wgmma_commit

@@ -71,7 +71,7 @@ hopper.kernel @places(%map: !hopper.tensor_map<64x64xbf16, swizzle 128>, %n: i32
 // CHECK-LABEL: llvm.func @tensor_cores
 hopper.kernel @tensor_cores() attributes {threads = 128 : i32, registers = 168 : i32, shared_memory = 65536 : i32} {
   %0 = arith.constant 0 : i32
-  // 2^62 (swizzle) + 64 * 2^32 (stride) + 2^16 (leading offset, unused).
+  // 2^62 (swizzle) + 64 * 2^32 (stride) + 2^16 (leading offset).
   // CHECK: llvm.mlir.constant(4611686293305360384 : i64)
   %d = hopper.matrix_descriptor %0 stride 1024
   // CHECK: llvm.mlir.zero : !llvm.struct<(f32, f32, f32, f32)>
