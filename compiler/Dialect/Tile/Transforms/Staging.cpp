@@ -71,6 +71,8 @@ public:
     if (plan.ring < Limits::kSharedMemory)
       plan.stages =
           std::min(kMostStages, (Limits::kSharedMemory - plan.ring) / (plan.stageBytes + barriers));
+    if (auto most = kernel->getAttrOfType<IntegerAttr>(kStagesAttribute))
+      plan.stages = std::min(plan.stages, unsigned(std::max<int64_t>(most.getInt(), 0)));
     if (plan.stages < 2)
       return std::nullopt;
     return std::move(plan);

@@ -12,6 +12,9 @@
 
 namespace millrace::tile {
 
+/// An attribute of kernels: how many stages a ring has at most; without it as many as fit.
+constexpr const char *kStagesAttribute = "tile.stages";
+
 /// An operand of a product in shared memory: `rows` (n, or lanes) of `depth` (k) elements. It lies
 /// in panels of 128 bytes: of 64 places along k of every row, or, where rows are neighbours in
 /// memory, of 64 rows at every k.

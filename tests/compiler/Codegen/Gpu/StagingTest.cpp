@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
 #include "compiler/Codegen/Gpu/Kernels/HostKernels.h"
 #include "compiler/Codegen/Gpu/Ptx/EmitPtx.h"
+#include "compiler/Dialect/Hopper/IR/Hopper.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "tests/compiler/Codegen/Gpu/Parsed.h"
 #include "tests/compiler/Codegen/Gpu/PtxasGate.h"
@@ -258,6 +259,46 @@ TEST(Staging, TakesWhatTmaCanLoad) {
     const auto plan = tile::planStaging(*parsed.module->getOps<tile::KernelOp>().begin());
     EXPECT_EQ(plan ? plan->operands.size() : 0, size_t(operands));
   }
+}
+
+/// What a kernel has of wgmma, TMA and barriers follows from the schedule; LLVM may unroll the loop
+/// of loads, but not that of products. A sum that the loop carries is multiplied once before it,
+/// and the first product of an attention is, too, with its loads.
+TEST(Staging, InstructionsAreTheScheduleS) {
+  const auto count = [](const std::string &all, const std::string &what) {
+    int64_t found = 0;
+    for (size_t at = all.find(what); at != all.npos; at = all.find(what, at + 1))
+      ++found;
+    return found;
+  };
+  const auto expect = [&](const std::string &source, const TuningTable &own, int64_t products,
+                          int64_t loads, int64_t waits) {
+    SCOPED_TRACE(source);
+    Parsed parsed(source);
+    ASSERT_TRUE(makeTile(parsed, own));
+    mlir::PassManager passes(&parsed.context);
+    passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/true));
+    ASSERT_TRUE(succeeded(passes.run(*parsed.module)));
+    Expected<std::string> ptx = emitPtx(*parsed.module, "sm_90a");
+    ASSERT_TRUE(ptx) << ptx.error();
+    EXPECT_EQ(count(*ptx, "wgmma.mma_async"), products);
+    int64_t hasLoads = 0, hasWaits = 0;
+    parsed.module->walk([&](hopper::TmaLoadOp) { ++hasLoads; });
+    parsed.module->walk([&](hopper::MbarrierWaitOp) { ++hasWaits; });
+    EXPECT_EQ(hasLoads, loads);
+    EXPECT_EQ(hasWaits, waits);
+  };
+  for (const auto &[rows, columns] : {std::pair(64, 64), {128, 128}, {128, 256}})
+    for (bool isTurned : {false, true})
+      // A box of A, and of B one for each 64 columns, or one where they are rows of memory.
+      expect(text(Product{1, 4096, 4096, 4096, false, isTurned}),
+             table("product", ofProduct(rows, columns, 64)), 2 * 64 / 16,
+             1 + (isTurned ? 1 : columns / 64), 1 + 2);
+  for (int64_t depth : {64, 128})
+    for (int64_t rows : {64, 128})
+      // Scores twice, values once: of K and of V a box for each 64 elements.
+      expect(text(Attention{4, 4096, 4096, depth}), table("attention", ofAttention(rows, 128)),
+             2 * depth / 16 + 128 / 16, 3 * depth / 64, 3 + 3);
 }
 
 TEST(Staging, PtxasTakesKernelsOfWarpgroupsWithoutSpills) {
