@@ -47,7 +47,7 @@ def test_an_unknown_op_lists_those_that_there_are(tmp_path):
 def test_every_check_of_the_suite_passes_on_the_emulator(tmp_path):
     done, report = run(tmp_path, "--gpu", "emulate")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [row["op"] for row in report["checks"]].count("build_gemm") == 6
+    assert [row["op"] for row in report["checks"]].count("build_gemm") == 8
     assert len(report["checks"]) > 36 and all(row["is_right"] and row["kernels"] for row in report["checks"])
     assert not report["times"] and not report["not_reached"] and report["device"] == "emulate"
     lines = done.stdout.splitlines()
@@ -61,7 +61,7 @@ def test_a_kernel_that_does_not_run_is_wrong(tmp_path):
     assert [row["op"] for row in report["checks"] if row["op"] == "softmax" and not row["is_right"]] == ["softmax"] * 4
     assert "WRONG  softmax" in done.stdout and "0 of" in done.stdout.splitlines()[1]
     done, report = run(tmp_path, "--only", "build_gemm", "--no-times", driver=STUB)
-    assert done.returncode == 1 and len(report["checks"]) == 6 and not any(row["is_right"] for row in report["checks"])
+    assert done.returncode == 1 and len(report["checks"]) == 8 and not any(row["is_right"] for row in report["checks"])
     assert all("nan and not" in row["error"] for row in report["checks"])
 
 
