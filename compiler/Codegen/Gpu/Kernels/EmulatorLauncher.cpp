@@ -2,7 +2,6 @@
 #include "compiler/Codegen/Gpu/Kernels/KernelLauncher.h"
 
 #include "compiler/Dialect/Hopper/IR/Hopper.h"
-#include "compiler/Dialect/Tile/Transforms/LaunchMaps.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 
 #include <map>
@@ -35,21 +34,6 @@ class EmulatorLauncher : public KernelLauncher {
     return kernel.code.run({kernel.programs, 1}, memory, adversary);
   }
 
-  static TensorMap mapOf(const tile::LaunchMap &map, void *argument) {
-    TensorMap made;
-    made.base = static_cast<std::byte *>(argument) + map.offset;
-    made.rows = map.rows;
-    made.columns = map.columns;
-    made.rowBytes = map.rowBytes;
-    made.boxRows = map.boxRows;
-    made.boxColumns = map.boxColumns;
-    made.elementBytes = map.elementBytes;
-    made.swizzle = 128;
-    for (const auto &[size, bytes] : map.outer)
-      made.outer.push_back({size, bytes});
-    return made;
-  }
-
   struct Kernel {
     EmulatedKernel code;
     unsigned programs = 0;
@@ -59,6 +43,21 @@ class EmulatorLauncher : public KernelLauncher {
 };
 
 } // namespace
+
+TensorMap mapOf(const tile::LaunchMap &map, void *argument) {
+  TensorMap made;
+  made.base = static_cast<std::byte *>(argument) + map.offset;
+  made.rows = map.rows;
+  made.columns = map.columns;
+  made.rowBytes = map.rowBytes;
+  made.boxRows = map.boxRows;
+  made.boxColumns = map.boxColumns;
+  made.elementBytes = map.elementBytes;
+  made.swizzle = 128;
+  for (const auto &[size, bytes] : map.outer)
+    made.outer.push_back({size, bytes});
+  return made;
+}
 
 std::unique_ptr<KernelLauncher> makeEmulatorLauncher() {
   return std::make_unique<EmulatorLauncher>();

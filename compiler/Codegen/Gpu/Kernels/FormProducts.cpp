@@ -3,6 +3,7 @@
 // Matrix products of 16-bit operands as kernels that multiply on tensor cores. narrow-products
 // finds them on tensors, products-to-tile makes kernels of them on buffers.
 #include "compiler/Codegen/Gpu/Kernels/FormKernels.h"
+#include "compiler/Codegen/Gpu/Products/StoreOperands.h"
 #include "compiler/Dialect/Tile/IR/Tile.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -97,20 +98,7 @@ private:
     if (!inputs[0] || !inputs[1] ||
         getElementTypeOrSelf(inputs[0].getType()) != getElementTypeOrSelf(inputs[1].getType()))
       return; // a copy of a view that was made for one of them is removed with what has no use
-    builder.setInsertionPoint(op);
-    auto product = linalg::GenericOp::create(
-        builder, op.getLoc(), op->getResultTypes(), inputs, op.getDpsInits(),
-        op.getIndexingMapsArray(), op.getIteratorTypesArray(),
-        [](OpBuilder &b, Location place, ValueRange values) {
-          const auto wide = [&](Value value) -> Value {
-            return arith::ExtFOp::create(b, place, b.getF32Type(), value);
-          };
-          Value product = arith::MulFOp::create(b, place, wide(values[0]), wide(values[1]));
-          Value sum = arith::AddFOp::create(b, place, values[2], product);
-          linalg::YieldOp::create(b, place, sum);
-        });
-    op->replaceAllUsesWith(product);
-    op->erase();
+    narrowProduct(op, inputs);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "compiler/Codegen/Gpu/Emulator/Emulator.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchCalls.h"
 #include "compiler/Codegen/Gpu/Kernels/LaunchTime.h"
+#include "compiler/Dialect/Tile/Transforms/LaunchMaps.h"
 
 #include "mlir/IR/OwningOpRef.h"
 
@@ -39,6 +40,9 @@ private:
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> taken; ///< a kernel each
   std::string failure;
 };
+
+/// The emulator's map for a launch whose pointer `map.argument` is `argument`.
+TensorMap mapOf(const tile::LaunchMap &map, void *argument);
 
 std::unique_ptr<KernelLauncher> makeEmulatorLauncher();
 

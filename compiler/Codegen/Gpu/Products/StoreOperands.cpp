@@ -69,6 +69,24 @@ Value rounded(OpBuilder &b, Location place, Value operand, Type element) {
 
 } // namespace
 
+linalg::LinalgOp narrowProduct(linalg::LinalgOp product, ValueRange inputs) {
+  OpBuilder builder(product);
+  auto narrow = linalg::GenericOp::create(
+      builder, product.getLoc(), product->getResultTypes(), inputs, product.getDpsInits(),
+      product.getIndexingMapsArray(), product.getIteratorTypesArray(),
+      [](OpBuilder &b, Location place, ValueRange values) {
+        const auto wide = [&](Value value) -> Value {
+          return arith::ExtFOp::create(b, place, b.getF32Type(), value);
+        };
+        Value term = arith::MulFOp::create(b, place, wide(values[0]), wide(values[1]));
+        Value sum = arith::AddFOp::create(b, place, values[2], term);
+        linalg::YieldOp::create(b, place, sum);
+      });
+  product->replaceAllUsesWith(narrow);
+  product->erase();
+  return narrow;
+}
+
 linalg::LinalgOp storeOperands(const FoundProduct &found) {
   linalg::LinalgOp product = found.product;
   bool isChanged = false;
@@ -89,20 +107,7 @@ linalg::LinalgOp storeOperands(const FoundProduct &found) {
     inputs.push_back(numberTypeOf(operand->get()) == found.element
                          ? operand->get()
                          : rounded(builder, place, operand->get(), found.element));
-  auto narrow = linalg::GenericOp::create(
-      builder, place, product->getResultTypes(), inputs, product.getDpsInits(),
-      product.getIndexingMapsArray(), product.getIteratorTypesArray(),
-      [&](OpBuilder &b, Location, ValueRange values) {
-        const auto wide = [&](Value value) -> Value {
-          return arith::ExtFOp::create(b, place, b.getF32Type(), value);
-        };
-        Value term = arith::MulFOp::create(b, place, wide(values[0]), wide(values[1]));
-        Value sum = arith::AddFOp::create(b, place, values[2], term);
-        linalg::YieldOp::create(b, place, sum);
-      });
-  product->replaceAllUsesWith(narrow);
-  product->erase();
-  return narrow;
+  return narrowProduct(product, inputs);
 }
 
 } // namespace millrace::gpu

@@ -3,7 +3,7 @@
 // The strength of the verifier and the emulator: kernels that warpgroups multiply, each with one
 // fault, have to be noticed.
 #include "compiler/Codegen/Gpu/Attention/Attention.h"
-#include "compiler/Dialect/Tile/Transforms/LaunchMaps.h"
+#include "compiler/Codegen/Gpu/Kernels/KernelLauncher.h"
 #include "compiler/Dialect/Tile/Transforms/Passes.h"
 #include "compiler/Dialect/Tile/Transforms/Staging.h"
 #include "tests/compiler/Codegen/Gpu/Mutations.h"
@@ -51,21 +51,10 @@ std::string run(EmulatedKernel &code, const std::vector<tile::LaunchMap> &maps, 
   std::vector<Argument> arguments;
   for (auto &own : memory.all)
     arguments.push_back(GlobalMemory{own.data(), own.size() * 16});
-  std::vector<TensorMap> made(maps.size());
-  for (auto [to, from] : llvm::zip(made, maps)) {
-    to = {reinterpret_cast<std::byte *>(memory.all[from.argument].data()) + from.offset,
-          from.rows,
-          from.columns,
-          from.rowBytes,
-          from.boxRows,
-          from.boxColumns,
-          from.elementBytes,
-          128,
-          {}};
-    for (const auto &[size, bytes] : from.outer)
-      to.outer.push_back({size, bytes});
-    arguments.emplace_back(&to);
-  }
+  std::vector<TensorMap> made;
+  made.reserve(maps.size());
+  for (const tile::LaunchMap &map : maps)
+    arguments.emplace_back(&made.emplace_back(mapOf(map, memory.all[map.argument].data())));
   const Status done = code.run({programs, 1}, arguments, adversary);
   return done ? "" : done.error();
 }

@@ -202,6 +202,15 @@ bool makeTile(Parsed &parsed, const TuningTable &own) {
   return succeeded(passes.run(*parsed.module));
 }
 
+/// Of kernels by warpgroups, which the module holds then at the hopper level.
+Expected<std::string> ptxOf(Parsed &parsed, const TuningTable &own) {
+  mlir::PassManager passes(&parsed.context);
+  passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/true));
+  if (!makeTile(parsed, own) || failed(passes.run(*parsed.module)))
+    return Error{"is not lowered"};
+  return emitPtx(*parsed.module, "sm_90a");
+}
+
 /// By warpgroups on the emulator, under every order of events.
 void check(const std::string &source, const TuningTable &own, double most) {
   SCOPED_TRACE(source);
@@ -275,11 +284,7 @@ TEST(Staging, InstructionsAreTheScheduleS) {
                           int64_t loads, int64_t waits) {
     SCOPED_TRACE(source);
     Parsed parsed(source);
-    ASSERT_TRUE(makeTile(parsed, own));
-    mlir::PassManager passes(&parsed.context);
-    passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/true));
-    ASSERT_TRUE(succeeded(passes.run(*parsed.module)));
-    Expected<std::string> ptx = emitPtx(*parsed.module, "sm_90a");
+    const Expected<std::string> ptx = ptxOf(parsed, own);
     ASSERT_TRUE(ptx) << ptx.error();
     EXPECT_EQ(count(*ptx, "wgmma.mma_async"), products);
     int64_t hasLoads = 0, hasWaits = 0;
@@ -316,11 +321,7 @@ TEST(Staging, PtxasTakesKernelsOfWarpgroupsWithoutSpills) {
   for (const auto &[source, own] : all) {
     SCOPED_TRACE(source);
     Parsed parsed(source);
-    ASSERT_TRUE(makeTile(parsed, own));
-    mlir::PassManager passes(&parsed.context);
-    passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/true));
-    ASSERT_TRUE(succeeded(passes.run(*parsed.module)));
-    Expected<std::string> ptx = emitPtx(*parsed.module, "sm_90a");
+    const Expected<std::string> ptx = ptxOf(parsed, own);
     ASSERT_TRUE(ptx) << ptx.error();
     EXPECT_THAT(*ptx, testing::HasSubstr("wgmma.mma_async"));
     EXPECT_THAT(*ptx, testing::HasSubstr("cp.async.bulk.tensor"));
