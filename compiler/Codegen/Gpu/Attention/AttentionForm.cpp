@@ -424,15 +424,17 @@ Status buildAttentionForm(OpBuilder &builder, StringRef name, const AttentionFor
 
 Status buildAttentionForm(OpBuilder &builder, StringRef name, const AttentionForm &form,
                           const TuningTable &table) {
-  const AttentionSchedule staged = chooseSchedule(form, table, /*isStaged=*/true);
-  if (Status valid = check(form, staged); !valid)
-    return valid;
-  tile::KernelOp kernel = AttentionBuilder(form, staged, builder).build(name);
-  if (tile::planStaging(kernel)) {
-    setKind(kernel, form.kind(/*isStaged=*/true));
-    return Success{};
+  if (table.hasWarpgroups()) {
+    const AttentionSchedule staged = chooseSchedule(form, table, /*isStaged=*/true);
+    if (Status valid = check(form, staged); !valid)
+      return valid;
+    tile::KernelOp kernel = AttentionBuilder(form, staged, builder).build(name);
+    if (tile::planStaging(kernel)) {
+      setKind(kernel, form.kind(/*isStaged=*/true));
+      return Success{};
+    }
+    kernel.erase();
   }
-  kernel.erase();
   return buildAttentionForm(builder, name, form, chooseSchedule(form, table, /*isStaged=*/false));
 }
 

@@ -70,7 +70,8 @@ AttentionSchedule chooseSchedule(const AttentionForm &form, const TuningTable &t
 Status buildAttentionForm(mlir::OpBuilder &builder, llvm::StringRef name, const AttentionForm &form,
                           const AttentionSchedule &schedule);
 
-/// With a schedule for warpgroups if TMA can load its keys and values, else with the table's.
+/// With a schedule for warpgroups if the chip has them and TMA can load its keys and values, else
+/// with the table's.
 Status buildAttentionForm(mlir::OpBuilder &builder, llvm::StringRef name, const AttentionForm &form,
                           const TuningTable &table = TuningTable::builtIn());
 

@@ -26,7 +26,7 @@ public:
   FormAttention() = default;
   FormAttention(const std::string &element, std::vector<std::string> *left,
                 const TuningTable &table)
-      : left(left), table(&table) {
+      : left(left), table(table) {
     type = element;
   }
   FormAttention(const FormAttention &other)
@@ -46,6 +46,8 @@ public:
                                  << "' of attention-to-tile; use bf16 or f16";
       return signalPassFailure();
     }
+    if (!warpgroups)
+      table = table.withoutWarpgroups();
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (function.isExternal())
         continue;
@@ -83,7 +85,7 @@ private:
     std::string why = terms.why();
     // All are built under one name, so that equal ones print equally.
     if (why.empty())
-      if (Status done = buildAttentionForm(builder, "kernel", form, *table); !done)
+      if (Status done = buildAttentionForm(builder, "kernel", form, table); !done)
         why = done.error();
     if (!why.empty())
       return remark(op, {nodeOf(op), why});
@@ -141,8 +143,11 @@ private:
 
   Option<std::string> type{*this, "type", llvm::cl::desc("of what is multiplied: bf16 or f16"),
                            llvm::cl::init("f16")};
+  Option<bool> warpgroups{*this, "warpgroups",
+                          llvm::cl::desc("for chips that have warpgroups, where a kernel gains"),
+                          llvm::cl::init(true)};
   std::vector<std::string> *left = nullptr;
-  const TuningTable *table = &TuningTable::builtIn();
+  TuningTable table = TuningTable::builtIn();
   llvm::StringMap<tile::KernelOp> kernels; ///< by their text
   SmallVector<Operation *> unused;
 };

@@ -69,18 +69,19 @@ Expected<HostKernels> HostKernels::create(ModuleOp module, StringRef entry,
       return Error{"no GPU was opened for kernels that are to run on one"};
     state->launcher = makeCudaLauncher(*kernels.cuda, kernels.timedRuns);
   }
+  const bool hasWarpgroups =
+      kernels.device != Device::Cuda || kernels.cuda->facts().chip == "sm_90a";
+  const TuningTable tuning = hasWarpgroups ? *kernels.tuning : kernels.tuning->withoutWarpgroups();
   ReferenceOptions options;
   options.onTensors = [&](OpPassManager &passes) {
-    addTensorForms(passes, kernels.multiplied, &state->summary.notes, *kernels.tuning);
+    addTensorForms(passes, kernels.multiplied, &state->summary.notes, tuning);
   };
   options.onBuffers = [&](OpPassManager &passes) {
     addBufferForms(passes);
     passes.addPass(std::make_unique<Summarize>(state->summary));
     if (!state->launcher)
       return passes.addPass(tile::createLowerToLoopsPass());
-    passes.addPass(tile::createLowerToHopperPass(/*hasWarpgroups=*/
-                                                 kernels.device == Device::Emulated ||
-                                                 kernels.cuda->facts().chip == "sm_90a"));
+    passes.addPass(tile::createLowerToHopperPass(hasWarpgroups));
     passes.addPass(createCSEPass());
     passes.addPass(createCallLauncherPass(*state->launcher));
   };

@@ -26,7 +26,7 @@ public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FuseProducts)
   FuseProducts() = default;
   FuseProducts(const std::string &element, std::vector<std::string> *left, const TuningTable &table)
-      : left(left), table(&table) {
+      : left(left), table(table) {
     type = element;
   }
   FuseProducts(const FuseProducts &other)
@@ -47,6 +47,8 @@ public:
                                  << "' of fused-products-to-tile; use bf16 or f16";
       return signalPassFailure();
     }
+    if (!warpgroups)
+      table = table.withoutWarpgroups();
     Builder builder(&getContext());
     const Type element = type == "bf16" ? Type(builder.getBF16Type()) : builder.getF16Type();
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
@@ -77,13 +79,13 @@ private:
   void replace(FoundProduct found, Type element) {
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     // All are built under one name, so that equal ones print equally.
-    ProductKernel built = buildProduct(found, *table, builder, "kernel");
+    ProductKernel built = buildProduct(found, table, builder, "kernel");
     if (!tile::planStaging(built.kernel))
       if (linalg::LinalgOp stored = storeOperands(found)) {
         std::string why;
         built.kernel.erase();
         found = std::move(*findProduct(stored, element, why, /*follows=*/false));
-        built = buildProduct(found, *table, builder, "kernel");
+        built = buildProduct(found, table, builder, "kernel");
       }
     std::string text;
     llvm::raw_string_ostream out(text);
@@ -123,8 +125,11 @@ private:
 
   Option<std::string> type{*this, "type", llvm::cl::desc("of what is multiplied: bf16 or f16"),
                            llvm::cl::init("f16")};
+  Option<bool> warpgroups{*this, "warpgroups",
+                          llvm::cl::desc("for chips that have warpgroups, where a kernel gains"),
+                          llvm::cl::init(true)};
   std::vector<std::string> *left = nullptr;
-  const TuningTable *table = &TuningTable::builtIn();
+  TuningTable table = TuningTable::builtIn();
   unsigned numbers = 0;
   llvm::StringMap<tile::KernelOp> kernels; ///< by their text
 };

@@ -380,7 +380,7 @@ ProductKernel buildProduct(const FoundProduct &found, const TuningTable &table, 
                            StringRef name) {
   // Less than a warpgroup's rows would mostly multiply nothing.
   constexpr int64_t kFewRows = 48;
-  if (found.count(found.rows) >= kFewRows) {
+  if (table.hasWarpgroups() && found.count(found.rows) >= kFewRows) {
     ProductKernel made = buildProduct(
         found, ProductSchedule::choose(found, table, /*isStaged=*/true), builder, name);
     if (tile::planStaging(made.kernel))

@@ -36,7 +36,8 @@ struct ProductKernel {
 ProductKernel buildProduct(const FoundProduct &found, const ProductSchedule &schedule,
                            mlir::OpBuilder &builder, llvm::StringRef name);
 
-/// With a schedule for warpgroups if TMA can load its operands, else with the table's.
+/// With a schedule for warpgroups if the chip has them and TMA can load its operands, else with the
+/// table's.
 ProductKernel buildProduct(const FoundProduct &found, const TuningTable &table,
                            mlir::OpBuilder &builder, llvm::StringRef name);
 

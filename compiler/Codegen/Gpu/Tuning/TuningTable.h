@@ -62,11 +62,20 @@ public:
   const std::vector<TuningEntry> &entries() const { return all; }
   /// The chip that kernels are cut for and times are estimated of.
   const GpuChip &estimatedChip() const { return chips[estimated]; }
+  /// Whether kernels may be cut for warpgroups: a schedule of theirs spills where there are none.
+  bool hasWarpgroups() const { return warpgroups; }
+  /// The same table, for chips without warpgroups: all but sm_90a.
+  TuningTable withoutWarpgroups() const {
+    TuningTable other = *this;
+    other.warpgroups = false;
+    return other;
+  }
 
 private:
   std::vector<GpuChip> chips;
   std::vector<TuningEntry> all;
   size_t estimated = 0; ///< of the chips
+  bool warpgroups = true;
 };
 
 } // namespace millrace::gpu

@@ -306,6 +306,31 @@ TEST(Staging, InstructionsAreTheScheduleS) {
              2 * depth / 16 + 128 / 16, 3 * depth / 64, 3 + 3);
 }
 
+TEST(Staging, ChipsWithoutWarpgroupsGetKernelsThatPtxasTakesWithoutSpills) {
+  const std::optional<std::string> ptxas = findPtxas();
+  const TuningTable own = TuningTable::builtIn().withoutWarpgroups();
+  std::vector<std::string> all;
+  for (bool isTurned : {false, true})
+    all.push_back(text(Product{1, 4096, 4096, 4096, false, isTurned}));
+  for (int64_t depth : {64, 128})
+    all.push_back(text(Attention{64, 4096, 4096, depth}));
+  for (const std::string &source : all)
+    for (const char *chip : {"sm_80", "sm_100"}) {
+      SCOPED_TRACE(source + chip);
+      Parsed parsed(source);
+      ASSERT_TRUE(parsed.module && makeTile(parsed, own));
+      mlir::PassManager passes(&parsed.context);
+      passes.addPass(tile::createLowerToHopperPass());
+      ASSERT_TRUE(succeeded(passes.run(*parsed.module)));
+      const Expected<std::string> ptx = emitPtx(*parsed.module, chip);
+      ASSERT_TRUE(ptx) << ptx.error();
+      EXPECT_THAT(*ptx, testing::HasSubstr("mma.sync"));
+      expectAssembles(ptxas, *ptx, chip);
+    }
+  if (!ptxas)
+    GTEST_SKIP() << "ptxas is not installed: PTX was made and not assembled";
+}
+
 TEST(Staging, PtxasTakesKernelsOfWarpgroupsWithoutSpills) {
   const std::optional<std::string> ptxas = findPtxas();
   std::vector<std::pair<std::string, TuningTable>> all;
