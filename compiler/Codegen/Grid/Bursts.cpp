@@ -23,32 +23,53 @@ struct Cut {
   const Segment *segment;
 };
 
+const std::vector<Segment> &segmentsOf(const Copy &copy, unsigned tile) {
+  static const std::vector<Segment> none;
+  return tile < copy.tiles.size() ? copy.tiles[tile] : none;
+}
+
+/// The segment that holds the row of an element of a flow.
+const Segment *findSegment(const std::vector<Segment> &segments, const RowPattern &rows,
+                           unsigned i0, unsigned i1) {
+  const int64_t row = rows.row + i1 * rows.step1 + i0 * rows.step0;
+  for (const Segment &s : segments)
+    if (row >= s.firstRow && row < s.firstRow + s.rows)
+      return &s;
+  return nullptr;
+}
+
+/// `skips`: without elements whose rows the copy does not hold.
 std::vector<Cut> cutAtSegments(Piece &piece, const Copy &copy, unsigned tile,
-                               const RowPattern &rows, const Flow &flow) {
-  const std::vector<Segment> none;
-  const std::vector<Segment> &segments = tile < copy.tiles.size() ? copy.tiles[tile] : none;
+                               const RowPattern &rows, const Flow &flow, bool skips) {
+  const std::vector<Segment> &segments = segmentsOf(copy, tile);
   auto find = [&](unsigned i0, unsigned i1) -> const Segment * {
+    const Segment *segment = findSegment(segments, rows, i0, i1);
+    if (segment || skips)
+      return segment;
     const int64_t row = rows.row + i1 * rows.step1 + i0 * rows.step0;
-    for (const Segment &s : segments)
-      if (row >= s.firstRow && row < s.firstRow + s.rows)
-        return &s;
     piece.refuse("row " + std::to_string(row) + " of lane tile " + std::to_string(tile) +
                  " is touched on PE " + std::to_string(copy.pe) +
                  ", where no copy holds it; please report it with the model and the machine");
     return nullptr;
   };
-  for (unsigned i1 : {0u, flow.n1 - 1}) // what a flow touches lies between its corners
+  bool isInside = true; // what a flow touches lies between its corners
+  for (unsigned i1 : {0u, flow.n1 - 1})
     for (unsigned i0 : {0u, flow.n0 - 1})
-      if (!find(i0, i1))
-        return {};
-  if (segments.size() == 1)
+      isInside = isInside && find(i0, i1);
+  if (!isInside && !skips)
+    return {};
+  if (isInside && segments.size() == 1)
     return {{0, flow.n0, 0, flow.n1, &segments[0]}};
   std::vector<Cut> cuts;
   for (unsigned i1 = 0; i1 < flow.n1; ++i1)
     for (unsigned i0 = 0; i0 < flow.n0;) {
       const Segment *segment = find(i0, i1);
-      if (!segment)
+      if (!segment && !skips)
         return {};
+      if (!segment) {
+        ++i0;
+        continue;
+      }
       unsigned n = 1;
       while (i0 + n < flow.n0 && find(i0 + n, i1) == segment)
         ++n;
@@ -164,10 +185,19 @@ void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Co
 
 } // namespace
 
+uint64_t elementsHeld(const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow) {
+  const std::vector<Segment> &segments = segmentsOf(copy, tile);
+  uint64_t held = 0;
+  for (unsigned i1 = 0; i1 < flow.n1; ++i1)
+    for (unsigned i0 = 0; i0 < flow.n0; ++i0)
+      held += findSegment(segments, rows, i0, i1) != nullptr;
+  return held;
+}
+
 void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows,
               const Flow &flow, Piece::StreamVar stream, unsigned position, Cycle arrive,
               uint32_t provenance, std::optional<unsigned> only) {
-  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow))
+  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow, /*skips=*/false))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
       if (only && *only != b)
         continue;
@@ -207,7 +237,7 @@ void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy 
                  provenance, only);
     return;
   }
-  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow))
+  for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow, copy.isPart))
     for (unsigned b = 0; b < cut.segment->slices.size(); ++b) {
       if (only && *only != b)
         continue;

@@ -25,6 +25,9 @@ inline Flow dense(unsigned n0, unsigned n1) { return {n0, n1, 1, Cycle(n0)}; }
 
 Instruction instruction(Opcode opcode, const Flow &flow);
 
+/// How many elements of a flow have their rows in a row copy.
+uint64_t elementsHeld(const Copy &copy, unsigned tile, const RowPattern &rows, const Flow &flow);
+
 /// Rows row + i0 step0 + i1 step1 of lane tile `tile`, sampled at `position` at `arrive` + flow.
 /// All bytes on the group, or byte `only` alone on its first stream.
 void readRows(Context &c, Piece &piece, const Copy &copy, unsigned tile, const RowPattern &rows,
@@ -37,7 +40,8 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
                   uint32_t provenance);
 
 /// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column
-/// copy: all bytes, or the first stream as byte `only`.
+/// copy: all bytes, or the first stream as byte `only`. Elements whose rows a copy of a part of the
+/// tensor does not hold go nowhere.
 void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
                unsigned tile, const RowPattern &rows, const Flow &flow, Piece::StreamVar stream,
                Cycle leave, uint32_t provenance, std::optional<unsigned> only = std::nullopt);

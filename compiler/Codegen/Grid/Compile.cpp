@@ -5,8 +5,10 @@
 #include "compiler/Codegen/Grid/Tactics.h"
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 namespace millrace::grid {
 namespace {
@@ -34,8 +36,14 @@ std::vector<Way> waysOf(const Tactic &tactic, const Way &found) {
         found.columnPlaces == ColumnPlaces::Sets ? ColumnPlaces::Apart : ColumnPlaces::Sets;
   if (tactic.otherBanks)
     other.alternates = !found.alternates;
-  if (tactic.used == Used() || !(other == found))
+  if (!(other == found))
     return {other};
+  if (tactic.used == Used()) {
+    Way apart = found; // where bursts meet that did not in the usual order
+    apart.detours = true;
+    apart.alternates = false;
+    return found.detours ? std::vector<Way>{found} : std::vector<Way>{found, apart};
+  }
   std::vector<Way> ways;
   for (Way way : kWays) {
     way.pressure = found.pressure;
@@ -48,12 +56,46 @@ std::vector<Way> waysOf(const Tactic &tactic, const Way &found) {
   return ways;
 }
 
+/// Values that both hemispheres hold whole, found by trying.
+class WholeValues {
+public:
+  /// Compiles with them by `run`, again while that fails for what they are.
+  template <class Make, class Run> auto compile(Make make, Run run) {
+    while (true) {
+      std::unique_ptr<GridCompiler> compiler = make(values);
+      Status planned = compiler->plan();
+      auto result = planned ? run(*compiler) : planned.takeError();
+      if (result || !learnFrom(*compiler))
+        return std::pair(std::move(compiler), std::move(result));
+    }
+  }
+
+private:
+  std::set<unsigned> values;
+  bool isFull = false; ///< with values that would have to be whole
+  unsigned turns = 0;
+
+  bool learnFrom(const GridCompiler &failed) {
+    constexpr unsigned kMostTurns = 12;
+    if (isFull || turns == kMostTurns)
+      return false;
+    ++turns;
+    if (!failed.crowded() && failed.full() && !values.empty()) {
+      values.clear();
+      return isFull = true;
+    }
+    const std::set<unsigned> met = failed.partsThatMet();
+    values.insert(met.begin(), met.end());
+    return !met.empty();
+  }
+};
+
 /// The same program in fewer cycles, if a search finds one.
 class Improvement {
 public:
   Improvement(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-              const Way &way, const CompileReport &before)
-      : graph(graph), machine(machine), options(options), way(way), before(before) {
+              const Way &way, const WholeValues &whole, const CompileReport &before)
+      : graph(graph), machine(machine), options(options), way(way), whole(whole), before(before) {
     this->options.progress = nullptr;
   }
 
@@ -64,6 +106,7 @@ private:
   const Machine &machine;
   CompileOptions options;
   const Way way;
+  const WholeValues whole;
   const CompileReport &before;
   // Orders that are equal give one schedule: the key has the tactic without its order.
   using Key = std::pair<std::vector<size_t>, Tactic>;
@@ -83,17 +126,23 @@ uint64_t Improvement::count(const Tactic &tactic) {
   std::optional<Key> key;
   for (const Way &its : waysOf(tactic, way)) {
     CompileReport report = before;
-    GridCompiler compiler(graph, machine, options, report, its, tactic);
-    if (!compiler.plan())
-      return 0;
+    WholeValues own = whole;
+    const auto make = [&](const std::set<unsigned> &values) {
+      report = before;
+      return std::make_unique<GridCompiler>(graph, machine, options, report, its, tactic, values);
+    };
     if (!key) {
-      key = keyOf(compiler, tactic);
+      const std::unique_ptr<GridCompiler> planned = make({});
+      if (!planned->plan())
+        return 0;
+      key = keyOf(*planned, tactic);
       const std::lock_guard lock(mutex);
       if (const auto at = known.find(*key); at != known.end())
         return at->second;
     }
-    if (const Expected<uint64_t> counted = compiler.count()) {
-      cycles = *counted;
+    const auto counted = own.compile(make, [](GridCompiler &compiler) { return compiler.count(); });
+    if (counted.second) {
+      cycles = *counted.second;
       break;
     }
   }
@@ -104,7 +153,7 @@ uint64_t Improvement::count(const Tactic &tactic) {
 void Improvement::run(Image &image, CompileReport &report) {
   {
     CompileReport its = before;
-    GridCompiler first(graph, machine, options, its, way, options.tactic);
+    GridCompiler first(graph, machine, options, its, way, options.tactic, {});
     if (first.plan())
       known[keyOf(first, options.tactic)] = report.predictedCycles;
   }
@@ -121,10 +170,16 @@ void Improvement::run(Image &image, CompileReport &report) {
   if (found.best == options.tactic)
     return;
   for (const Way &its : waysOf(found.best, way)) {
-    CompileReport next = before;
-    GridCompiler compiler(graph, machine, options, next, its, found.best);
-    Status planned = compiler.plan();
-    Expected<Image> better = planned ? compiler.run() : planned.takeError();
+    CompileReport next;
+    WholeValues own = whole;
+    Expected<Image> better = own.compile(
+                                    [&](const std::set<unsigned> &values) {
+                                      next = before;
+                                      return std::make_unique<GridCompiler>(
+                                          graph, machine, options, next, its, found.best, values);
+                                    },
+                                    [](GridCompiler &compiler) { return compiler.run(); })
+                                 .second;
     if (!better)
       continue;
     if (next.predictedCycles >= report.predictedCycles) // pruned, they are as good
@@ -154,14 +209,16 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     Image image;
     CompileReport report;
     Way way;
+    WholeValues whole;
   };
   std::optional<Compiled> sharing; // rows, by itself
+  WholeValues whole;
   const auto best = [&](Compiled found) -> Image {
     if (sharing && sharing->report.predictedCycles <= found.report.predictedCycles)
       found = std::move(*sharing);
     report = std::move(found.report);
     if (options.effort > 0)
-      Improvement(graph, machine, options, found.way, before).run(found.image, report);
+      Improvement(graph, machine, options, found.way, found.whole, before).run(found.image, report);
     return std::move(found.image);
   };
   for (Way way : kWays) {
@@ -173,15 +230,19 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     // What shares rows stores each weight once.
     const unsigned from = way.sharesRows ? std::max(start, 1u) : start;
     for (way.pressure = from;; ++way.pressure) {
-      report = before;
       way.alternates = alternates && way.pressure < 2;
-      GridCompiler compiler(graph, machine, options, report, way, options.tactic);
-      Status planned = compiler.plan();
-      Expected<Image> image = planned ? compiler.run() : planned.takeError();
+      auto [made, image] = whole.compile(
+          [&](const std::set<unsigned> &values) {
+            report = before;
+            return std::make_unique<GridCompiler>(graph, machine, options, report, way,
+                                                  options.tactic, values);
+          },
+          [](GridCompiler &compiler) { return compiler.run(); });
+      const GridCompiler &compiler = *made;
       if (image && !way.sharesRows)
-        return best({std::move(*image), std::move(report), way});
+        return best({std::move(*image), std::move(report), way, whole});
       if (image) {
-        sharing = {std::move(*image), std::move(report), way};
+        sharing = {std::move(*image), std::move(report), way, whole};
         break;
       }
       if (options.refused)

@@ -99,6 +99,7 @@ private:
   Expected<Piece::BurstId> addLatch(unsigned n, Piece::AluVar alu, Cycle at);
   Expected<Piece::StreamVar> readOperand(unsigned n, const Flow &flow, Cycle arrive);
   Expected<std::vector<uint8_t>> constantLanes(const Access &access) const;
+  bool holds(const Copy &copy, unsigned tile, const Access &access, const Flow &flow) const;
   Status store();
   Cycle earliestUse(unsigned n) const;
 };
@@ -143,6 +144,17 @@ Expected<std::vector<uint8_t>> Mesh::constantLanes(const Access &access) const {
                                             : uint8_t(access.pad >> (8 * b));
   }
   return bytes;
+}
+
+/// Does a copy hold all rows of the access that lie inside its tensor?
+bool Mesh::holds(const Copy &copy, unsigned tile, const Access &access, const Flow &flow) const {
+  const Expected<Box> box = insideOf(c, access, d, flow);
+  if (!box || box->empty())
+    return true;
+  RowPattern rows = rowsOf(c.layouts[access.tensor], access, d);
+  rows.row += box->from0 * rows.step0 + box->from1 * rows.step1;
+  const Flow inside{unsigned(box->n0), unsigned(box->n1), flow.c0, flow.c1};
+  return elementsHeld(copy, tile, rows, inside) == uint64_t(box->n0 * box->n1);
 }
 
 /// Streams operand `n` past position 0 at `arrive`, n0 x n1 times or once.
@@ -194,6 +206,8 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     const unsigned pick = (nth + turn) % (here + there);
     const Copy *candidate = pick < here ? c.rowCopy(access.tensor, d.pe, side, pick)
                                         : c.rowCopy(access.tensor, d.pe, other, pick - here);
+    if (candidate->isPart && !holds(*candidate, *tile, access, flow))
+      continue;
     bool taken = false;
     for (const Segment &segment : candidate->tiles[*tile])
       for (unsigned slice : segment.slices)
@@ -203,6 +217,9 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     if (!taken)
       break;
   }
+  if (!copy)
+    return Error{"kernel '" + kernel.name + "': no copy of '" + t.name + "' on PE " +
+                 std::to_string(d.pe) + " holds all rows that it reads; please report it"};
   Piece::StreamVar s = piece.stream(d.pe, copy->hemisphere, Direction::Inward, width);
   if (Status read = readWindow(c, piece, *copy, *tile, access, d, flow, s, 0, arrive); !read)
     return read.takeError();
@@ -422,14 +439,15 @@ Status Mesh::store() {
           return Error{"kernel '" + kernel.name + "': result '" + t.name +
                        "' begins within a lane tile"};
         for (const Copy &copy : layout.copies) {
-          if (copy.pe != d.pe || copy.hemisphere != h)
+          const RowPattern rows = rowsOf(layout, r->access, d);
+          if (copy.pe != d.pe || copy.hemisphere != h ||
+              (copy.isPart && !elementsHeld(copy, *tile, rows, flow)))
             continue;
           if (!stream) {
             stream = piece.stream(d.pe, h, Direction::Outward, width);
             piece.feed(burst, unsigned(h), *stream, 0, width, 0, leave - last - piece.at(burst));
           }
-          writeRows(c, piece, layout, copy, *tile, rowsOf(layout, r->access, d), flow, *stream,
-                    leave, d.provenance);
+          writeRows(c, piece, layout, copy, *tile, rows, flow, *stream, leave, d.provenance);
         }
       }
       if (stream)

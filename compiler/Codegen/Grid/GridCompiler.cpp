@@ -461,6 +461,27 @@ Status GridCompiler::scheduleAll() {
   return Success{};
 }
 
+std::set<unsigned> GridCompiler::partsThatMet() const {
+  std::set<unsigned> parts;
+  if (!crowded())
+    return parts;
+  const auto add = [&](const Access &access) {
+    if (storage.isDealt(access.tensor))
+      parts.insert(access.tensor);
+  };
+  const Kernel &met = graph.kernels[program.waits.kernel];
+  for (const Kernel &kernel : graph.kernels) {
+    if (kernel.terms.size() != met.terms.size() || kernel.operands.size() != met.operands.size() ||
+        kernel.nodes.size() != met.nodes.size())
+      continue;
+    for (const forms::Term &term : kernel.terms)
+      add(term.a);
+    for (const Access &operand : kernel.operands)
+      add(operand);
+  }
+  return parts;
+}
+
 Expected<uint64_t> GridCompiler::count() {
   if (Status s = scheduleAll(); !s)
     return s.takeError();

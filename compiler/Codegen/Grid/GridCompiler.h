@@ -30,7 +30,8 @@ struct Way {
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
-               CompileReport &report, const Way &way, const Tactic &tactic)
+               CompileReport &report, const Way &way, const Tactic &tactic,
+               const std::set<unsigned> &whole)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
         tactic(tactic), program(machine, tactic.used.alus),
         c(machine, graph, program,
@@ -41,7 +42,8 @@ public:
            .used = tactic.used,
            .pes = tactic.pes,
            .sharesRows = options.sharesRows || way.sharesRows,
-           .spreads = isMixed()}),
+           .spreads = isMixed(),
+           .whole = whole}),
         routes(machine), storage(c, works, partition), mxm(machine) {}
 
   /// The program; before it, plan().
@@ -54,6 +56,9 @@ public:
   const std::vector<size_t> &kernelOrder() const { return order; }
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.
   bool crowded() const { return program.crowded; }
+  /// Of what is read by the kernel whose bursts met, and by those of as many terms, operands and
+  /// nodes, what a hemisphere holds in part: with all of it a burst may read in the other one.
+  std::set<unsigned> partsThatMet() const;
   /// Did something find no rows? With each weight in one hemisphere it may.
   bool full() const { return c.full; }
   /// Do weights and values at their peak leave less than an eighth of a hemisphere?

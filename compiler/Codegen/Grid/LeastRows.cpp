@@ -11,26 +11,68 @@ using forms::TensorRole;
 
 namespace {
 
-/// Rows of all lane tiles that a PE holds of a tensor.
-uint64_t rowsHeld(const TensorRows &rows, unsigned pe) {
-  const RowSet &owned = rows.owned[pe], &needed = rows.needed[pe];
-  uint64_t held = 0;
-  for (size_t tile = 0; tile < std::max(owned.tiles.size(), needed.tiles.size()); ++tile) {
-    static const std::vector<bool> none;
-    const std::vector<bool> &x = tile < owned.tiles.size() ? owned.tiles[tile] : none,
-                            &y = tile < needed.tiles.size() ? needed.tiles[tile] : none;
-    if (x.empty() || y.empty()) {
-      const std::vector<bool> &any = x.empty() ? y : x;
-      held += uint64_t(std::count(any.begin(), any.end(), true));
+/// Rows that a PE holds of a lane tile.
+std::vector<bool> rowsOn(const TensorRows &rows, unsigned pe, unsigned tile) {
+  std::vector<bool> held;
+  for (const RowSet *set : {&rows.owned[pe], &rows.needed[pe]}) {
+    if (tile >= set->tiles.size() || set->tiles[tile].empty())
       continue;
-    }
-    for (size_t row = 0; row < x.size(); ++row)
-      held += x[row] || y[row];
+    const std::vector<bool> &its = set->tiles[tile];
+    held.resize(its.size(), false);
+    for (size_t row = 0; row < its.size(); ++row)
+      held[row] = held[row] || its[row];
   }
   return held;
 }
 
 } // namespace
+
+/// What the host touches lies whole in one place.
+bool Storage::isDealt(unsigned tensor) const {
+  return !c.whole.contains(tensor) && c.tensor(tensor).role == TensorRole::Intermediate &&
+         !c.ofHost[tensor] && needs[tensor].rows[0] && needs[tensor].rows[1];
+}
+
+/// What travels, and what nobody reads here, is in the west.
+bool Storage::holds(unsigned tensor, unsigned pe, Hemisphere h, unsigned tile, int64_t row) const {
+  const TensorRows &rows = partition.tensors[tensor];
+  if (rows.read[pe][size_t(h)].has(tile, row))
+    return true;
+  if (h == Hemisphere::East)
+    return false;
+  if (!rows.read[pe][size_t(Hemisphere::East)].has(tile, row))
+    return true;
+  for (unsigned other = 0; other < c.machine.pes(); ++other)
+    if (other != pe && rows.owned[pe].has(tile, row) && rows.needed[other].has(tile, row))
+      return true;
+  return false;
+}
+
+uint64_t Storage::rowsHeld(unsigned tensor, unsigned pe, Hemisphere h) const {
+  const bool isPart = isDealt(tensor);
+  uint64_t held = 0;
+  for (unsigned tile = 0; tile < c.layouts[tensor].tiles.size(); ++tile) {
+    const std::vector<bool> rows = rowsOn(partition.tensors[tensor], pe, tile);
+    for (size_t row = 0; row < rows.size(); ++row)
+      held += rows[row] && (!isPart || holds(tensor, pe, h, tile, int64_t(row)));
+  }
+  return held;
+}
+
+/// The parts of runs whose rows a hemisphere holds.
+RowRuns Storage::heldOf(const RowRuns &runs, unsigned tensor, unsigned pe, Hemisphere h) const {
+  RowRuns held(runs.size());
+  for (unsigned tile = 0; tile < runs.size(); ++tile)
+    for (const RowRun &run : runs[tile])
+      for (int64_t row = run.first, from = row; row <= run.first + run.rows; ++row) {
+        if (row < run.first + run.rows && holds(tensor, pe, h, tile, row))
+          continue;
+        if (row > from)
+          held[tile].push_back({from, row - from, run.owner});
+        from = row + 1;
+      }
+  return held;
+}
 
 std::vector<Storage::LeastRows> Storage::leastRowsOn(unsigned pe) const {
   const unsigned width = c.machine.mxm.columnsPerInstall;
@@ -41,15 +83,15 @@ std::vector<Storage::LeastRows> Storage::leastRowsOn(unsigned pe) const {
     if (lives[t].from == SIZE_MAX || !isOn(t, pe) ||
         (constant && (isOfOneKernel(t) || !isReadByRow[t])))
       continue;
-    const uint64_t bytes = byteWidth(c.tensor(t).type),
-                   held = rowsHeld(partition.tensors[t], pe) * bytes;
+    const uint64_t bytes = byteWidth(c.tensor(t).type);
     const uint64_t columns =
         !constant && needs[t].columns
             ? uint64_t(c.layouts[t].rows) / width * width * bytes * c.layouts[t].tiles.size()
             : 0;
     least.push_back({t, constant, {}});
-    for (unsigned h = 0; h < kHemispheres; ++h)
-      least.back().rows[h] = needs[t].rows[h] * held + columns;
+    for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
+      least.back().rows[size_t(h)] =
+          needs[t].rows[size_t(h)] * rowsHeld(t, pe, h) * bytes + columns;
   }
   for (size_t k = 0; k < c.graph.kernels.size(); ++k)
     for (const forms::Term &term : c.graph.kernels[k].terms)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -40,6 +41,31 @@ int64_t excessOf(const Partition &p, const std::vector<uint64_t> &room) {
   return most;
 }
 
+/// Rows that each hemisphere of a PE reads for a kernel.
+void findReads(const PartitionProblem &problem, Partition &p, size_t k, unsigned pe) {
+  const Context &c = problem.c;
+  const Kernel &kernel = c.graph.kernels[k];
+  const Work &work = problem.works[k];
+  if (p.shares[k][pe].empty())
+    return;
+  // Several reads of one tensor in one piece take its copies in turn.
+  std::map<unsigned, unsigned> reads;
+  for (const Access &o : kernel.operands)
+    ++reads[o.tensor];
+  const std::vector<Worker> team =
+      kernel.terms.empty() ? std::vector<Worker>() : workersOf(c, pe, contractedType(c, kernel));
+  for (size_t member = 0; member < teamOf(c, kernel); ++member) {
+    const size_t h = team.empty() ? member : size_t(team[member].hemisphere);
+    for (const Share &share : sharesOf(c, work, p, k, pe, member, work.strips))
+      forEachRead(c, kernel, work, share, [&](unsigned t, unsigned tile, int64_t row) {
+        const bool isInTurn = reads.contains(t) && reads[t] > 1;
+        for (size_t side = 0; side < kHemispheres; ++side)
+          if (side == h || isInTurn)
+            p.tensors[t].read[pe][side].mark(c.layouts[t], tile, row);
+      });
+  }
+}
+
 Status findRows(const PartitionProblem &problem, Partition &p) {
   const Context &c = problem.c;
   std::optional<Error> outside;
@@ -47,6 +73,7 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
   for (TensorRows &rows : p.tensors) {
     rows.owned.resize(c.machine.pes());
     rows.needed.resize(c.machine.pes());
+    rows.read.resize(c.machine.pes());
   }
   for (size_t k = 0; k < problem.works.size(); ++k)
     for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
@@ -66,6 +93,10 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
         forEachRead(c, kernel, problem.works[k], share, note(&TensorRows::needed));
         forEachWritten(c, kernel, problem.works[k], share, note(&TensorRows::owned));
       }
+  if (!outside)
+    for (size_t k = 0; k < problem.works.size(); ++k)
+      for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
+        findReads(problem, p, k, pe);
   return outside ? Status(*outside) : Status(Success{});
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/Codegen/Grid/Work.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct RowSet {
 struct TensorRows {
   std::vector<RowSet> owned;  ///< per PE: written there by a kernel
   std::vector<RowSet> needed; ///< per PE: read there
+  /// Per PE: read by each hemisphere, from copies of rows that lie there. What a kernel may read in
+  /// either is in both.
+  std::vector<std::array<RowSet, kHemispheres>> read;
 };
 
 /// Who does what: per kernel and PE, shares of its work.

@@ -317,10 +317,15 @@ Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
     if (c.rowCopy(tensor, pe, h))
       return Success{};
-  for (Hemisphere h : {Hemisphere::West, Hemisphere::East})
-    for (unsigned n = 0; n < needs[tensor].rows[size_t(h)]; ++n)
-      if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
+  const bool isPart = isDealt(tensor);
+  for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
+    const RowRuns held = isPart ? heldOf(runs, tensor, pe, h) : runs;
+    const bool any = std::any_of(held.begin(), held.end(),
+                                 [](const std::vector<RowRun> &list) { return !list.empty(); });
+    for (unsigned n = 0; (any || !isPart) && n < needs[tensor].rows[size_t(h)]; ++n)
+      if (Status s = c.addRowCopy(tensor, pe, h, held, isPart); !s)
         return s;
+  }
   return Success{};
 }
 

@@ -37,6 +37,8 @@ public:
   /// Rows of weights (of as many slices as an install reads) of what a PE's workers install, by
   /// hemisphere: fewer than the partition counts where a tap lies outside for all of a PE's rows.
   Expected<std::array<uint64_t, kHemispheres>> weightRowsOn(unsigned pe) const;
+  /// Does each hemisphere hold the rows of the tensor that are read there, and no others?
+  bool isDealt(unsigned tensor) const;
   /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
   Status checkRoom() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
@@ -106,6 +108,10 @@ private:
   Status allocateConstants(size_t kernel);
   Status allocateResults(size_t kernel);
   RowRuns runsOf(unsigned tensor, unsigned pe) const;
+  /// Does a copy in the hemisphere have the row, which the PE holds?
+  bool holds(unsigned tensor, unsigned pe, Hemisphere h, unsigned tile, int64_t row) const;
+  RowRuns heldOf(const RowRuns &runs, unsigned tensor, unsigned pe, Hemisphere h) const;
+  uint64_t rowsHeld(unsigned tensor, unsigned pe, Hemisphere h) const;
   bool isOn(unsigned tensor, unsigned pe) const;
 };
 

@@ -122,7 +122,8 @@ private:
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
       std::optional<Piece::StreamVar> stream;
       for (const Copy &copy : c.layouts[tensor].copies) {
-        if (copy.pe != pe || copy.hemisphere != h)
+        if (copy.pe != pe || copy.hemisphere != h ||
+            (copy.isPart && !elementsHeld(copy, transfer.tile, rows(), flow)))
           continue;
         if (!stream) {
           stream = piece.stream(pe, h, Direction::Outward, 1);

@@ -205,7 +205,8 @@ RowRuns allRows(const TensorLayout &layout) {
   return RowRuns(layout.tiles.size(), {RowRun{0, layout.rows, 0}});
 }
 
-Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns &runs) {
+Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns &runs,
+                           bool isPart) {
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const MemorySpec &spec = machine.memory;
@@ -216,6 +217,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   Copy copy;
   copy.pe = pe;
   copy.hemisphere = h;
+  copy.isPart = isPart;
   copy.tiles.resize(layout.tiles.size());
   const bool constant = t.role == forms::TensorRole::Constant;
   // With as many writers as there are slices, each in slices of its own, none would be left to a
@@ -225,6 +227,8 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   const unsigned share =
       columnPlaces == ColumnPlaces::Shared ? spec.slices / (companions + 1) : spec.slices;
   constexpr int64_t kShortest = 32; // rows that are worth bursts of their own
+  constexpr unsigned kOthers = 200; // a slice with another owner's rows: one writes after the other
+  const bool isRoomy = 4 * allocator(pe, h).freeRows(0, spec.slices) > rowsOfHemisphere();
   auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
     const int64_t half =
         alternates && !constant && end - row >= kShortest ? (end - row + 1) / 2 : end - row;
@@ -237,18 +241,19 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
         for (unsigned b = 0; b < spec.banks; ++b)
           cost[slice * spec.banks + b] += owned[slice] < 0        ? another
                                           : owned[slice] == owner ? 0
-                                                                  : 200;
+                                                                  : kOthers;
       if (const auto last = bankOf.find(owner); alternates && last != bankOf.end())
         for (unsigned slice = 0; slice < spec.slices; ++slice)
           cost[slice * spec.banks + last->second] += 10;
-      // Its own part of the hemisphere, then the other part if that keeps bursts apart, then
-      // whatever is left, at last beside its own copies (few slices): other rows are free there.
+      // Its own part of the hemisphere, then the other part if that keeps bursts apart (of owners,
+      // too, while a quarter is free), then whatever is left, at last beside its own copies (few
+      // slices): other rows are free there.
       const unsigned want = unsigned(std::min<int64_t>({half, end - row, spec.rowsPerBank}));
       Span span;
-      for (unsigned most :
-           {kTogether, HemisphereAllocator::kForbidden, 2 * HemisphereAllocator::kForbidden})
+      for (unsigned most : {kOthers, kTogether, HemisphereAllocator::kForbidden,
+                            2 * HemisphereAllocator::kForbidden})
         for (bool own : {true, false})
-          if (span.slices.empty())
+          if (span.slices.empty() && (most != kOthers || isRoomy))
             span = allocator(pe, h).take(width, want, own == constant ? 0 : weightSlices,
                                          own == constant ? weightSlices : spec.slices, cost, most,
                                          constant);

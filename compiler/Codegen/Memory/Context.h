@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -100,6 +101,8 @@ struct StorageWays {
   unsigned pes = 0;        ///< that compute, 0: all; on one alone nothing travels
   bool sharesRows = false; ///< weight tiles of few lanes lie beside each other
   bool spreads = false;    ///< weights that share slices with activations lie in all of them
+  /// Values of which each hemisphere holds all rows, read there or not.
+  std::set<unsigned> whole = {};
 };
 
 struct Context : StorageWays {
@@ -149,7 +152,9 @@ struct Context : StorageWays {
   /// Adds a copy of the given rows of the tensor. Slices used by the other copies on this
   /// hemisphere are not used again, what a piece touches together with the tensor (see `company`)
   /// is kept apart, and so are rows of different owners: they are written at the same time.
-  Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs);
+  /// `isPart`: other rows of the tensor are written, too, and not to this copy.
+  Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs,
+                    bool isPart = false);
   /// Adds a copy for Install of every row, with what lies behind them up to a whole group and one
   /// group more, since a run of columns may begin within a group.
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, ColumnPadding padding);

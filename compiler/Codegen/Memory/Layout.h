@@ -48,6 +48,8 @@ struct Copy {
   unsigned pe = 0;
   Hemisphere hemisphere = Hemisphere::West;
   bool columns = false;
+  /// A row copy without the rows that its hemisphere does not read: those are not written to it.
+  bool isPart = false;
   std::vector<std::vector<Segment>> tiles; ///< per lane tile, by firstRow
   std::vector<Columns> columnTiles;        ///< per lane tile
 };

@@ -89,4 +89,32 @@ TEST_F(Bursts, TwoRowsThatAreNoNeighboursAreABurstEach) {
   }
 }
 
+/// Rows 10 to 19 and 40 to 49 in slice 3, from addresses 7 and 200 on.
+grid::Copy partOf(schedule::Program &program) {
+  grid::Copy part;
+  part.isPart = true;
+  part.tiles = {{{10, 10, {3}, {7}, {program.addRegion({})}},
+                 {40, 10, {3}, {200}, {program.addRegion({})}}}};
+  return part;
+}
+
+TEST_F(Bursts, RowsThatAPartDoesNotHoldAreNotWrittenToIt) {
+  copy = partOf(program);
+  // Rows 0, 2, 4 ... 62, of which 10 to 18 and 40 to 48 are held.
+  const grid::RowPattern rows{0, 2, 16};
+  const grid::Flow flow = grid::dense(8, 4);
+  EXPECT_EQ(grid::elementsHeld(copy, 0, rows, flow), 10u);
+  const auto all = writes(rows, flow);
+  ASSERT_EQ(all.size(), 10u);
+  for (const unsigned row : {10, 12, 14, 16, 18, 40, 42, 44, 46, 48})
+    EXPECT_EQ(all.at(row / 2), std::pair(3u, row < 20 ? row - 10 + 7 : row - 40 + 200));
+  EXPECT_FALSE(piece.conflict());
+}
+
+TEST_F(Bursts, NothingIsWrittenToAPartThatHoldsNoRowOfAFlow) {
+  copy = partOf(program);
+  EXPECT_EQ(grid::elementsHeld(copy, 0, {20, 1, 0}, grid::dense(20, 1)), 0u);
+  EXPECT_TRUE(writes({20, 1, 0}, grid::dense(20, 1)).empty());
+}
+
 } // namespace

@@ -353,6 +353,55 @@ TEST(Partition, NoStorageHoldsFewerRowsThanAreCountedBeforehand) {
     }
 }
 
+/// Rows of a tensor that a PE's hemisphere reads, and those that both read.
+struct Reads {
+  size_t rows[kHemispheres] = {0, 0}, both = 0;
+};
+Reads readsOf(const grid::TensorRows &rows, unsigned pe) {
+  Reads reads;
+  const auto &sides = rows.read[pe];
+  for (size_t tile = 0; tile < rows.needed[pe].tiles.size(); ++tile)
+    for (size_t row = 0; row < rows.needed[pe].tiles[tile].size(); ++row) {
+      const bool west = sides[0].has(unsigned(tile), int64_t(row)),
+                 east = sides[1].has(unsigned(tile), int64_t(row));
+      EXPECT_EQ(west || east, rows.needed[pe].has(unsigned(tile), int64_t(row)));
+      reads.rows[0] += west;
+      reads.rows[1] += east;
+      reads.both += west && east;
+    }
+  return reads;
+}
+
+TEST(Partition, AHemisphereReadsTheRowsThatItsWorkersTake) {
+  // 30 rows of a vector through three layers: each hemisphere takes half of the rows of each.
+  const forms::KernelGraph layers = forms::buildPerceptron(30, 32, 3, ElementType::Fp16);
+  Dealt dealt(layers, 1);
+  const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
+  ASSERT_TRUE(p) << p.error();
+  unsigned values = 0;
+  for (unsigned t = 0; t < layers.tensors.size(); ++t) {
+    if (layers.tensors[t].role != forms::TensorRole::Intermediate)
+      continue;
+    ++values;
+    const Reads reads = readsOf(p->tensors[t], 0);
+    EXPECT_EQ(reads.rows[0], 15u);
+    EXPECT_EQ(reads.rows[1], 15u);
+    EXPECT_EQ(reads.both, 0u);
+  }
+  EXPECT_GT(values, 0u);
+  // A window of 3 x 3 over 12 x 10 pixels: of the twelve lines seven each, two by both.
+  const forms::KernelGraph image =
+      forms::buildConv({.channels = 16, .height = 12, .width = 10, .filters = 16});
+  Dealt convolved(image, 1);
+  const Expected<grid::Partition> q = grid::solve(convolved.problem(), "spread");
+  ASSERT_TRUE(q) << q.error();
+  const unsigned input = image.kernels.front().terms.front().a.tensor;
+  const Reads reads = readsOf(q->tensors[input], 0);
+  EXPECT_EQ(reads.rows[0], 70u);
+  EXPECT_EQ(reads.rows[1], 70u);
+  EXPECT_EQ(reads.both, 20u);
+}
+
 TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
   const forms::KernelGraph graph = forms::buildPerceptron(30, 256, 4, ElementType::Fp16);
   const auto checked = [&](unsigned rowsPerBank) {
