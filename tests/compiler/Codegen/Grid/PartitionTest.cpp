@@ -402,6 +402,41 @@ TEST(Partition, AHemisphereReadsTheRowsThatItsWorkersTake) {
   EXPECT_EQ(reads.both, 20u);
 }
 
+TEST(Partition, AHemisphereStoresTheRowsThatItReadsUnlessAllAreWanted) {
+  const forms::KernelGraph layers = forms::buildPerceptron(30, 32, 3, ElementType::Fp16);
+  for (const bool isWhole : {false, true}) {
+    Dealt dealt(layers, 1);
+    const grid::PartitionProblem problem = dealt.problem();
+    const Expected<grid::Partition> p = grid::solve(problem, "spread");
+    ASSERT_TRUE(p) << p.error();
+    for (unsigned t = 0; isWhole && t < layers.tensors.size(); ++t)
+      problem.c.whole.insert(t);
+    grid::Storage storage(problem.c, problem.works, *p);
+    std::vector<size_t> order(layers.kernels.size());
+    std::iota(order.begin(), order.end(), 0);
+    storage.planCopies(order, /*sparing=*/false);
+    ASSERT_TRUE(storage.plan(false, false));
+    for (size_t k = 0; k < layers.kernels.size(); ++k)
+      ASSERT_TRUE(storage.allocateFor(k));
+    unsigned copies = 0;
+    for (unsigned t = 0; t < layers.tensors.size(); ++t)
+      for (const grid::Copy &copy : problem.c.layouts[t].copies) {
+        if (layers.tensors[t].role != forms::TensorRole::Intermediate)
+          continue;
+        ++copies;
+        int64_t rows = 0;
+        for (const grid::Segment &segment : copy.tiles.front())
+          rows += segment.rows;
+        EXPECT_EQ(copy.isPart, !isWhole);
+        EXPECT_EQ(rows, isWhole ? 30 : 15);
+        // The hemispheres' rows follow each other.
+        EXPECT_EQ(copy.tiles.front().front().firstRow,
+                  isWhole || copy.hemisphere == Hemisphere::West ? 0 : 15);
+      }
+    EXPECT_GE(copies, 4u);
+  }
+}
+
 TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
   const forms::KernelGraph graph = forms::buildPerceptron(30, 256, 4, ElementType::Fp16);
   const auto checked = [&](unsigned rowsPerBank) {
