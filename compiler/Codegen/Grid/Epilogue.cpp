@@ -219,7 +219,8 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
   }
   if (!copy)
     return Error{"kernel '" + kernel.name + "': no copy of '" + t.name + "' on PE " +
-                 std::to_string(d.pe) + " holds all rows that it reads; please report it"};
+                 std::to_string(d.pe) +
+                 " holds all rows that it reads; please report it with the model and the machine"};
   Piece::StreamVar s = piece.stream(d.pe, copy->hemisphere, Direction::Inward, width);
   if (Status read = readWindow(c, piece, *copy, *tile, access, d, flow, s, 0, arrive); !read)
     return read.takeError();

@@ -12,6 +12,15 @@ namespace millrace::grid {
 
 using forms::TensorRole;
 
+namespace {
+
+bool holdsAny(const RowRuns &runs) {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const std::vector<RowRun> &list) { return !list.empty(); });
+}
+
+} // namespace
+
 /// Installs take whole groups of columns. Those that a kernel takes all exist (checkWindows).
 bool Storage::installsMoreThan(const Work &work) const {
   const int64_t group = c.machine.mxm.columnsPerInstall;
@@ -320,9 +329,7 @@ Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
   const bool isPart = isDealt(tensor);
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
     const RowRuns held = isPart ? heldOf(runs, tensor, pe, h) : runs;
-    const bool any = std::any_of(held.begin(), held.end(),
-                                 [](const std::vector<RowRun> &list) { return !list.empty(); });
-    for (unsigned n = 0; (any || !isPart) && n < needs[tensor].rows[size_t(h)]; ++n)
+    for (unsigned n = 0; (!isPart || holdsAny(held)) && n < needs[tensor].rows[size_t(h)]; ++n)
       if (Status s = c.addRowCopy(tensor, pe, h, held, isPart); !s)
         return s;
   }
@@ -435,9 +442,7 @@ Status Storage::storeStreamed(unsigned tensor, size_t k) {
   for (unsigned pe = 0; pe < c.machine.pes(); ++pe)
     for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
       const RowRuns runs = streamedRuns(tensor, k, pe, h);
-      const bool any = std::any_of(runs.begin(), runs.end(),
-                                   [](const std::vector<RowRun> &list) { return !list.empty(); });
-      for (unsigned n = 0; any && n < needs[tensor].rows[size_t(h)]; ++n)
+      for (unsigned n = 0; holdsAny(runs) && n < needs[tensor].rows[size_t(h)]; ++n)
         if (Status s = c.addRowCopy(tensor, pe, h, runs); !s)
           return s;
     }
