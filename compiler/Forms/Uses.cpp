@@ -36,4 +36,13 @@ Uses::Uses(const KernelGraph &graph)
     fromHost[t] = fromHost[t] && writers[t].empty();
 }
 
+std::vector<Life> livesOf(const KernelGraph &graph) {
+  std::vector<Life> lives(graph.tensors.size());
+  for (size_t at = 0; at < graph.order.size(); ++at)
+    forEachTensor(graph, graph.order[at], [&](unsigned t) {
+      lives[t] = {lives[t].end ? lives[t].first : at, at + 1};
+    });
+  return lives;
+}
+
 } // namespace millrace::forms

@@ -40,4 +40,11 @@ void forEachTensor(const KernelGraph &graph, std::pair<bool, unsigned> place, F 
     f(t);
 }
 
+/// Places of the graph's order at which a tensor is touched, from the first to behind the last;
+/// none if first is end.
+struct Life {
+  size_t first = 0, end = 0;
+};
+std::vector<Life> livesOf(const KernelGraph &graph); ///< per tensor
+
 } // namespace millrace::forms

@@ -32,7 +32,7 @@ assignLayouts(KernelGraph &graph, const Machine &machine, const std::string &nam
       std::ranges::move(changeLayouts(graph, machine, cache), std::back_inserter(lines));
     }
   }
-  const LayoutProblem problem(graph, machine, cache);
+  const LayoutProblem problem(graph, machine, cache, {}, sparesRoom);
   const Choice choice = solver->solve(problem, seed);
   if (Status s = verify(problem, choice); !s)
     return s.takeError();

@@ -64,7 +64,7 @@ private:
   const Tensor &leadOf(unsigned v) const {
     return problem.graph.tensors[problem.variables[v].tensors.front()];
   }
-  double pricedCost(const Choice &choice) const { return problem.cost(choice, least.bytePrice); }
+  double pricedCost(const Choice &choice) const { return problem.cost(choice, least.prices); }
   std::vector<unsigned> own(size_t factor, const Choice &choice) const;
   std::optional<Choice> bestWith(unsigned v, const Allowed &allowed) const;
   std::optional<Choice> byElimination(unsigned v, const Allowed &allowed) const;
@@ -81,7 +81,7 @@ Explainer::Explainer(const LayoutProblem &problem, const Choice &choice)
     : problem(problem), chosen(choice), joints(problem), around(factorsAround(problem)),
       least(leastCost(problem)), chosenBytes(problem.weightBytes(choice)),
       mostBytes(problem.mostWeightBytes()) {
-  CostTables tables = costTables(problem, joints, least.bytePrice);
+  CostTables tables = costTables(problem, joints, least.prices);
   isExact = tables.isExact;
   elimination.emplace(joints.sizes(), std::move(tables.tables), joints.valuesOf(choice),
                       kLargestElimination);
@@ -119,7 +119,7 @@ std::optional<Choice> Explainer::byExchange(unsigned v, const Allowed &allowed) 
     choice[v] = c;
     if (!allowed[c])
       continue;
-    if (const double cost = costAround(problem, around[v], choice, least.bytePrice);
+    if (const double cost = costAround(problem, v, around[v], choice, least.prices);
         cost < cheapest)
       cheapest = cost, best[v] = c;
   }
@@ -201,7 +201,7 @@ Alternative Explainer::alternative(unsigned v, const Choice &other) const {
   a.extraCycles = problem.cost(other) - problem.cost(chosen);
   const int64_t bytes = problem.weightBytes(other);
   a.extraWeightBytes = bytes - chosenBytes;
-  a.fits = bytes <= mostBytes;
+  a.fits = problem.excessBytes(other) <= 0;
   a.isExact = isExact;
   for (unsigned u = 0; u < other.size(); ++u)
     if (u != v && other[u] != chosen[u])
@@ -253,7 +253,7 @@ TensorExplanation Explainer::explain(unsigned v) const {
   e.shape = leadOf(v).shape;
   e.chosen = textOf(variable.candidates[chosen[v]], leadOf(v));
   e.candidates = unsigned(variable.candidates.size());
-  e.cycles = costAround(problem, around[v], chosen);
+  e.cycles = costAround(problem, v, around[v], chosen);
   Allowed allowed(variable.candidates.size(), true);
   allowed[chosen[v]] = false;
   if (const std::optional<Choice> other = bestWith(v, allowed))
@@ -277,7 +277,7 @@ Explanation Explainer::explain(const std::function<void(size_t, size_t)> &progre
   e.leastCycles = problem.graphCost(least.choice);
   e.weightBytes = chosenBytes;
   e.mostWeightBytes = mostBytes;
-  e.cyclesPerWeightByte = least.bytePrice;
+  e.cyclesPerWeightByte = least.prices.weightByte;
   std::vector<unsigned> order; // as the first kernels of the variables are
   for (unsigned v = 0; v < problem.variables.size(); ++v)
     order.push_back(v);

@@ -55,6 +55,23 @@ std::optional<Diagonal> diagonalOf(const Kernel &kernel, const KernelLayout &lay
 
 } // namespace
 
+/// Of columns of `columnBytes` a lane, in lanes of a term's row. What is cut to the lanes of a pass
+/// lies beside others if that takes fewer rows (ContractionPlan::cutTiles).
+static WeightBytes weightBytesOf(const TermRow &row, int64_t columnBytes, int64_t vector,
+                                 int64_t step) {
+  WeightBytes bytes;
+  for (int64_t from = row.from, to = from; from < row.to; from = to) {
+    to = std::min(row.to, (from / vector + 1) * vector);
+    int64_t shared = 0;
+    for (int64_t k = from, end = k; k < to; k = end) {
+      end = std::min(to, (k / step + 1) * step);
+      shared += vector / (vector / step * (step / (end - k)));
+    }
+    bytes += {vector * columnBytes, std::min(vector, shared) * columnBytes};
+  }
+  return bytes;
+}
+
 std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
                                    const Machine &machine, const KernelLayout &layout,
                                    const LayoutOf &layouts, size_t t) {
@@ -89,10 +106,13 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       return std::nullopt;
     for (const TermRow &row : *termRows) {
       cost.sweeps += rows * cellsOf(row);
-      const int64_t columns =
-          diagonal ? diagonal->vectors : ((row.to - 1) / vector - row.from / vector + 1) * lanes;
-      cost.weightBytes +=
-          columns * vector * byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
+      const int64_t width = byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
+      if (diagonal)
+        cost.weights += {diagonal->vectors * vector * width, diagonal->vectors * vector * width};
+      else
+        cost.weights += weightBytesOf(
+            row, lanes * width, vector,
+            format && machine.sxm.shifters >= width ? int64_t(format->lanesPerPass) : vector);
     }
   }
   return cost;
@@ -122,7 +142,7 @@ std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const
     if (!its)
       return std::nullopt;
     cost.sweeps += its->sweeps;
-    cost.weightBytes += its->weightBytes;
+    cost.weights += its->weights;
   }
   return cost;
 }

@@ -103,18 +103,30 @@ private:
                    int64_t index, int64_t row) const;
 };
 
+/// Of a kernel: in whole vectors, and where tiles of few lanes lie beside each other.
+struct WeightBytes {
+  int64_t whole = 0, shared = 0;
+
+  void operator+=(const WeightBytes &other) {
+    whole += other.whole;
+    shared += other.shared;
+  }
+  bool operator==(const WeightBytes &) const = default;
+};
+
 /// What a kernel keeps busy.
 struct Cost {
-  int64_t sweeps = 0;      ///< vectors through the MXM
-  int64_t operations = 0;  ///< of the VXM: vectors times ALUs
-  int64_t weightBytes = 0; ///< in whole vectors
+  int64_t sweeps = 0;     ///< vectors through the MXM
+  int64_t operations = 0; ///< of the VXM: vectors times ALUs
+  WeightBytes weights;
   int64_t kernels = 1;
   /// Cycles that the busiest unit needs at least, with a little for what the others do.
   double cycles(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) const;
 };
 /// What a term adds to that, over all phases.
 struct TermCost {
-  int64_t sweeps = 0, weightBytes = 0;
+  int64_t sweeps = 0;
+  WeightBytes weights;
 };
 /// Nothing where termRows() gives none.
 std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,

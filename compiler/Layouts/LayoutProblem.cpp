@@ -83,13 +83,14 @@ struct Sets { ///< union-find
   void join(unsigned x, unsigned y) { parent[find(x)] = find(y); }
 };
 
-/// Bytes of a kernel's weights in whole vectors, as it is.
-int64_t plainWeights(const KernelGraph &graph, const Kernel &kernel, int64_t vector) {
-  int64_t bytes = 0;
+/// Bytes of a kernel's weights as it is.
+WeightBytes plainWeights(const KernelGraph &graph, const Kernel &kernel, int64_t vector) {
+  WeightBytes bytes;
   for (const Term &term : kernel.terms) {
     const Tensor &w = graph.tensors[term.w.tensor];
-    const int64_t lanes = w.shape[w.laneDim];
-    bytes += elementCount(w) / lanes * ((lanes + vector - 1) / vector) * vector * byteWidth(w.type);
+    const int64_t lanes = w.shape[w.laneDim], rows = elementCount(w) / lanes;
+    bytes += {rows * ((lanes + vector - 1) / vector) * vector * byteWidth(w.type),
+              rows * lanes * byteWidth(w.type)};
   }
   return bytes;
 }
@@ -105,9 +106,11 @@ int64_t extents(const Tensor &tensor) {
 } // namespace
 
 LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
-                             std::shared_ptr<CostCache> shared, std::set<unsigned> moves)
-    : graph(graph), machine(machine), fromHost(forms::Uses(graph).fromHost),
-      moves(std::move(moves)), cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
+                             std::shared_ptr<CostCache> shared, std::set<unsigned> moves,
+                             bool sparesRoom)
+    : graph(graph), machine(machine), sparesRoom(sparesRoom), fromHost(forms::Uses(graph).fromHost),
+      lives(forms::livesOf(graph)), moves(std::move(moves)),
+      cache(shared ? std::move(shared) : std::make_shared<CostCache>()) {
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
   pads = padsOf(graph);
@@ -138,7 +141,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     if (factor.variables.empty() && this->moves.contains(k))
       continue;
     if (factor.variables.empty()) {
-      otherBytes += plainWeights(graph, kernel, machine.lanes());
+      otherWeights += plainWeights(graph, kernel, machine.lanes());
       const LayoutOf layouts = [&](unsigned t) -> const Layout & { return plain[t]; };
       if (const std::optional<Cost> cost = costOf(kernel, layouts))
         otherCycles += cost->cycles(graph, kernel, machine);
@@ -405,14 +408,14 @@ const CostCache::Known &LayoutProblem::look(size_t f,
   if (movesNothing(f, candidates)) {
     entry = {};
   } else if (const std::optional<Cost> cost = costOf(f, candidates)) {
-    entry = {cost->cycles(graph, kernel, machine), cost->weightBytes};
+    entry = {cost->cycles(graph, kernel, machine), cost->weights};
     if (moves.contains(factor.kernel))
       entry.cycles += kMoveStep;
   } else {
     const bool allPlain =
         std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });
     entry.cycles = allPlain ? 0 : kImpossible; // a kernel of another kind, and as it is
-    entry.weightBytes = plainWeights(graph, kernel, machine.lanes());
+    entry.weights = plainWeights(graph, kernel, machine.lanes());
   }
   return entry;
 }
@@ -420,16 +423,18 @@ const CostCache::Known &LayoutProblem::look(size_t f,
 double LayoutProblem::cost(size_t f, const std::vector<unsigned> &candidates,
                            double bytePrice) const {
   const CostCache::Known &entry = look(f, candidates);
-  return entry.cycles + bytePrice * double(entry.weightBytes);
+  return entry.cycles + bytePrice * double(bytesOf(entry.weights));
 }
 
-double LayoutProblem::cost(const Choice &choice, double bytePrice) const {
+double LayoutProblem::cost(const Choice &choice, const Prices &prices) const {
   double sum = 0;
+  for (size_t v = 0; v < prices.values.size(); ++v)
+    sum += prices.values[v][choice[v]];
   for (size_t f = 0; f < factors.size(); ++f) {
     std::vector<unsigned> own;
     for (unsigned v : factors[f].variables)
       own.push_back(choice[v]);
-    sum += cost(f, own, bytePrice);
+    sum += cost(f, own, prices.weightByte);
   }
   return sum;
 }
@@ -437,7 +442,7 @@ double LayoutProblem::cost(const Choice &choice, double bytePrice) const {
 /// A factor's kind says what the candidates of its variables are.
 std::string LayoutProblem::signature() const {
   std::string text;
-  appendNumbers(text, {otherBytes, int64_t(variables.size())});
+  appendNumbers(text, {otherWeights.whole, int64_t(variables.size())});
   for (size_t f = 0; f < factors.size(); ++f) {
     appendNumbers(text, {kinds[f]});
     for (unsigned v : factors[f].variables)
@@ -450,12 +455,12 @@ std::string LayoutProblem::signature() const {
 double LayoutProblem::graphCost(const Choice &choice) const { return otherCycles + cost(choice); }
 
 int64_t LayoutProblem::weightBytes(const Choice &choice) const {
-  int64_t sum = otherBytes;
+  int64_t sum = bytesOf(otherWeights);
   for (size_t f = 0; f < factors.size(); ++f) {
     std::vector<unsigned> own;
     for (unsigned v : factors[f].variables)
       own.push_back(choice[v]);
-    sum += look(f, own).weightBytes;
+    sum += bytesOf(look(f, own).weights);
   }
   return sum;
 }
@@ -463,11 +468,60 @@ int64_t LayoutProblem::weightBytes(const Choice &choice) const {
 /// While they do, weights lie in both hemispheres, so that all engines share a kernel's rows; where
 /// they do not as it is, packing may add a tenth.
 int64_t LayoutProblem::mostWeightBytes() const {
-  const double bytes = double(machine.pes()) * kHemispheres * machine.memory.slices *
-                       machine.rowsPerSlice() * machine.lanes();
+  const auto bytes = double(memoryBytes());
   const auto both = int64_t(bytes * 0.4), one = int64_t(bytes * 0.8),
              least = weightBytes(Choice(variables.size(), 0));
   return least <= both ? both : std::max(least, std::min(one, least + least / 10));
+}
+
+int64_t LayoutProblem::memoryBytes() const {
+  return int64_t(machine.pes()) * kHemispheres * machine.memory.slices * machine.rowsPerSlice() *
+         machine.lanes();
+}
+
+/// Bytes of the rows that hold a tensor.
+int64_t LayoutProblem::bytesOf(unsigned tensor, const Layout &layout) const {
+  int64_t rows = (layout.lanes + machine.lanes() - 1) / machine.lanes();
+  for (unsigned d = 0; d < layout.dims.size(); ++d)
+    rows *= layout.dims[d].rows;
+  return rows * machine.lanes() * byteWidth(graph.tensors[tensor].type);
+}
+
+std::vector<int64_t> LayoutProblem::liveBytes(const Choice &choice) const {
+  const std::vector<Layout> layouts = layoutsOf(choice);
+  std::vector<int64_t> bytes(graph.order.size(), 0);
+  for (unsigned t = 0; t < layouts.size(); ++t)
+    if (graph.tensors[t].role != TensorRole::Constant)
+      for (size_t at = lives[t].first; at < lives[t].end; ++at)
+        bytes[at] += bytesOf(t, layouts[t]);
+  return bytes;
+}
+
+/// Where weights and values take most of the memory, a place for each row is found seldom.
+int64_t LayoutProblem::excessBytes(const Choice &choice) const {
+  constexpr double kMost = 0.8;
+  const int64_t weights = weightBytes(choice);
+  int64_t excess = weights - mostWeightBytes();
+  if (sparesRoom)
+    for (const int64_t values : liveBytes(choice))
+      excess = std::max(excess, weights + values - int64_t(kMost * double(memoryBytes())));
+  return excess;
+}
+
+Prices LayoutProblem::pricesOf(double byte, const std::vector<double> &places) const {
+  Prices prices{byte, {}};
+  for (const Variable &variable : variables) {
+    std::vector<double> &its = prices.values.emplace_back(variable.candidates.size(), 0);
+    for (unsigned t : variable.tensors) {
+      double part = 0;
+      for (size_t at = lives[t].first; at < lives[t].end; ++at)
+        part += places[at];
+      for (size_t c = 0; part > 0 && c < its.size(); ++c)
+        its[c] +=
+            byte * part * double(bytesOf(t, memberLayout(variable, t, variable.candidates[c])));
+    }
+  }
+  return prices;
 }
 
 Status verify(const LayoutProblem &problem, const Choice &choice) {

@@ -5,6 +5,7 @@
 // factor over the variables of its tensors, with a cost for each choice that it can work in.
 #pragma once
 
+#include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/KernelLayout.h"
 
 #include "arch/spec/Expected.h"
@@ -37,6 +38,14 @@ using Choice = std::vector<unsigned>;
 /// more cycles for 7 % fewer vectors.
 constexpr double kMoveStep = 600;
 
+/// Cycles that a byte is worth where memory is short.
+struct Prices {
+  double weightByte = 0;
+  /// Per variable and candidate: what its tensors cost at the places of the order at which memory
+  /// is short; empty: nothing.
+  std::vector<std::vector<double>> values;
+};
+
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 /// What kernels cost in the layouts that were asked for, and what was chosen: for all graphs of one
@@ -44,7 +53,7 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 struct CostCache {
   struct Known {
     double cycles = 0;
-    int64_t weightBytes = 0;
+    WeightBytes weights;
   };
   std::map<std::string, unsigned> kinds; ///< of factors, by all that their cost depends on
   std::vector<std::unordered_map<uint64_t, Known>> known; ///< per kind: by candidates
@@ -59,12 +68,14 @@ class LayoutProblem {
 public:
   /// `cache`: of other graphs for the same machine; none: one of its own. `moves`: kernels that
   /// move a tensor to another of its shape; they cost nothing where both have the same layout, and
-  /// else kMoveStep beside what they keep busy.
+  /// else kMoveStep beside what they keep busy. `sparesRoom`: values count beside the weights.
   LayoutProblem(const KernelGraph &graph, const Machine &machine,
-                std::shared_ptr<CostCache> cache = nullptr, std::set<unsigned> moves = {});
+                std::shared_ptr<CostCache> cache = nullptr, std::set<unsigned> moves = {},
+                bool sparesRoom = false);
 
   const KernelGraph &graph;
   const Machine &machine;
+  const bool sparesRoom;
   std::vector<bool> fromHost; ///< per tensor, as in forms::Uses
   std::vector<Variable> variables;
   std::vector<Factor> factors;
@@ -77,7 +88,7 @@ public:
   /// at least, and `bytePrice` for each byte of weights. kImpossible if it cannot work in them.
   /// Computed once for each different kernel and choice.
   double cost(size_t factor, const std::vector<unsigned> &candidates, double bytePrice = 0) const;
-  double cost(const Choice &choice, double bytePrice = 0) const; ///< the sum
+  double cost(const Choice &choice, const Prices &prices = {}) const; ///< the sum
   /// The same with the kernels that no variable concerns, to compare graphs that compute the same.
   double graphCost(const Choice &choice) const;
   /// All that a choice of least cost depends on, for this cache; and what is known by that.
@@ -87,6 +98,13 @@ public:
   int64_t weightBytes(const Choice &choice) const;
   /// How many there may be: what is left is for activations, and for weights in both hemispheres.
   int64_t mostWeightBytes() const;
+  /// Bytes of the rows of all values alive at each place of the order, each stored once.
+  std::vector<int64_t> liveBytes(const Choice &choice) const;
+  /// Bytes beyond what the weights may take or, where room is spared, beyond what weights and
+  /// values may take together; at most 0 if they fit.
+  int64_t excessBytes(const Choice &choice) const;
+  /// `places`: at each place of the order, the part of a byte's price that values pay there.
+  Prices pricesOf(double byte, const std::vector<double> &places) const;
   /// The same for a kernel, whole.
   std::optional<Cost> costOf(size_t factor, const std::vector<unsigned> &candidates) const;
   /// The variable of a tensor; -1: plain for good.
@@ -95,12 +113,13 @@ public:
 private:
   std::vector<Layout> plain;        ///< per tensor
   std::vector<int> variableNumbers; ///< per tensor; -1: plain for good
+  std::vector<forms::Life> lives;   ///< per tensor
   std::set<unsigned> moves;
   std::vector<unsigned> kinds;                  ///< per factor: equal ones cost the same
   std::vector<std::vector<int64_t>> termShapes; ///< per kernel and term: equal ones cost the same
   std::shared_ptr<CostCache> cache;
-  int64_t otherBytes = 0; ///< weights of kernels that are no factor
-  double otherCycles = 0; ///< of them, where they can be told
+  WeightBytes otherWeights; ///< of kernels that are no factor
+  double otherCycles = 0;   ///< of them, where they can be told
   const CostCache::Known &look(size_t factor, const std::vector<unsigned> &candidates) const;
 
   /// What windows over single channels read beside a result, in rows of the tensor.
@@ -137,6 +156,11 @@ private:
   std::string shapeOf(const Factor &factor) const;
   std::string shapeOf(const Kernel &kernel, const Term &term) const;
   std::optional<Cost> costOf(const Kernel &kernel, const LayoutOf &layouts) const;
+  int64_t bytesOf(const WeightBytes &weights) const {
+    return sparesRoom ? weights.shared : weights.whole;
+  }
+  int64_t memoryBytes() const;
+  int64_t bytesOf(unsigned tensor, const Layout &layout) const;
   Layout memberLayout(const Variable &variable, unsigned tensor, const Layout &layout) const;
 };
 

@@ -14,13 +14,20 @@ Choice plain(const LayoutProblem &problem, uint64_t = 0) {
 }
 
 /// Weights of packed tensors are bands with zeros. Where they are too many, a byte gets a price.
+Choice leastOrPlain(const LayoutProblem &problem) {
+  Choice found = leastCost(problem).choice;
+  const int64_t excess = problem.excessBytes(found);
+  if (excess > 0 && problem.excessBytes(plain(problem)) < excess)
+    return plain(problem);
+  return found;
+}
+
 Choice exact(const LayoutProblem &problem, uint64_t) {
+  if (problem.sparesRoom) // for which lives matter, too
+    return leastOrPlain(problem);
   const auto [known, isNew] = problem.knownChoices().try_emplace(problem.signature());
-  if (isNew) {
-    const Priced found = leastCost(problem);
-    known->second = problem.weightBytes(found.choice) > problem.mostWeightBytes() ? plain(problem)
-                                                                                  : found.choice;
-  }
+  if (isNew)
+    known->second = leastOrPlain(problem);
   return known->second;
 }
 
@@ -32,8 +39,8 @@ void drawPair(const LayoutProblem &problem, const std::vector<std::vector<size_t
   for (unsigned c = 0; c < problem.variables[u].candidates.size(); ++c)
     for (unsigned d = 0; d < problem.variables[v].candidates.size(); ++d) {
       choice[u] = c, choice[v] = d;
-      if (costAround(problem, around[u], choice) < kImpossible &&
-          costAround(problem, around[v], choice) < kImpossible)
+      if (costAround(problem, u, around[u], choice) < kImpossible &&
+          costAround(problem, v, around[v], choice) < kImpossible)
         possible.push_back({c, d});
     }
   std::tie(choice[u], choice[v]) = possible[draw() % possible.size()];
@@ -52,7 +59,7 @@ Choice random(const LayoutProblem &problem, uint64_t seed) {
         std::vector<unsigned> possible;
         for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
           choice[v] = c;
-          if (costAround(problem, around[v], choice) < kImpossible)
+          if (costAround(problem, v, around[v], choice) < kImpossible)
             possible.push_back(c);
         }
         choice[v] = possible[draw() % possible.size()];

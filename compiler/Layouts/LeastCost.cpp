@@ -84,9 +84,22 @@ Values Joints::valuesOf(const Choice &choice) const {
   return values;
 }
 
-CostTables costTables(const LayoutProblem &problem, const Joints &joints, double bytePrice) {
+std::vector<double> Joints::costsOf(unsigned joint, const Prices &prices) const {
+  std::vector<double> costs;
+  for (const std::vector<unsigned> &value : joints[joint].values) {
+    double &cost = costs.emplace_back(0);
+    for (size_t i = 0; i < value.size(); ++i)
+      cost += prices.values[joints[joint].variables[i]][value[i]];
+  }
+  return costs;
+}
+
+CostTables costTables(const LayoutProblem &problem, const Joints &joints, const Prices &prices) {
   CostTables all;
   const std::vector<unsigned> sizes = joints.sizes();
+  if (!prices.values.empty())
+    for (unsigned j = 0; j < sizes.size(); ++j)
+      all.tables.push_back({{j}, joints.costsOf(j, prices)});
   for (size_t f = 0; f < problem.factors.size(); ++f) {
     std::vector<unsigned> of;
     size_t entries = 1;
@@ -100,7 +113,7 @@ CostTables costTables(const LayoutProblem &problem, const Joints &joints, double
       std::vector<unsigned> own;
       for (unsigned v : problem.factors[f].variables)
         own.push_back(joints.candidate(v, values));
-      return problem.cost(f, own, bytePrice);
+      return problem.cost(f, own, prices.weightByte);
     };
     if (entries <= kLargestTable) {
       Table table{of, {}};
@@ -125,15 +138,15 @@ CostTables costTables(const LayoutProblem &problem, const Joints &joints, double
   return all;
 }
 
-double costAround(const LayoutProblem &problem, const std::vector<size_t> &factors,
-                  const Choice &choice, double bytePrice) {
-  double sum = 0;
+double costAround(const LayoutProblem &problem, unsigned variable,
+                  const std::vector<size_t> &factors, const Choice &choice, const Prices &prices) {
+  double sum = prices.values.empty() ? 0 : prices.values[variable][choice[variable]];
   std::vector<unsigned> own;
   for (size_t f : factors) {
     own.clear();
     for (unsigned u : problem.factors[f].variables)
       own.push_back(choice[u]);
-    sum += problem.cost(f, own, bytePrice);
+    sum += problem.cost(f, own, prices.weightByte);
   }
   return sum;
 }
@@ -146,7 +159,7 @@ std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem) {
   return around;
 }
 
-void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
+void improve(const LayoutProblem &problem, Choice &choice, const Prices &prices) {
   const auto around = factorsAround(problem);
   constexpr unsigned kMostRounds = 20;
   bool changed = true;
@@ -154,11 +167,11 @@ void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
     changed = false;
     for (unsigned v = 0; v < choice.size(); ++v) {
       const unsigned before = choice[v];
-      double least = costAround(problem, around[v], choice, bytePrice);
+      double least = costAround(problem, v, around[v], choice, prices);
       unsigned best = before;
       for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
         choice[v] = c;
-        if (const double cost = costAround(problem, around[v], choice, bytePrice); cost < least)
+        if (const double cost = costAround(problem, v, around[v], choice, prices); cost < least)
           least = cost, best = c;
       }
       choice[v] = best;
@@ -169,15 +182,15 @@ void improve(const LayoutProblem &problem, Choice &choice, double bytePrice) {
 
 namespace {
 
-Choice eliminate(const LayoutProblem &problem, const Joints &joints, double bytePrice) {
+Choice eliminate(const LayoutProblem &problem, const Joints &joints, const Prices &prices) {
   Choice plain(problem.variables.size(), 0);
-  const Elimination elimination(joints.sizes(), costTables(problem, joints, bytePrice).tables,
+  const Elimination elimination(joints.sizes(), costTables(problem, joints, prices).tables,
                                 Values(joints.count(), 0), kLargestElimination);
   Choice choice = joints.choiceOf(elimination.best());
-  improve(problem, choice, bytePrice);
-  if (problem.cost(choice, bytePrice) <= problem.cost(plain, bytePrice))
+  improve(problem, choice, prices);
+  if (problem.cost(choice, prices) <= problem.cost(plain, prices))
     return choice;
-  improve(problem, plain, bytePrice); // where what was approximated led to what cannot work
+  improve(problem, plain, prices); // where what was approximated led to what cannot work
   return plain;
 }
 
@@ -186,13 +199,29 @@ Choice eliminate(const LayoutProblem &problem, const Joints &joints, double byte
 Priced leastCost(const LayoutProblem &problem) {
   constexpr unsigned kMostPrices = 12;
   const Joints joints(problem);
-  Priced found{eliminate(problem, joints, 0), 0};
+  Priced found{eliminate(problem, joints, {}), {}}, least = found;
+  int64_t excess = problem.excessBytes(found.choice), leastExcess = excess;
+  std::vector<double> peaks(problem.graph.order.size(), 0); ///< how often most was alive there
   double price = 1e-4;
-  for (unsigned i = 0;
-       i < kMostPrices && problem.weightBytes(found.choice) > problem.mostWeightBytes();
-       ++i, price *= 2)
-    found = {eliminate(problem, joints, price), price};
-  return found;
+  for (unsigned i = 0; i < kMostPrices && excess > 0; ++i, price *= 2) {
+    Prices prices{price, {}};
+    if (problem.sparesRoom) {
+      const std::vector<int64_t> live = problem.liveBytes(found.choice);
+      peaks[size_t(std::ranges::max_element(live) - live.begin())] += 1;
+      std::vector<double> parts = peaks;
+      for (double &part : parts)
+        part /= i + 1;
+      prices = problem.pricesOf(price, parts);
+    }
+    found.choice = eliminate(problem, joints, prices);
+    found.prices = std::move(prices);
+    excess = problem.excessBytes(found.choice);
+    if (excess < leastExcess || !problem.sparesRoom) {
+      least = found;
+      leastExcess = excess;
+    }
+  }
+  return least;
 }
 
 } // namespace millrace::layouts

@@ -32,6 +32,8 @@ public:
   unsigned candidate(unsigned variable, const Values &values) const {
     return candidateIn(variable, values[places[variable].first]);
   }
+  /// What the values of a joint cost by themselves.
+  std::vector<double> costsOf(unsigned joint, const Prices &prices) const;
   Choice choiceOf(const Values &values) const;
   /// The other way; 0 for a joint that has no such value.
   Values valuesOf(const Choice &choice) const;
@@ -49,27 +51,29 @@ struct CostTables {
   std::vector<Table> tables;
   bool isExact = true;
 };
-CostTables costTables(const LayoutProblem &problem, const Joints &joints, double bytePrice);
+CostTables costTables(const LayoutProblem &problem, const Joints &joints, const Prices &prices);
 
 constexpr size_t kLargestTable = 20'000;          ///< entries of a factor
 constexpr size_t kLargestElimination = 1'200'000; ///< entries of a joint and its neighbours
 
 /// The factors of each variable.
 std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem);
-/// What these factors of one variable cost.
-double costAround(const LayoutProblem &problem, const std::vector<size_t> &factors,
-                  const Choice &choice, double bytePrice = 0);
+/// What a variable and these factors of it cost.
+double costAround(const LayoutProblem &problem, unsigned variable,
+                  const std::vector<size_t> &factors, const Choice &choice,
+                  const Prices &prices = {});
 /// Gives one variable after the other the candidate that is best beside the others', until nothing
 /// changes.
-void improve(const LayoutProblem &problem, Choice &choice, double bytePrice);
+void improve(const LayoutProblem &problem, Choice &choice, const Prices &prices);
 
-/// A choice, and the price in cycles of a byte of weights at which it is the one of least cost.
+/// A choice, and the prices at which it is the one of least cost.
 struct Priced {
   Choice choice;
-  double bytePrice = 0;
+  Prices prices;
 };
-/// The least cost. While the weights are too many, the price of a byte rises from 0; perhaps they
-/// are too many at the highest price, too.
+/// The least cost. While it needs too much memory, the price of a byte rises from 0: of one of
+/// weights and, where room is spared, of one of values, dealt to those places of the order at which
+/// most was alive before. If it needs too much at the highest price, too, what needs least.
 Priced leastCost(const LayoutProblem &problem);
 
 } // namespace millrace::layouts

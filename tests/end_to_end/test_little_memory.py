@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What fits in bytes fits: weights and what is alive beside them below nine tenths of the memory."""
+import subprocess
+
 import numpy as np
+import pytest
 from onnx import helper
 
 from oracle import relative_l2, run, run_millrace, save_model
@@ -58,3 +61,52 @@ def test_a_table_stays_with_the_host_before_the_rest_gets_slow(millrace, tmp_pat
         got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
         assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
         assert got.report["predicted_cycles"] < most
+
+
+def branches(draw, conv):
+    """A stem, and blocks of three convolutions beside a maximum over neighbours."""
+    nodes = [conv("x", "c", 3, 32, 5, 2), node("Relu", ["c"], ["r"]), node("MaxPool", ["r"], ["x0"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])]
+    x, channels = "x0", 32
+    for b in range(2):
+        parts = [(f"p{b}", 1, x), (f"q{b}", 3, x), (f"s{b}", 5, x), (f"t{b}", 1, f"m{b}")]
+        nodes.append(node("MaxPool", [x], [f"m{b}"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+        for name, size, source in parts:
+            nodes += [conv(source, f"{name}c", channels, 24, size), node("Relu", [f"{name}c"], [name])]
+        nodes.append(node("Concat", [name for name, _, _ in parts], ["y" if b else f"x{b + 1}"], axis=1))
+        x, channels = f"x{b + 1}", 96
+    return nodes
+
+
+def inverted(draw, conv):
+    """Blocks that widen, look at neighbours channel by channel, and narrow."""
+    nodes, x, channels = [conv("x", "x0", 3, 16, 3, 2)], "x0", 16
+    for b in range(3):
+        nodes += [conv(x, f"w{b}", channels, 72), node("Clip", [f"w{b}", "zero", "six"], [f"v{b}"]), conv(f"v{b}", f"d{b}", 72, 72, 3, 1 + b % 2, 72),
+                  node("Clip", [f"d{b}", "zero", "six"], [f"e{b}"]), conv(f"e{b}", "y" if b == 2 else f"x{b + 1}", 72, 24)]
+        x, channels = f"x{b + 1}", 24
+    return nodes
+
+
+@pytest.mark.parametrize("build,rows,refused", [(branches, 128, 24), (inverted, 128, 16)], ids=["branches", "inverted"])
+def test_values_count_beside_weights(millrace, tmp_path, build, rows, refused):
+    """Convolutional networks whose values take most of a small memory; what does not fit is refused by name."""
+    draw = np.random.default_rng(3)
+    constants = {"zero": np.array(0, np.float32), "six": np.array(6, np.float32)}
+
+    def conv(source, name, channels, filters, size=1, stride=1, group=1):
+        constants[f"{name}.w"] = (draw.standard_normal((filters, channels // group, size, size)) / np.sqrt(channels // group * size * size)).astype(np.float32)
+        return node("Conv", [source, f"{name}.w"], [name], strides=[stride, stride], pads=[size // 2] * 4, group=group)
+
+    inputs = {"x": draw.standard_normal((1, 3, 64, 64)).astype(np.float32)}
+    nodes = build(draw, conv)
+    if build is branches:
+        constants = {name: value for name, value in constants.items() if name.endswith(".w")}
+    model = model_of(nodes, inputs, constants)
+    path = save_model(model, tmp_path)
+    machine = tmp_path / "little.yaml"
+    machine.write_text(f"name: little\nbase: tsp-small\nmemory: {{ rows_per_bank: {rows} }}\n")
+    got = run_millrace(millrace, path, machine, None, inputs, tmp_path)
+    assert relative_l2(got.outputs["y"], run(model, inputs)["y"]) < 2e-3
+    machine.write_text(f"name: little\nbase: tsp-small\nmemory: {{ rows_per_bank: {refused} }}\n")
+    done = subprocess.run([millrace, "compile", path, "-m", machine, "-o", tmp_path / "no.img"], capture_output=True, text=True)
+    assert done.returncode == 4 and "use a machine with more memory" in done.stderr, done.stderr

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 
 namespace millrace::grid {
@@ -441,45 +442,65 @@ Expected<WeightTile> Context::weightTile(const std::string &key, const std::stri
   return noteWeights(by, *tile);
 }
 
+/// Where lanes of a pass begin, and where others end, least is lost below the tile.
+std::optional<Context::SharedPlace> Context::placeIn(SharedRows &rows, const WeightShape &shape) {
+  const std::vector<unsigned> &used = rows.used;
+  const unsigned width = shape.k1 - shape.k0;
+  std::optional<SharedPlace> best;
+  if (rows.free < uint64_t(width) * shape.groups)
+    return best;
+  for (unsigned lane = 0; lane + width <= used.size(); ++lane) {
+    if (lane % shape.step + width > shape.step ||
+        (lane % shape.step && used[lane] == used[lane - 1]))
+      continue;
+    const auto from = used.begin() + lane, to = from + width;
+    const unsigned group = *std::max_element(from, to);
+    if (group + shape.groups > rows.rows.groups)
+      continue;
+    const uint64_t wasted = uint64_t(group) * width - std::accumulate(from, to, uint64_t(0));
+    if (!best || std::pair(wasted, group) < std::pair(best->wasted, best->group))
+      best = {&rows, lane, group, wasted};
+  }
+  return best;
+}
+
 Expected<WeightTile>
 Context::weightTileBeside(const std::string &key, const std::string &tensor, const Installer &by,
                           const WeightShape &shape,
                           const std::function<ConstantData::Writer()> &writer) {
-  const std::string place = placeOf(key, by.worker);
-  if (auto it = weightTiles.find(place); it != weightTiles.end())
+  const std::string name = placeOf(key, by.worker);
+  if (auto it = weightTiles.find(name); it != weightTiles.end())
     return noteWeights(by, it->second);
-  const unsigned width = shape.k1 - shape.k0, perStep = shape.step / width,
-                 slots = machine.lanes() / shape.step * perStep, lanes = machine.lanes(),
+  const unsigned width = shape.k1 - shape.k0, lanes = machine.lanes() / shape.step * shape.step,
                  high = machine.mxm.columns / machine.mxm.columnsPerInstall;
-  std::vector<SharedRows> &all = sharedRows[{allocatorOf(by.worker.pe, by.worker.hemisphere),
-                                             shape.planes, shape.step, width}];
-  SharedRows *rows = nullptr;
-  size_t slot = 0;
+  std::vector<SharedRows> &all =
+      sharedRows[{allocatorOf(by.worker.pe, by.worker.hemisphere), shape.planes, shape.step}];
+  std::optional<SharedPlace> place;
   for (SharedRows &its : all)
-    for (size_t i = 0; i < slots && !rows; ++i)
-      if (its.used[i] + shape.groups <= its.rows.groups) {
-        rows = &its;
-        slot = i;
-      }
-  if (!rows) {
+    if (const std::optional<SharedPlace> in = placeIn(its, shape);
+        in && (!place || in->wasted < place->wasted))
+      place = in;
+  if (!place) {
     const uint64_t at =
-        data.add(uint64_t(machine.mxm.columnsPerInstall) * high * shape.planes * lanes);
-    Expected<WeightTile> fresh = takeWeightRows(tensor, by, high, shape.planes, lanes, at);
+        data.add(uint64_t(machine.mxm.columnsPerInstall) * high * shape.planes * machine.lanes());
+    Expected<WeightTile> fresh =
+        takeWeightRows(tensor, by, high, shape.planes, machine.lanes(), at);
     if (!fresh)
       return fresh;
-    all.push_back({std::move(*fresh), at, std::vector<unsigned>(slots, 0)});
-    rows = &all.back();
+    all.push_back({std::move(*fresh), at, std::vector<unsigned>(lanes, 0), uint64_t(high) * lanes});
+    place = placeIn(all.back(), shape);
   }
-  const size_t lane = slot / perStep * shape.step + slot % perStep * width,
-               first = rows->used[slot];
-  rows->used[slot] += shape.groups;
-  WeightTile tile = rows->rows;
+  SharedRows &rows = *place->rows;
+  const unsigned lane = place->lane, first = place->group;
+  std::fill_n(rows.used.begin() + lane, width, first + shape.groups);
+  rows.free -= place->wasted + uint64_t(width) * shape.groups;
+  WeightTile tile = rows.rows;
   tile.groups = shape.groups;
   tile.shift = int(lane) - int(shape.k0);
   for (unsigned &address : tile.addresses)
-    address += unsigned(first);
-  data.fill(rows->data, [=, write = writer(),
-                         planes = machine.mxm.columnsPerInstall * shape.planes](uint8_t *to) {
+    address += first;
+  data.fill(rows.data, [=, write = writer(), lanes = machine.lanes(),
+                        planes = machine.mxm.columnsPerInstall * shape.planes](uint8_t *to) {
     std::vector<uint8_t> bytes(size_t(planes) * shape.groups * shape.k1);
     write(bytes.data());
     const uint8_t *from = bytes.data() + shape.k0;
@@ -487,7 +508,7 @@ Context::weightTileBeside(const std::string &key, const std::string &tensor, con
       for (size_t g = first; g < first + shape.groups; ++g, from += shape.k1)
         std::copy(from, from + width, to + (plane * high + g) * lanes + lane);
   });
-  weightTiles.emplace(place, tile);
+  weightTiles.emplace(name, tile);
   return noteWeights(by, tile);
 }
 

@@ -212,7 +212,7 @@ struct Context : StorageWays {
   Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor,
                                   const Installer &by, const WeightShape &shape,
                                   const std::function<ConstantData::Writer()> &writer);
-  /// The same in some lanes of rows that other tiles of as many lanes take, too.
+  /// The same in some lanes of rows that other tiles take, too.
   Expected<WeightTile> weightTileBeside(const std::string &key, const std::string &tensor,
                                         const Installer &by, const WeightShape &shape,
                                         const std::function<ConstantData::Writer()> &writer);
@@ -247,14 +247,22 @@ private:
   std::map<std::string, uint32_t> stringIds;
   std::unordered_map<std::string, std::vector<ConstantRow>> constantRows;
   std::unordered_map<std::string, WeightTile> weightTiles;
-  /// Rows that weight tiles share, which lie beside each other in slots of as many lanes.
+  /// Rows that weight tiles share: each takes some lanes of a pass, above those that were there
+  /// before.
   struct SharedRows {
     WeightTile rows;
     uint64_t data = 0;          ///< offset of [slice][plane][group][lane]
-    std::vector<unsigned> used; ///< per slot: column groups
+    std::vector<unsigned> used; ///< per lane: column groups
+    uint64_t free = 0;          ///< of all lanes: column groups
   };
-  using SharedKind = std::tuple<size_t, unsigned, unsigned, unsigned>; ///< allocator, planes, step,
-                                                                       ///< lanes of a slot
+  /// A place in them: its lane, the first column group, and what below it can no longer be used.
+  struct SharedPlace {
+    SharedRows *rows = nullptr;
+    unsigned lane = 0, group = 0;
+    uint64_t wasted = 0;
+  };
+  static std::optional<SharedPlace> placeIn(SharedRows &rows, const WeightShape &shape);
+  using SharedKind = std::tuple<size_t, unsigned, unsigned>; ///< allocator, planes, step
   std::map<SharedKind, std::vector<SharedRows>> sharedRows;
   Expected<WeightTile> takeWeightRows(const std::string &tensor, const Installer &by,
                                       unsigned groups, unsigned planes, unsigned lanes,

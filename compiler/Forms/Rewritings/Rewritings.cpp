@@ -114,7 +114,7 @@ static const Rewriting table[] = {
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
-                                     options.layoutsChosen, options.costs);
+                                     options.layoutsChosen, options.costs, options.sparesRoom);
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {

@@ -23,17 +23,13 @@ bool isMade(const Tensor &tensor) {
 
 /// What is alive at each place of the order.
 struct Lives {
-  std::vector<int64_t> rows;                 ///< per place
-  std::vector<std::pair<size_t, size_t>> of; ///< per tensor: first and last place; SIZE_MAX: none
+  std::vector<int64_t> rows; ///< per place
+  std::vector<Life> of;      ///< per tensor
 
   Lives(const KernelGraph &graph, const Machine &machine)
-      : rows(graph.order.size(), 0), of(graph.tensors.size(), {SIZE_MAX, 0}) {
-    for (size_t at = 0; at < graph.order.size(); ++at)
-      forEachTensor(graph, graph.order[at], [&](unsigned t) {
-        of[t] = {std::min(of[t].first, at), at};
-      });
+      : rows(graph.order.size(), 0), of(livesOf(graph)) {
     for (unsigned t = 0; t < of.size(); ++t)
-      for (size_t at = of[t].first; isMade(graph.tensors[t]) && at <= of[t].second; ++at)
+      for (size_t at = of[t].first; isMade(graph.tensors[t]) && at < of[t].end; ++at)
         rows[at] += rowsOf(graph.tensors[t], machine);
   }
   size_t peak() const { return size_t(std::max_element(rows.begin(), rows.end()) - rows.begin()); }
@@ -352,7 +348,7 @@ unsigned splitBatches(KernelGraph &graph, const Machine &machine, int64_t most) 
     const size_t peak = lives.peak();
     std::vector<unsigned> largest;
     for (unsigned t = 0; t < light.tensors.size(); ++t)
-      if (isMade(light.tensors[t]) && lives.of[t].first <= peak && lives.of[t].second >= peak)
+      if (isMade(light.tensors[t]) && lives.of[t].first <= peak && lives.of[t].end > peak)
         largest.push_back(t);
     std::stable_sort(largest.begin(), largest.end(), [&](unsigned x, unsigned y) {
       return rowsOf(light.tensors[x], machine) > rowsOf(light.tensors[y], machine);

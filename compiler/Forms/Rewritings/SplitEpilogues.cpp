@@ -81,10 +81,13 @@ int64_t rowsBesideConstants(const KernelGraph &graph, const Machine &machine) {
   return int64_t(left * double(factsOf(machine).capacityBytes) * machine.pes() / machine.lanes());
 }
 
-/// `room`: rows beside constants; a quarter of it is for the copies of one tensor.
+/// `room`: rows beside constants; a quarter of it is for the copies of one tensor. Where room is
+/// spared, a copy in each hemisphere is all that there is.
 MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machine *machine,
-                    int64_t room) {
-  const MostReads usual, few{3, 8, false};
+                    int64_t room, bool sparesRoom) {
+  const MostReads usual, few{3, 8, false}, least{kHemispheres, 8, false};
+  if (sparesRoom)
+    return least;
   std::map<unsigned, int64_t> rows; ///< per tensor that is read: of all copies
   for (const Access &operand : kernel.operands)
     if (const Tensor &tensor = graph.tensors[operand.tensor];
@@ -278,8 +281,7 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool s
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
     const MostReads reads =
-        isHost ? MostReads{}
-               : mostReads(graph, graph.kernels[index], machine, sparesRoom ? 0 : room);
+        isHost ? MostReads{} : mostReads(graph, graph.kernels[index], machine, room, sparesRoom);
     while (!isHost) {
       Kernel kernel = graph.kernels[order.back().second];
       std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);

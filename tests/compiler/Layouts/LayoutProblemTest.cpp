@@ -88,7 +88,7 @@ TEST(LayoutProblem, KnowsTheCostOfASumFromThatOfItsTerms) {
       continue;
     ++possible;
     EXPECT_EQ(known->sweeps, fresh->sweeps);
-    EXPECT_EQ(known->weightBytes, fresh->weightBytes);
+    EXPECT_EQ(known->weights, fresh->weights);
     EXPECT_EQ(known->operations, fresh->operations);
     EXPECT_EQ(known->kernels, fresh->kernels);
   }
@@ -124,6 +124,41 @@ TEST(LayoutProblem, AChoiceIsRememberedForAGraphThatIsFormedAgain) {
   ASSERT_TRUE(assignLayouts(alone, machine, "exact"));
   EXPECT_EQ(first, second);
   EXPECT_EQ(first, alone);
+}
+
+/// Where room is spared, values count beside weights, at the places of the order where they are alive.
+TEST(LayoutProblem, SparesRoomOfValuesWhereMemoryIsShort) {
+  const KernelGraph graph = sumOfParts(4);
+  unsigned mended = 0;
+  for (unsigned rows : {6, 12, 20, 32, 4096}) {
+    Machine machine = test::testMachine(20);
+    machine.memory.rowsPerBank = rows;
+    const LayoutProblem ample(graph, machine), spared(graph, machine, nullptr, {}, /*sparesRoom=*/true);
+    const LayoutSolver &exact = layoutSolvers().front();
+    const Choice fast = exact.solve(ample, 0), small = exact.solve(spared, 0);
+    ASSERT_TRUE(verify(spared, small)) << rows;
+    const int64_t excess = spared.excessBytes(small);
+    EXPECT_LE(excess, std::max<int64_t>(0, spared.excessBytes(fast))) << rows;
+    EXPECT_LE(excess, std::max<int64_t>(0, spared.excessBytes(Choice(small.size(), 0)))) << rows;
+    if (rows == 4096) {
+      EXPECT_EQ(small, fast) << "there is room";
+    }
+    mended += excess <= 0 && spared.excessBytes(fast) > 0;
+  }
+  EXPECT_GT(mended, 0u) << "no size of the memory that only fits with values counted";
+}
+
+TEST(LayoutProblem, CountsWhatIsAliveAtEachPlace) {
+  const Machine machine = test::testMachine(20);
+  const KernelGraph graph = sumOfParts(3);
+  const LayoutProblem problem(graph, machine);
+  const Choice plain(problem.variables.size(), 0);
+  // 120 rows of two bytes: the input, of which three parts are made, their sum, what is made of it.
+  const int64_t tensor = int64_t(120) * 2 * machine.lanes();
+  std::vector<int64_t> tensors;
+  for (const int64_t bytes : problem.liveBytes(plain))
+    tensors.push_back(bytes / tensor);
+  EXPECT_EQ(tensors, (std::vector<int64_t>{2, 3, 4, 4, 2}));
 }
 
 TEST(KernelLayout, OfTwoResultsHasTheSameRowsInBoth) {

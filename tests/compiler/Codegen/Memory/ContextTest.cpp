@@ -10,6 +10,7 @@
 #include "tests/arch/program/Placements.h"
 
 #include <gmock/gmock.h>
+#include <random>
 #include <set>
 
 using namespace millrace;
@@ -232,8 +233,35 @@ TEST(Weights, OfFewLanesLieBesideEachOther) {
       }
   }
   EXPECT_EQ(taken.size(), 10u * 16 * 2 * 6);
-  EXPECT_EQ(one.c->blocks.size(), 2u * 16); // 4 slots of 2 groups each, then new rows
-  EXPECT_EQ(addresses.size(), 4u);
+  EXPECT_EQ(one.c->blocks.size(), 2u * 16); // 4 beside each other in 2 groups, then new rows
+  EXPECT_EQ(addresses.size(), 3u);          // both groups of the first rows, one of the new ones
+}
+
+/// Tiles of any lanes fill the same rows, none across two passes and none on another.
+TEST(Weights, OfDifferentLanesFillTheSameRows) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    OneTensor one({2, 32});
+    std::mt19937 draw(seed);
+    std::set<std::tuple<unsigned, unsigned, unsigned>> taken; // slice, row, lane
+    uint64_t cells = 0;
+    for (unsigned number = 0; number < 60; ++number) {
+      const unsigned width = 1 + draw() % 8, k0 = draw() % 2 * 16, groups = 1 + draw() % 2;
+      const grid::WeightShape shape{.groups = groups, .planes = 2, .k0 = k0, .k1 = k0 + width, .step = 16};
+      const auto writer = [] { return [](uint8_t *) {}; };
+      const Expected<grid::WeightTile> tile =
+          one.c->weightTileBeside("w" + std::to_string(number), "w", {}, shape, writer);
+      ASSERT_TRUE(tile) << tile.error();
+      const unsigned lane = unsigned(int(k0) + tile->shift);
+      EXPECT_EQ(lane / 16, (lane + width - 1) / 16) << "lies across two passes";
+      cells += uint64_t(width) * groups;
+      for (unsigned plane = 0; plane < 2; ++plane)
+        for (unsigned group = 0; group < groups; ++group)
+          for (unsigned l = lane; l < lane + width; ++l)
+            EXPECT_TRUE(taken.insert({tile->slices[0], tile->addresses[0] + plane * tile->pitch + group, l}).second);
+    }
+    const uint64_t sets = one.c->blocks.size() / 16;
+    EXPECT_LT(sets * 32 * 2, cells * 5 / 4) << seed << ": more than a fifth is wasted";
+  }
 }
 
 TEST(Copies, OneOfWhatMapsAloneReadWhereMemoryIsShort) {
