@@ -15,8 +15,8 @@ using Chosen = std::function<void(const LayoutProblem &problem, const Choice &ch
 /// every tensor by the named solver, checks the choice, shows it to `chosen`, and rewrites the
 /// graph to rows and lanes of it. `seed`: of solvers that draw. Returns a line per tensor that is
 /// not plain. `cache`: of other graphs for the same machine. `sparesRoom`: no second copy of a
-/// tensor (CopyInputs.h, ChangeLayouts.h). Errors: an unknown solver; a choice that the check
-/// refuses.
+/// tensor (CopyInputs.h, ChangeLayouts.h), and layouts in which weights and values have room
+/// together, where there are such. Errors: an unknown solver; a choice that the check refuses.
 Expected<std::vector<std::string>> assignLayouts(KernelGraph &graph, const Machine &machine,
                                                  const std::string &solver, uint64_t seed = 0,
                                                  const Chosen &chosen = nullptr,

@@ -26,7 +26,7 @@ struct RewriteOptions {
   uint64_t layoutSeed = 0;                 ///< of those that draw
   layouts::Chosen layoutsChosen = nullptr; ///< is shown what they chose
   std::shared_ptr<layouts::CostCache> costs = nullptr; ///< of other graphs for the same machine
-  bool sparesRoom = false; ///< nothing that takes copies of tensors for speed
+  bool sparesRoom = false; ///< no copies of tensors for speed; layouts that values have room in
 };
 
 struct Rewriting {

@@ -15,7 +15,7 @@ namespace millrace::forms {
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// Cuts also those that need more ALUs or streams than the machine has, since values wait for
 /// others or many operands come at once, and those that read one tensor at more than five places:
-/// three where copies of it would take more than a quarter of what constants leave, or with
+/// three where copies of it would take more than a quarter of what constants leave, two with
 /// `sparesRoom`.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         bool sparesRoom = false);
