@@ -112,7 +112,8 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       else
         cost.weights += weightBytesOf(
             row, lanes * width, vector,
-            format && machine.sxm.shifters >= width ? int64_t(format->lanesPerPass) : vector);
+            format && machine.sxm.shifters >= width ? std::min<int64_t>(format->lanesPerPass, vector)
+                                                    : vector);
     }
   }
   return cost;

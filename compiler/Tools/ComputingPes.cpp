@@ -45,7 +45,7 @@ bool isHopeless(const grid::CompileReport &report, const Machine &machine, unsig
 } // namespace
 
 std::optional<Failure> Stages::chooseComputingPes() {
-  if (target->pes() == 1 || room == forms::Room::Spare || options.partition != "auto" ||
+  if (target->pes() == 1 || room >= forms::Room::Spare || options.partition != "auto" ||
       options.effort == 0)
     return std::nullopt;
   Attempt best = compileKernels(options.effort);

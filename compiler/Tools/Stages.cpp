@@ -298,7 +298,7 @@ std::optional<Failure> Stages::formKernelsFor(mlir::ModuleOp tensors, const Mach
   forms::RewriteOptions rewrite{.layouts = options.layouts,
                                 .layoutSeed = options.layoutSeed,
                                 .costs = std::move(costs),
-                                .sparesRoom = room == forms::Room::Spare};
+                                .room = room};
   if (options.explain == "layouts")
     rewrite.layoutsChosen = [&](const layouts::LayoutProblem &problem,
                                 const layouts::Choice &choice) { explain(problem, choice); };
@@ -335,19 +335,14 @@ static int64_t bytesOfTables(const forms::KernelGraph &graph) {
 std::optional<Failure> Stages::schedule() {
   const std::optional<Failure> failure = scheduleKernels();
   const bool hasTables = bytesOfTables(graph) > forms::mostBytesOfFewTables(*target);
-  for (const forms::Room next : {forms::Room::FewTables, forms::Room::Spare}) {
+  for (const forms::Room next : forms::kSparingRooms) {
     if (!failure || failure->code != TooLarge || !origin)
       break;
     if (next == forms::Room::FewTables && !hasTables)
       continue;
     room = next;
     facts = origin->facts;
-    if (room == forms::Room::Spare) {
-      module = std::move(origin->module);
-      origin.reset();
-    } else {
-      module = origin->module->clone();
-    }
+    module = origin->module->clone();
     if (!formKernels() && !scheduleKernels())
       return std::nullopt;
   }
@@ -370,7 +365,7 @@ Stages::Attempt Stages::compileKernels(unsigned effort) {
     return {s.takeError(), {}};
   grid::CompileReport report;
   grid::FitOptions fit;
-  fit.rewrites = !origin; // else other forms of the kernels come first
+  fit.rewrites = !origin || room >= forms::Room::Spare; // else other forms come first
   fit.compile.partition = options.partition;
   fit.compile.keepsOrder = options.order != "auto";
   if (fit.compile.keepsOrder)

@@ -60,19 +60,16 @@ void Flight::add(size_t place, size_t kernel, const Work &work, std::vector<Part
     open.erase(place);
 }
 
-/// The first cycle from which so many ALUs are free for so long.
+/// The first cycle, `from` or one at which ALUs are freed, from which so many are free for so long.
 Cycle Flight::whenFree(Cycle from, Cycle lasts, unsigned ops) const {
-  for (;;) {
-    unsigned taken = 0;
-    Cycle next = 0; // end of the first that is in the way
-    for (const Busy &b : busy)
-      if (b.from < from + lasts && from < b.to) {
-        taken += b.ops;
-        next = next ? std::min(next, b.to) : b.to;
-      }
-    if (taken + ops <= alus || !next)
+  unsigned inTheWay = 0; // ALUs that are taken before from + lasts and freed behind from
+  for (auto next = taken.begin(), end = freed.begin();; from = end->to) {
+    for (; next != taken.end() && next->from < from + lasts; ++next)
+      inTheWay += next->ops;
+    for (; end != freed.end() && end->to <= from; ++end)
+      inTheWay -= end->ops;
+    if (inTheWay + ops <= alus || !inTheWay)
       return from;
-    from = next;
   }
 }
 
@@ -117,7 +114,8 @@ void Flight::note(Number number, size_t first) {
     alu.ops = std::min(alu.ops, seen.ops);
     seen.untilEpilogue = begin == INT64_MAX ? 0 : alu.from - begin;
     seen.lasts = alu.to - alu.from;
-    busy.push_back(alu);
+    taken.insert(std::ranges::upper_bound(taken, alu.from, {}, &Busy::from), alu);
+    freed.insert(std::ranges::upper_bound(freed, alu.to, {}, &Busy::to), alu);
   }
   done[number] = end + c.machine.latency.readAfterWrite;
 }
@@ -144,7 +142,8 @@ Expected<size_t> Flight::scheduleNext() {
   waiting.erase(std::find(waiting.begin(), waiting.end(), *next));
   if (waiting.empty())
     open.erase(place);
-  std::erase_if(busy, [&](const Busy &b) { return b.to <= first; });
+  for (std::vector<Busy> *alusOf : {&taken, &freed})
+    std::erase_if(*alusOf, [&](const Busy &b) { return b.to <= first; });
   return place;
 }
 
@@ -152,7 +151,8 @@ void Flight::forget() {
   parts.clear();
   done.clear();
   freeFrom.clear();
-  busy.clear();
+  taken.clear();
+  freed.clear();
   rows.clear();
 }
 

@@ -66,7 +66,7 @@ private:
   std::vector<Cycle> done;            ///< per part: when its results can be read; -1 while it waits
   std::map<size_t, Seen> open;        ///< per place of a kernel
   std::map<unsigned, Cycle> freeFrom; ///< per queue
-  std::vector<Busy> busy;             ///< ALUs
+  std::vector<Busy> taken, freed;     ///< ALUs: the same, by when they are taken and when freed
   std::map<std::pair<unsigned, unsigned>, std::vector<Touched>> rows; ///< per tensor, tile
 
   std::optional<Cycle> beginOf(Number number) const;

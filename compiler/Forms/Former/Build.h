@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/Forms/Kernel.h"
+#include "compiler/Forms/Room.h"
 
 #include "arch/spec/Machine.h"
 
@@ -28,13 +29,6 @@ inline constexpr llvm::StringLiteral kWork = "millrace.work";
 
 enum class Precision : uint8_t { Fp16, Bf16, Int8 };
 
-/// How the memory is shared out: a model that does not fit in one way is formed in the next.
-enum class Room : uint8_t {
-  Ample,     ///< whatever is soonest done
-  FewTables, ///< most tables stay with the host
-  Spare,     ///< and no forms that are sooner done and take more memory
-};
-
 struct PrecisionOptions {
   Precision precision = Precision::Fp16;
   bool exactQdq =
@@ -48,7 +42,7 @@ struct PrecisionOptions {
   int64_t mostTableBytes = std::numeric_limits<int64_t>::max(); ///< of tables on the grid
   Room room = Room::Ample;
 
-  bool sparesRoom() const { return room == Room::Spare; }
+  bool sparesRoom() const { return room >= Room::Spare; }
 
   /// What real numbers become in memory, where nothing asks for more.
   ElementType activation() const {

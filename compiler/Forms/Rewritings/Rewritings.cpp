@@ -114,7 +114,7 @@ static const Rewriting table[] = {
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
-                                     options.layoutsChosen, options.costs, options.sparesRoom);
+                                     options.layoutsChosen, options.costs, options.room >= Room::Least);
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
@@ -159,12 +159,12 @@ static const Rewriting table[] = {
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
-       splitEpilogues(graph, longestChain(machine), machine, options.sparesRoom);
+       splitEpilogues(graph, longestChain(machine), machine, options.room);
        return Lines();
      }},
     {"pair-running", "combines neighbours before a reduction runs over many rows",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
-       if (!options.sparesRoom)
+       if (options.room < Room::Spare)
          pairRunning(graph, machine);
        return Lines();
      }},

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/Forms/Kernel.h"
+#include "compiler/Forms/Room.h"
 #include "compiler/Layouts/Assign.h"
 
 #include "arch/spec/Expected.h"
@@ -26,7 +27,7 @@ struct RewriteOptions {
   uint64_t layoutSeed = 0;                 ///< of those that draw
   layouts::Chosen layoutsChosen = nullptr; ///< is shown what they chose
   std::shared_ptr<layouts::CostCache> costs = nullptr; ///< of other graphs for the same machine
-  bool sparesRoom = false; ///< no copies of tensors for speed; layouts that values have room in
+  Room room = Room::Ample; ///< how the memory is shared out
 };
 
 struct Rewriting {

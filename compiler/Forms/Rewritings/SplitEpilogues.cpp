@@ -81,23 +81,23 @@ int64_t rowsBesideConstants(const KernelGraph &graph, const Machine &machine) {
   return int64_t(left * double(factsOf(machine).capacityBytes) * machine.pes() / machine.lanes());
 }
 
-/// `room`: rows beside constants; a quarter of it is for the copies of one tensor. Where room is
-/// spared, a copy in each hemisphere is all that there is.
-MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machine *machine,
-                    int64_t room, bool sparesRoom) {
+/// Of a bundle's reads of one tensor: `left` is what constants leave, of which a quarter is for the
+/// copies of it. Where memory is least, a copy in each hemisphere is all that there is.
+MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
+                    Room room, int64_t left) {
   const MostReads usual, few{3, 8, false}, least{kHemispheres, 8, false};
-  if (sparesRoom)
-    return least;
+  if (room >= Room::Spare)
+    return room >= Room::Least ? least : few;
   std::map<unsigned, int64_t> rows; ///< per tensor that is read: of all copies
   for (const Access &operand : kernel.operands)
     if (const Tensor &tensor = graph.tensors[operand.tensor];
-        machine && tensor.role != TensorRole::Constant) {
-      const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine->lanes();
+        tensor.role != TensorRole::Constant) {
+      const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine.lanes();
       rows[operand.tensor] = elementCount(tensor) / lanes * ((lanes + vector - 1) / vector) *
                              std::min(usual.reads * byteWidth(tensor.type), usual.bytes) *
                              kHemispheres;
     }
-  return std::any_of(rows.begin(), rows.end(), [&](const auto &r) { return r.second > room / 4; })
+  return std::any_of(rows.begin(), rows.end(), [&](const auto &r) { return r.second > left / 4; })
              ? few
              : usual;
 }
@@ -274,14 +274,15 @@ Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const 
   return second;
 }
 
-unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool sparesRoom) {
+unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room room) {
   unsigned split = 0;
-  const int64_t room = machine ? rowsBesideConstants(graph, *machine) : 0;
+  const int64_t left = machine && room < Room::Spare ? rowsBesideConstants(graph, *machine) : 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
     const MostReads reads =
-        isHost ? MostReads{} : mostReads(graph, graph.kernels[index], machine, room, sparesRoom);
+        isHost || !machine ? MostReads{}
+                           : mostReads(graph, graph.kernels[index], *machine, room, left);
     while (!isHost) {
       Kernel kernel = graph.kernels[order.back().second];
       std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);
@@ -307,11 +308,10 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, bool s
 } // namespace
 
 unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
-  return split(graph, most, nullptr, false);
+  return split(graph, most, nullptr, Room::Ample);
 }
-unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
-                        bool sparesRoom) {
-  return split(graph, most, &machine, sparesRoom);
+unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine, Room room) {
+  return split(graph, most, &machine, room);
 }
 
 } // namespace millrace::forms

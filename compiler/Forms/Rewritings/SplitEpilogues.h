@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Forms/Kernel.h"
+#include "compiler/Forms/Room.h"
 
 #include "arch/spec/Machine.h"
 
@@ -15,10 +16,10 @@ namespace millrace::forms {
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// Cuts also those that need more ALUs or streams than the machine has, since values wait for
 /// others or many operands come at once, and those that read one tensor at more than five places:
-/// three where copies of it would take more than a quarter of what constants leave, two with
-/// `sparesRoom`.
+/// three where copies of it would take more than a quarter of what constants leave, or room is
+/// spared, two where memory is least.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
-                        bool sparesRoom = false);
+                        Room room = Room::Ample);
 
 /// Where the value of node `cut` lies between two kernels: as the first result does, a dimension per
 /// parallel loop of its access; before a reduction there is a value for every step of the running

@@ -130,7 +130,7 @@ TEST(LayoutProblem, AChoiceIsRememberedForAGraphThatIsFormedAgain) {
 TEST(LayoutProblem, SparesRoomOfValuesWhereMemoryIsShort) {
   const KernelGraph graph = sumOfParts(4);
   unsigned mended = 0;
-  for (unsigned rows : {6, 12, 20, 32, 4096}) {
+  for (unsigned rows : {6, 7, 8, 9, 10, 12, 20, 4096}) {
     Machine machine = test::testMachine(20);
     machine.memory.rowsPerBank = rows;
     const LayoutProblem ample(graph, machine), spared(graph, machine, nullptr, {}, /*sparesRoom=*/true);
