@@ -83,10 +83,7 @@ std::optional<Failure> Stages::chooseComputingPes() {
     best = std::move(next);
     chosen = Formed{std::move(graph), std::move(facts), std::move(explanation)};
   }
-  Formed &formed = chosen ? *chosen : whole;
-  graph = std::move(formed.graph);
-  facts = std::move(formed.facts);
-  explanation = std::move(formed.explanation);
+  take(std::move(chosen ? *chosen : whole));
   attempt = std::move(best);
   return std::nullopt;
 }

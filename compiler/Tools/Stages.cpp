@@ -332,21 +332,41 @@ static int64_t bytesOfTables(const forms::KernelGraph &graph) {
   return bytes;
 }
 
+std::optional<Failure> Stages::formAgain(forms::Room its) {
+  room = its;
+  facts = origin->facts;
+  module = origin->module->clone();
+  return formKernels();
+}
+
+void Stages::take(Formed formed) {
+  graph = std::move(formed.graph);
+  facts = std::move(formed.facts);
+  explanation = std::move(formed.explanation);
+}
+
 std::optional<Failure> Stages::schedule() {
   const std::optional<Failure> failure = scheduleKernels();
-  const bool hasTables = bytesOfTables(graph) > forms::mostBytesOfFewTables(*target);
-  for (const forms::Room next : forms::kSparingRooms) {
-    if (!failure || failure->code != TooLarge || !origin)
-      break;
-    if (next == forms::Room::FewTables && !hasTables)
+  if (!failure || failure->code != TooLarge || !origin)
+    return failure;
+  if (bytesOfTables(graph) > forms::mostBytesOfFewTables(*target) &&
+      !formAgain(forms::Room::FewTables) && !scheduleKernels())
+    return std::nullopt;
+  std::optional<Formed> best;
+  for (const forms::Room its : {forms::Room::Spare, forms::Room::Least}) {
+    if (formAgain(its))
       continue;
-    room = next;
-    facts = origin->facts;
-    module = origin->module->clone();
-    if (!formKernels() && !scheduleKernels())
-      return std::nullopt;
+    Attempt made = compileKernels(options.effort);
+    if (!made.image ||
+        (best && made.report.predictedCycles >= attempt->report.predictedCycles))
+      continue;
+    best = Formed{std::move(graph), std::move(facts), std::move(explanation)};
+    attempt = std::move(made);
   }
-  return failure;
+  if (!best)
+    return failure;
+  take(std::move(*best));
+  return scheduleKernels();
 }
 
 std::vector<schedule::Relief> Stages::reliefs() const {

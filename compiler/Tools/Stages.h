@@ -71,6 +71,8 @@ private:
   /// take fewest.
   std::optional<Failure> chooseComputingPes();
   void explain(const layouts::LayoutProblem &problem, const layouts::Choice &choice);
+  /// Forms the kernels anew, for another share of the memory.
+  std::optional<Failure> formAgain(forms::Room its);
   /// With --explain what-would-help: of each resource, as much more as there would be and no end.
   std::vector<schedule::Relief> reliefs() const;
   /// Marks the values of --keep-fp32.
@@ -113,6 +115,7 @@ private:
     spatial::ModelFacts facts;
     std::optional<LayoutReport> explanation;
   };
+  void take(Formed formed);
   std::optional<Attempt> attempt; ///< the kernels' program, if it was made to choose among them
   forms::Room room = forms::Room::Ample;
   std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
