@@ -6,6 +6,7 @@
 #include "compiler/Forms/Uses.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -35,43 +36,63 @@ bool keepsBits(const KernelGraph &graph, const Kernel &kernel) {
   return isOp(widened, widenToF32(from)) && isRead(kernel.nodes[widened].args[0]);
 }
 
-/// The first lane of the source, if the kernel copies all rows of a run of lanes of one tensor to
-/// all of another.
-std::optional<int64_t> copiedFrom(const KernelGraph &graph, const Kernel &kernel) {
+/// All rows of a run of lanes of one tensor, as they are.
+struct Copied {
+  int64_t lane = 0; ///< the first
+  std::vector<std::optional<unsigned>>
+      dims; ///< per dimension of the source: the copy's; none: of one index
+};
+
+std::optional<Copied> copiedFrom(const KernelGraph &graph, const Kernel &kernel) {
   if (!kernel.terms.empty() || kernel.results.size() != 1 || kernel.operands.size() != 1 ||
       kernel.operands[0].lookup || !keepsBits(graph, kernel))
     return std::nullopt;
   const Access &read = kernel.operands[0], &write = kernel.results[0].access;
   const Tensor &source = graph.tensors[read.tensor], &copy = graph.tensors[write.tensor];
-  if (source.role != TensorRole::Intermediate || copy.role != TensorRole::Intermediate ||
-      source.shape.size() != copy.shape.size() || source.laneDim != copy.laneDim)
+  if (source.role != TensorRole::Intermediate || copy.role != TensorRole::Intermediate)
     return std::nullopt;
-  std::set<unsigned> loops;
+  std::map<unsigned, unsigned> dims; ///< per loop: the copy's
   for (unsigned d = 0; d < copy.shape.size(); ++d) {
-    const AffineIndex &from = read.index[d], &to = write.index[d];
-    const std::optional<unsigned> loop = wholeLoop(kernel, to, copy.shape[d], LoopKind::Parallel);
-    if (copy.shape[d] > 1 ? !loop || !loops.insert(*loop).second : to.offset != 0)
-      return std::nullopt;
-    if (copy.shape[d] > 1 && (onlyLoop(kernel, from) != loop || coefficient(from, *loop) != 1))
-      return std::nullopt;
-    if (copy.shape[d] == 1 && onlyLoop(kernel, from))
-      return std::nullopt;
-    if (d == copy.laneDim ? from.offset < 0 || from.offset + copy.shape[d] > source.shape[d]
-                          : from.offset != 0 || source.shape[d] != copy.shape[d])
+    const std::optional<unsigned> loop =
+        wholeLoop(kernel, write.index[d], copy.shape[d], LoopKind::Parallel);
+    if (copy.shape[d] > 1 ? !loop || !dims.insert({*loop, d}).second : write.index[d].offset != 0)
       return std::nullopt;
   }
-  return read.index[copy.laneDim].offset;
+  Copied copied{read.index[source.laneDim].offset, {}};
+  for (unsigned d = 0; d < source.shape.size(); ++d) {
+    const AffineIndex &from = read.index[d];
+    const std::optional<unsigned> loop = onlyLoop(kernel, from);
+    const auto its = loop ? dims.find(*loop) : dims.end();
+    if (loop ? its == dims.end() || coefficient(from, *loop) != 1
+             : rangeOf(kernel, from).second > 0)
+      return std::nullopt;
+    const std::optional<unsigned> to = loop ? std::optional(its->second) : std::nullopt;
+    if ((d == source.laneDim) != (to == copy.laneDim))
+      return std::nullopt;
+    if (d == source.laneDim ? from.offset < 0 || from.offset + copy.shape[*to] > source.shape[d]
+                            : from.offset != 0 || source.shape[d] != (to ? copy.shape[*to] : 1))
+      return std::nullopt;
+    copied.dims.push_back(to);
+    if (loop)
+      dims.erase(its);
+  }
+  return dims.empty() ? std::optional(copied) : std::nullopt;
 }
 
 /// Can all accesses of the kernel to the copy go to the tensor with other lanes beside it?
 bool canFollow(const KernelGraph &graph, const Kernel &kernel, unsigned copy, bool isWider) {
   const Tensor &tensor = graph.tensors[copy];
   auto inside = [&](const Access &access) {
-    const auto [low, high] = rangeOf(kernel, access.index[tensor.laneDim]);
-    return low >= 0 && high < tensor.shape[tensor.laneDim];
+    for (unsigned d = 0; d < tensor.shape.size(); ++d)
+      if (d == tensor.laneDim || tensor.shape[d] == 1)
+        if (const auto [low, high] = rangeOf(kernel, access.index[d]);
+            low < 0 || high >= tensor.shape[d])
+          return false;
+    return true;
   };
   for (const Term &term : kernel.terms)
-    if ((term.w.tensor == copy && isWider) || (term.a.tensor == copy && !inside(term.a)))
+    if ((term.w.tensor == copy && (isWider || !inside(term.w))) ||
+        (term.a.tensor == copy && !inside(term.a)))
       return false;
   return std::all_of(kernel.operands.begin(), kernel.operands.end(), [&](const Access &operand) {
     return !(operand.lookup && (operand.tensor == copy || operand.lookup->tensor == copy)) &&
@@ -87,13 +108,13 @@ unsigned forwardCopies(KernelGraph &graph) {
     if (host || graph.kernels[index].terms.size() > 1)
       continue;
     const Kernel kernel = asMap(graph, graph.kernels[index]);
-    const std::optional<int64_t> from = copiedFrom(graph, kernel);
+    const std::optional<Copied> from = copiedFrom(graph, kernel);
     if (!from)
       continue;
     const Uses uses(graph);
-    const unsigned source = kernel.operands[0].tensor, copy = kernel.results[0].access.tensor,
-                   laneDim = graph.tensors[copy].laneDim;
-    const bool isWider = graph.tensors[source].shape[laneDim] != graph.tensors[copy].shape[laneDim];
+    const unsigned source = kernel.operands[0].tensor, copy = kernel.results[0].access.tensor;
+    const Tensor &its = graph.tensors[source], &copied = graph.tensors[copy];
+    const bool isWider = its.shape[its.laneDim] != copied.shape[copied.laneDim];
     if (uses.onHost[copy] || uses.writers[copy].size() != 1 || uses.readers[copy].empty() ||
         !std::all_of(uses.readers[copy].begin(), uses.readers[copy].end(),
                      [&](unsigned k) { return canFollow(graph, graph.kernels[k], copy, isWider); }))
@@ -102,8 +123,12 @@ unsigned forwardCopies(KernelGraph &graph) {
       forEachAccess(graph.kernels[k], [&](Access &access) {
         if (access.tensor != copy)
           return;
+        std::vector<AffineIndex> index;
+        for (const std::optional<unsigned> &d : from->dims)
+          index.push_back(d ? access.index[*d] : fixed(0));
         access.tensor = source;
-        access.index[laneDim].offset += *from;
+        access.index = std::move(index);
+        access.index[its.laneDim].offset += from->lane;
       });
     removed.insert(index);
   }

@@ -12,8 +12,6 @@ namespace millrace::forms {
 
 namespace {
 
-constexpr unsigned kMostRepeated = 8; ///< kernels one after the other that are made again
-
 /// wholeLoop(), beside loops of a single step.
 std::optional<unsigned> whole(const Kernel &kernel, AffineIndex index, int64_t extent,
                               LoopKind kind) {
@@ -23,12 +21,13 @@ std::optional<unsigned> whole(const Kernel &kernel, AffineIndex index, int64_t e
   return wholeLoop(kernel, index, extent, kind);
 }
 
+} // namespace
+
 bool isUsed(const Access &access, unsigned loop) {
   return std::any_of(access.index.begin(), access.index.end(),
                      [&](const AffineIndex &i) { return coefficient(i, loop) != 0; });
 }
 
-/// The dimension that the loop alone moves, step by step through all of it, if it moves no other.
 std::optional<unsigned> dimOf(const KernelGraph &graph, const Kernel &kernel, const Access &access,
                               unsigned loop) {
   std::optional<unsigned> dim;
@@ -48,8 +47,6 @@ bool isInOneLoop(const Access &access, unsigned head, unsigned lane, int64_t lan
     return coefficient(index, head) == lanes * coefficient(index, lane);
   });
 }
-
-} // namespace
 
 struct HeadPlanner::Search {
   HeadPlan plan;
@@ -144,7 +141,10 @@ bool HeadPlanner::canLayOut(const Kernel &kernel, const Access &access, bool isF
                         dimOf(graph, kernel, access, *lane) == tensor.laneDim));
 }
 
-/// Can lanes that the loop steps through be had as often as there are heads?
+bool HeadPlanner::canRepeat(const Kernel &kernel, const Access &access, const Loops &loops) const {
+  return canRepeat(kernel, access, loops, kMostRepeated);
+}
+
 bool HeadPlanner::canRepeat(const Kernel &kernel, const Access &access, const Loops &loops,
                             unsigned depth) const {
   const Tensor &tensor = graph.tensors[access.tensor];
@@ -300,12 +300,94 @@ void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group) {
   plan.heads = group;
 }
 
+void eraseLoop(Kernel &kernel, unsigned loop) {
+  kernel.loops.erase(kernel.loops.begin() + loop);
+  const auto renumber = [&](std::vector<AffineIndex> &index) {
+    for (AffineIndex &i : index) {
+      std::erase_if(i.terms, [&](const auto &term) { return term.first == loop; });
+      for (auto &[its, c] : i.terms)
+        its -= its > loop ? 1 : 0;
+    }
+  };
+  forEachAccess(kernel, [&](Access &access) {
+    renumber(access.index);
+    if (access.lookup)
+      renumber(access.lookup->index);
+  });
+}
+
+Access Repeater::repeat(const Kernel &kernel, Access access, unsigned lane) {
+  const unsigned dim = *dimOf(graph, kernel, access, lane);
+  access.tensor = graph.tensors[access.tensor].role == TensorRole::Constant
+                      ? repeatConstant(access.tensor, dim)
+                      : repeatMade(access.tensor);
+  return access;
+}
+
+unsigned Repeater::repeatConstant(unsigned number, unsigned dim) {
+  if (const auto known = repeated.find({number, dim, heads}); known != repeated.end())
+    return known->second;
+  Tensor tensor = graph.tensors[number];
+  if (!tensor.splat) {
+    size_t run = byteWidth(tensor.type);
+    for (size_t d = dim; d < tensor.shape.size(); ++d)
+      run *= size_t(tensor.shape[d]);
+    std::vector<uint8_t> data;
+    data.reserve(tensor.data.size() * size_t(heads));
+    for (size_t at = 0; at < tensor.data.size(); at += run)
+      for (int64_t head = 0; head < heads; ++head)
+        data.insert(data.end(), tensor.data.begin() + ptrdiff_t(at),
+                    tensor.data.begin() + ptrdiff_t(at + run));
+    tensor.data = std::move(data);
+  }
+  tensor.shape[dim] *= heads;
+  tensor.value.clear();
+  graph.tensors.push_back(std::move(tensor));
+  return repeated[{number, dim, heads}] = unsigned(graph.tensors.size() - 1);
+}
+
+/// Another tensor with the lanes of this one for each head, and a kernel that makes it.
+unsigned Repeater::repeatMade(unsigned number) {
+  const unsigned laneDim = graph.tensors[number].laneDim;
+  if (const auto known = repeated.find({number, laneDim, heads}); known != repeated.end())
+    return known->second;
+  const auto writes = [&](const Kernel &kernel) {
+    return std::any_of(kernel.results.begin(), kernel.results.end(),
+                       [&](const Result &r) { return r.access.tensor == number; });
+  };
+  const auto writer = unsigned(std::find_if(graph.kernels.begin(), graph.kernels.end(), writes) -
+                               graph.kernels.begin());
+  Kernel kernel = graph.kernels[writer];
+  std::erase_if(kernel.results, [&](const Result &r) { return r.access.tensor != number; });
+  const unsigned lane = *onlyLoop(kernel, kernel.results.front().access.index[laneDim]);
+  for (Term &term : kernel.terms) {
+    term.macs = 0; // counted where it is made first
+    if (usesLoop(term.w, lane))
+      term.w = repeat(kernel, term.w, lane);
+  }
+  for (Access &operand : kernel.operands)
+    if (usesLoop(operand, lane))
+      operand = repeat(kernel, operand, lane);
+  Tensor tensor = graph.tensors[number];
+  tensor.shape[laneDim] *= heads;
+  tensor.value.clear();
+  graph.tensors.push_back(std::move(tensor));
+  kernel.results.front().access.tensor = unsigned(graph.tensors.size() - 1);
+  kernel.loops[lane].extent *= heads;
+  dropDeadNodes(kernel);
+  graph.kernels.push_back(std::move(kernel));
+  const auto after =
+      std::find(graph.order.begin(), graph.order.end(), std::pair(false, writer)) + 1;
+  graph.order.insert(after, {false, unsigned(graph.kernels.size() - 1)});
+  return repeated[{number, laneDim, heads}] = unsigned(graph.tensors.size() - 1);
+}
+
 namespace {
 
 class HeadJoiner {
 public:
   HeadJoiner(KernelGraph &graph, const HeadPlan &plan, Repeats &repeated)
-      : graph(graph), plan(plan), repeated(repeated) {}
+      : graph(graph), plan(plan), repeater(graph, plan.heads, repeated) {}
 
   void join() {
     for (const auto &[number, loops] : plan.loops) {
@@ -325,7 +407,7 @@ public:
 private:
   KernelGraph &graph;
   const HeadPlan &plan;
-  Repeats &repeated;
+  Repeater repeater;
 
   /// Calls f(access, whether it is a factor of a term) for every access.
   template <class F> static void changeAccesses(Kernel &kernel, F f) {
@@ -352,7 +434,7 @@ private:
       if (its != plan.dims.end())
         access.index.erase(access.index.begin() + its->second);
       else
-        access.tensor = repeatConstant(access.tensor, laneDim);
+        access.tensor = repeater.repeatConstant(access.tensor, laneDim);
     };
     changeAccesses(kernel, set);
     graph.kernels[number] = std::move(kernel);
@@ -366,23 +448,11 @@ private:
         access.index.erase(access.index.begin() + its->second);
       else if (!isInOneLoop(access, loops.head, loops.lane, plan.lanes))
         access = isUsed(access, loops.head) ? laidOut(kernel, access, loops, isFactor)
-                                            : repeat(kernel, access, loops.lane);
+                                            : repeater.repeat(kernel, access, loops.lane);
     };
     changeAccesses(kernel, set);
     kernel.loops[loops.lane].extent *= plan.heads;
-    kernel.loops.erase(kernel.loops.begin() + loops.head);
-    const auto renumber = [&](std::vector<AffineIndex> &index) {
-      for (AffineIndex &i : index) {
-        std::erase_if(i.terms, [&](const auto &term) { return term.first == loops.head; });
-        for (auto &[loop, c] : i.terms)
-          loop -= loop > loops.head ? 1 : 0;
-      }
-    };
-    forEachAccess(kernel, [&](Access &access) {
-      renumber(access.index);
-      if (access.lookup)
-        renumber(access.lookup->index);
-    });
+    eraseLoop(kernel, loops.head);
     graph.kernels[number] = std::move(kernel);
   }
 
@@ -418,73 +488,6 @@ private:
                           TensorRole::Constant);
     graph.tensors[to.tensor].data = std::move(data);
     return to;
-  }
-
-  /// What the loop steps through, once for each head.
-  Access repeat(const Kernel &kernel, Access access, unsigned lane) {
-    const unsigned dim = *dimOf(graph, kernel, access, lane);
-    access.tensor = graph.tensors[access.tensor].role == TensorRole::Constant
-                        ? repeatConstant(access.tensor, dim)
-                        : repeatMade(access.tensor);
-    return access;
-  }
-
-  unsigned repeatConstant(unsigned number, unsigned dim) {
-    if (const auto known = repeated.find({number, dim, plan.heads}); known != repeated.end())
-      return known->second;
-    Tensor tensor = graph.tensors[number];
-    if (!tensor.splat) {
-      size_t run = byteWidth(tensor.type);
-      for (size_t d = dim; d < tensor.shape.size(); ++d)
-        run *= size_t(tensor.shape[d]);
-      std::vector<uint8_t> data;
-      data.reserve(tensor.data.size() * size_t(plan.heads));
-      for (size_t at = 0; at < tensor.data.size(); at += run)
-        for (int64_t head = 0; head < plan.heads; ++head)
-          data.insert(data.end(), tensor.data.begin() + ptrdiff_t(at),
-                      tensor.data.begin() + ptrdiff_t(at + run));
-      tensor.data = std::move(data);
-    }
-    tensor.shape[dim] *= plan.heads;
-    tensor.value.clear();
-    graph.tensors.push_back(std::move(tensor));
-    return repeated[{number, dim, plan.heads}] = unsigned(graph.tensors.size() - 1);
-  }
-
-  /// Another tensor with the lanes of this one for each head, and a kernel that makes it.
-  unsigned repeatMade(unsigned number) {
-    const unsigned laneDim = graph.tensors[number].laneDim;
-    if (const auto known = repeated.find({number, laneDim, plan.heads}); known != repeated.end())
-      return known->second;
-    const auto writes = [&](const Kernel &kernel) {
-      return std::any_of(kernel.results.begin(), kernel.results.end(),
-                         [&](const Result &r) { return r.access.tensor == number; });
-    };
-    const auto writer = unsigned(std::find_if(graph.kernels.begin(), graph.kernels.end(), writes) -
-                                 graph.kernels.begin());
-    Kernel kernel = graph.kernels[writer];
-    std::erase_if(kernel.results, [&](const Result &r) { return r.access.tensor != number; });
-    const unsigned lane = *onlyLoop(kernel, kernel.results.front().access.index[laneDim]);
-    for (Term &term : kernel.terms) {
-      term.macs = 0; // counted where it is made first
-      if (usesLoop(term.w, lane))
-        term.w = repeat(kernel, term.w, lane);
-    }
-    for (Access &operand : kernel.operands)
-      if (usesLoop(operand, lane))
-        operand = repeat(kernel, operand, lane);
-    Tensor tensor = graph.tensors[number];
-    tensor.shape[laneDim] *= plan.heads;
-    tensor.value.clear();
-    graph.tensors.push_back(std::move(tensor));
-    kernel.results.front().access.tensor = unsigned(graph.tensors.size() - 1);
-    kernel.loops[lane].extent *= plan.heads;
-    dropDeadNodes(kernel);
-    graph.kernels.push_back(std::move(kernel));
-    const auto after =
-        std::find(graph.order.begin(), graph.order.end(), std::pair(false, writer)) + 1;
-    graph.order.insert(after, {false, unsigned(graph.kernels.size() - 1)});
-    return repeated[{number, laneDim, plan.heads}] = unsigned(graph.tensors.size() - 1);
   }
 };
 

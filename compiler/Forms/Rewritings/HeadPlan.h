@@ -12,6 +12,14 @@
 
 namespace millrace::forms {
 
+/// The loop moves an index of the access itself.
+bool isUsed(const Access &access, unsigned loop);
+/// The dimension that the loop alone moves, step by step through all of it, if it moves no other.
+std::optional<unsigned> dimOf(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+                              unsigned loop);
+/// A step of `head` is `lanes` steps of `lane`, wherever the access takes either.
+bool isInOneLoop(const Access &access, unsigned head, unsigned lane, int64_t lanes);
+
 struct HeadPlan {
   /// The loops that step through heads and through the lanes of one.
   struct Loops {
@@ -26,6 +34,8 @@ struct HeadPlan {
 
 class HeadPlanner {
 public:
+  static constexpr unsigned kMostRepeated = 8; ///< kernels one after the other, made again
+
   explicit HeadPlanner(const KernelGraph &graph);
 
   /// What has to merge with dimension `dim` of the tensor, if that can be. Exact: no product and no
@@ -34,6 +44,9 @@ public:
   /// again for each head (maps and products of constants).
   std::optional<HeadPlan> plan(unsigned tensor, unsigned dim,
                                std::optional<unsigned> writer = std::nullopt) const;
+
+  /// Can lanes that the loop steps through be had as often as there are heads (Repeater)?
+  bool canRepeat(const Kernel &kernel, const Access &access, const HeadPlan::Loops &loops) const;
 
   /// Some kernel sums each head into columns of its own.
   bool sweeps(const HeadPlan &plan) const;
@@ -62,12 +75,33 @@ private:
   std::vector<bool> isLookedUp;
 };
 
+/// Takes a loop that moves nothing any more out of the kernel.
+void eraseLoop(Kernel &kernel, unsigned loop);
+
 /// Cuts the plan's dimension of heads, and the loops along it, in two: `group` heads are the inner
 /// one, which the plan then speaks of. `group` divides the heads.
 void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group);
 
 /// What was made again for each head: by tensor, dimension and number of heads.
 using Repeats = std::map<std::tuple<unsigned, unsigned, int64_t>, unsigned>;
+
+/// Has lanes once for each head, as HeadPlanner::canRepeat() allows.
+class Repeater {
+public:
+  Repeater(KernelGraph &graph, int64_t heads, Repeats &repeated)
+      : graph(graph), heads(heads), repeated(repeated) {}
+
+  /// The access to what `lane` steps through, once for each head.
+  Access repeat(const Kernel &kernel, Access access, unsigned lane);
+  unsigned repeatConstant(unsigned tensor, unsigned dim);
+
+private:
+  KernelGraph &graph;
+  const int64_t heads;
+  Repeats &repeated;
+
+  unsigned repeatMade(unsigned tensor);
+};
 
 /// Lets the heads lie side by side, as planned.
 void joinHeads(KernelGraph &graph, const HeadPlan &plan, Repeats &repeats);

@@ -11,6 +11,7 @@
 #include "compiler/Forms/Rewritings/InterleaveRunning.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
+#include "compiler/Forms/Rewritings/KeepHeads.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PackHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
@@ -52,6 +53,11 @@ static const Rewriting table[] = {
     {"merge-heads", "lets the heads of an attention lie side by side in a row",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        mergeHeads(graph, machine);
+       return Lines();
+     }},
+    {"keep-heads", "lets heads stay side by side through what is done to each of them",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       keepHeads(graph, machine);
        return Lines();
      }},
     {"pack-heads", "computes scores of several heads of an attention in one vector",

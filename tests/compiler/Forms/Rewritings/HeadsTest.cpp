@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Heads of an attention side by side in vectors: do values stay, and do fewer vectors come out?
+#include "tests/compiler/Forms/Rewritings/Heads.h"
 #include "tests/compiler/Forms/Rewritings/Outputs.h"
 
 #include "compiler/Forms/Builders.h"
@@ -24,23 +25,14 @@ using namespace millrace::forms;
 
 namespace {
 
-struct Shape {
-  int64_t heads, tokens, lanes;
-};
-
-std::vector<float> valuesOf(int64_t count, int seed) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i)
-    values.push_back(float((i * 7 + seed) % 23 - 11) / 16);
-  return values;
-}
+using Shape = HeadShape;
 
 /// Queries or keys, [heads, tokens, lanes], of x[tokens, width] by constant weights.
 unsigned project(KernelGraph &graph, const std::string &name, unsigned x, const Shape &s,
                  unsigned seed) {
   const int64_t width = graph.tensors[x].shape[1];
   const unsigned w = addConstant(graph, name + ".w", {width, s.heads * s.lanes}, ElementType::Fp16,
-                                 0, valuesOf(width * s.heads * s.lanes, int(seed))),
+                                 0, sixteenths(width * s.heads * s.lanes, int(seed))),
                  y = addTensor(graph, name, {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2);
   KernelBuilder build(graph);
   const unsigned h = build.loop(s.heads), t = build.loop(s.tokens), d = build.loop(s.lanes),
@@ -92,7 +84,7 @@ void attend(KernelGraph &graph, const std::string &name, unsigned q, unsigned k,
                  out = addTensor(graph, name, shape, ElementType::Fp32, 2, TensorRole::Output);
   const unsigned bias =
       addConstant(graph, name + ".bias", {s.tokens, s.tokens, s.heads}, ElementType::Fp32, 0,
-                  valuesOf(s.tokens * s.tokens * s.heads, 3));
+                  sixteenths(s.tokens * s.tokens * s.heads, 3));
   {
     KernelBuilder build(graph);
     const unsigned h = build.loop(s.heads), i = build.loop(s.tokens), j = build.loop(s.tokens),
