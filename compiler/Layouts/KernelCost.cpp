@@ -110,10 +110,10 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       if (diagonal)
         cost.weights += {diagonal->vectors * vector * width, diagonal->vectors * vector * width};
       else
-        cost.weights += weightBytesOf(
-            row, lanes * width, vector,
-            format && machine.sxm.shifters >= width ? std::min<int64_t>(format->lanesPerPass, vector)
-                                                    : vector);
+        cost.weights += weightBytesOf(row, lanes * width, vector,
+                                      format && machine.sxm.shifters >= width
+                                          ? std::min<int64_t>(format->lanesPerPass, vector)
+                                          : vector);
     }
   }
   return cost;

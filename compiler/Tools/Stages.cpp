@@ -345,6 +345,10 @@ void Stages::take(Formed formed) {
   explanation = std::move(formed.explanation);
 }
 
+/// Most bursts of a program that found room for which a way that takes less is tried as well; with
+/// an effort of 2, of any.
+static constexpr uint64_t kMostForBoth = 250'000;
+
 std::optional<Failure> Stages::schedule() {
   const std::optional<Failure> failure = scheduleKernels();
   if (!failure || failure->code != TooLarge || !origin)
@@ -357,11 +361,12 @@ std::optional<Failure> Stages::schedule() {
     if (formAgain(its))
       continue;
     Attempt made = compileKernels(options.effort);
-    if (!made.image ||
-        (best && made.report.predictedCycles >= attempt->report.predictedCycles))
+    if (!made.image || (best && made.report.predictedCycles >= attempt->report.predictedCycles))
       continue;
     best = Formed{std::move(graph), std::move(facts), std::move(explanation)};
     attempt = std::move(made);
+    if (options.effort < 2 && attempt->report.bursts > kMostForBoth)
+      break;
   }
   if (!best)
     return failure;

@@ -10,8 +10,8 @@
 #include "compiler/Forms/Rewritings/HoistRows.h"
 #include "compiler/Forms/Rewritings/InterleaveRunning.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
-#include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/KeepHeads.h"
+#include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PackHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
@@ -111,7 +111,8 @@ static const Rewriting table[] = {
        mergeMaps(graph, longestChain(machine));
        return Lines();
      }},
-    {"align-ranks", "gives rows that maps meet, and results of one kernel, the dimensions that they meet",
+    {"align-ranks",
+     "gives rows that maps meet, and results of one kernel, the dimensions that they meet",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        alignRanks(graph);
        alignOrders(graph);
@@ -120,7 +121,8 @@ static const Rewriting table[] = {
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        return layouts::assignLayouts(graph, machine, options.layouts, options.layoutSeed,
-                                     options.layoutsChosen, options.costs, options.room >= Room::Least);
+                                     options.layoutsChosen, options.costs,
+                                     options.room >= Room::Least);
      }},
     {"split-windows", "cuts two-dimensional windows into a pass along each dimension",
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
@@ -174,8 +176,7 @@ static const Rewriting table[] = {
          pairRunning(graph, machine);
        return Lines();
      }},
-    {"interleave-running",
-     "deals the steps of a running reduction of sums to several accumulators",
+    {"interleave-running", "deals the steps of a running reduction of sums to several accumulators",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        interleaveRunning(graph, machine);
        return Lines();

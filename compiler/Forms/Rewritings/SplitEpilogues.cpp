@@ -90,8 +90,7 @@ MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machin
     return room >= Room::Least ? least : few;
   std::map<unsigned, int64_t> rows; ///< per tensor that is read: of all copies
   for (const Access &operand : kernel.operands)
-    if (const Tensor &tensor = graph.tensors[operand.tensor];
-        tensor.role != TensorRole::Constant) {
+    if (const Tensor &tensor = graph.tensors[operand.tensor]; tensor.role != TensorRole::Constant) {
       const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine.lanes();
       rows[operand.tensor] = elementCount(tensor) / lanes * ((lanes + vector - 1) / vector) *
                              std::min(usual.reads * byteWidth(tensor.type), usual.bytes) *
@@ -280,9 +279,9 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room r
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
-    const MostReads reads =
-        isHost || !machine ? MostReads{}
-                           : mostReads(graph, graph.kernels[index], *machine, room, left);
+    const MostReads reads = isHost || !machine
+                                ? MostReads{}
+                                : mostReads(graph, graph.kernels[index], *machine, room, left);
     while (!isHost) {
       Kernel kernel = graph.kernels[order.back().second];
       std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);
