@@ -380,6 +380,9 @@ public:
   Keeper(KernelGraph &graph, const Plan &plan) : graph(graph), heads(plan.heads), plan(plan) {}
 
   void apply() {
+    for (const auto &[number, step] : plan.steps)
+      if (step.way == Way::Within)
+        splitScores(number, step);
     std::vector<std::pair<unsigned, unsigned>> apart; ///< tensors: side by side, with heads apart
     for (const auto &[tensor, dim] : plan.dims) {
       if (plan.isAlsoApart(tensor)) {
@@ -406,7 +409,8 @@ private:
   KernelGraph &graph;
   const Heads heads;
   const Plan &plan;
-  std::map<unsigned, unsigned> joined; ///< per tensor: the one with heads side by side
+  std::map<unsigned, unsigned> cutInto; ///< per kernel whose loop is cut already: heads of a group
+  std::map<unsigned, unsigned> joined;  ///< per tensor: the one with heads side by side
   Repeats repeats;
   std::map<std::pair<unsigned, bool>, unsigned>
       blocks; ///< by constant, and if its lanes are summed
@@ -424,6 +428,27 @@ private:
   void widen(Tensor &tensor, unsigned dim) const {
     tensor.shape[tensor.laneDim] *= heads.group;
     tensor.shape[dim] /= heads.group;
+  }
+
+  /// Of what sums over each head make, groups and the heads of one are dimensions of their own, so
+  /// that these may lie side by side as well (packHeads).
+  void splitScores(unsigned number, const Step &step) {
+    if (heads.group == heads.count)
+      return;
+    const Kernel &kernel = graph.kernels[number];
+    const Access &result = kernel.results.front().access;
+    for (unsigned d = 0; d < result.index.size(); ++d) {
+      if (wholeLoop(kernel, result.index[d], heads.count, LoopKind::Parallel) != step.head)
+        continue;
+      std::optional<HeadPlan> scores = HeadPlanner(graph).plan(result.tensor, d, number);
+      if (!scores || std::ranges::any_of(scores->loops, [&](const auto &its) {
+            return its.first != number && plan.steps.contains(its.first);
+          }))
+        continue;
+      splitHeads(graph, *scores, heads.group);
+      cutInto[number] = scores->loops.at(number).head;
+      return;
+    }
   }
 
   /// A loop of groups, and one of the heads of a group, which is returned; of one group the same.
@@ -451,7 +476,8 @@ private:
 
   void change(unsigned number, const Step &step) {
     Kernel kernel = graph.kernels[number];
-    const unsigned inner = splitLoop(kernel, step.head);
+    const auto cut = cutInto.find(number);
+    const unsigned inner = cut == cutInto.end() ? splitLoop(kernel, step.head) : cut->second;
     if (step.way == Way::Joins)
       for (Term &term : kernel.terms)
         if (isUsed(term.a, inner))

@@ -10,6 +10,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/ForwardCopies.h"
 #include "compiler/Forms/Rewritings/KeepHeads.h"
+#include "compiler/Forms/Rewritings/PackHeads.h"
 
 #include "arch/spec/MachineFile.h"
 
@@ -37,14 +38,17 @@ unsigned project(KernelGraph &graph, const std::string &name, unsigned x, const 
   return y;
 }
 
+unsigned identity(KernelGraph &graph, int64_t lanes) {
+  std::vector<float> ones(size_t(lanes * lanes), 0.0f);
+  for (int64_t i = 0; i < lanes; ++i)
+    ones[size_t(i * lanes + i)] = 1;
+  return addConstant(graph, "select", {lanes, lanes}, ElementType::Fp16, 1, ones);
+}
+
 /// [heads, tokens, lanes] of [tokens, heads * lanes], by a product with an identity.
 unsigned setApart(KernelGraph &graph, unsigned x, const HeadShape &s) {
-  std::vector<float> ones(size_t(s.lanes * s.lanes), 0.0f);
-  for (int64_t i = 0; i < s.lanes; ++i)
-    ones[size_t(i * s.lanes + i)] = 1;
   const std::string name = graph.tensors[x].name + ".lanes";
-  const unsigned select =
-                     addConstant(graph, "select", {s.lanes, s.lanes}, ElementType::Fp16, 1, ones),
+  const unsigned select = identity(graph, s.lanes),
                  y = addTensor(graph, name, {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2);
   KernelBuilder build(graph);
   const unsigned h = build.loop(s.heads), t = build.loop(s.tokens), d = build.loop(s.lanes),
@@ -91,16 +95,25 @@ unsigned turn(KernelGraph &graph, unsigned x, const HeadShape &s, unsigned sines
   return to;
 }
 
-/// [tokens, keys] per head, in fp32.
+/// Scores of keys by query and head, and the same with queries along lanes as the output "scores".
 void score(KernelGraph &graph, unsigned q, unsigned k, const HeadShape &s) {
-  const unsigned y = addTensor(graph, "scores", {s.heads, s.tokens, s.tokens}, ElementType::Fp32, 2,
-                               TensorRole::Output);
+  const std::vector<int64_t> shape{s.heads, s.tokens, s.tokens};
+  const unsigned by = addTensor(graph, "scores.by", shape, ElementType::Fp16, 2),
+                 out = addTensor(graph, "scores", shape, ElementType::Fp32, 2, TensorRole::Output);
+  {
+    KernelBuilder build(graph);
+    const unsigned h = build.loop(s.heads), i = build.loop(s.tokens), j = build.loop(s.tokens),
+                   c = build.loop(s.lanes, LoopKind::Contracted);
+    build.term({q, {at(h), at(i), at(c)}, 0}, {k, {at(h), at(j), at(c)}, 0},
+               s.heads * s.tokens * s.tokens * s.lanes);
+    build.store(build.accumulator(), {by, {at(h), at(i), at(j)}});
+    build.finish("scores.by");
+  }
   KernelBuilder build(graph);
-  const unsigned h = build.loop(s.heads), i = build.loop(s.tokens), j = build.loop(s.tokens),
-                 c = build.loop(s.lanes, LoopKind::Contracted);
-  build.term({q, {at(h), at(i), at(c)}, 0}, {k, {at(h), at(j), at(c)}, 0},
-             s.heads * s.tokens * s.tokens * s.lanes);
-  build.store(build.accumulator(), {y, {at(h), at(i), at(j)}});
+  const unsigned h = build.loop(s.heads), j = build.loop(s.tokens), i = build.loop(s.tokens),
+                 c = build.loop(s.tokens, LoopKind::Contracted);
+  build.term({identity(graph, s.tokens), {at(j), at(c)}, 0}, {by, {at(h), at(i), at(c)}, 0}, 0);
+  build.store(build.accumulator(), {out, {at(h), at(j), at(i)}});
   build.finish("scores");
 }
 
@@ -148,9 +161,11 @@ TEST(KeepHeads, LetsThemStaySideBySideThroughNormsAndRotations) {
   struct Case {
     HeadShape shape;
     int64_t group;
+    unsigned packed; ///< products whose scores lie side by side, too
   };
-  for (const auto &[s, group] : {Case{{4, 48, 32}, 4}, Case{{3, 64, 96}, 3}, Case{{12, 40, 64}, 4},
-                                 Case{{7, 64, 64}, 1}, Case{{10, 33, 24}, 10}}) {
+  for (const auto &[s, group, packed] :
+       {Case{{4, 48, 32}, 4, 1}, Case{{3, 64, 96}, 3, 0}, Case{{12, 40, 64}, 4, 1},
+        Case{{7, 64, 64}, 1, 0}, Case{{10, 33, 24}, 10, 1}}) {
     KernelGraph graph = buildAttention(s);
     const auto inputs = randomInputs(graph);
     const auto values = valuesOf(graph, inputs);
@@ -168,6 +183,8 @@ TEST(KeepHeads, LetsThemStaySideBySideThroughNormsAndRotations) {
     ASSERT_TRUE(find(graph, "k.heads")) << "an output is had apart as well";
     EXPECT_EQ(find(graph, "k")->shape, (std::vector<int64_t>{s.heads, s.tokens, s.lanes}));
     EXPECT_EQ(keepHeads(graph, machine), 0u);
+    EXPECT_EQ(packHeads(graph, machine), packed) << s.heads << " of " << s.lanes;
+    EXPECT_TRUE(valuesOf(graph, inputs) == values);
     if (group == s.heads) {
       EXPECT_EQ(forwardCopies(graph), 2u) << "what was set apart is read where it lay";
       EXPECT_TRUE(valuesOf(graph, inputs) == values);
