@@ -4,6 +4,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Moves.h"
 #include "compiler/Forms/Rewritings/HeadPlan.h"
+#include "compiler/Forms/Simplify.h"
 #include "compiler/Forms/Uses.h"
 
 #include "arch/spec/Types.h"
@@ -25,6 +26,7 @@ enum class Way : uint8_t {
   Joins,  ///< heads and lanes of results become one loop, and those of what is summed
   Within, ///< sums over the lanes of one head of two tensors
   Across, ///< sums over heads and lanes, in one loop then
+  Brings, ///< maps heads that lie apart, each several times in turn: now by a product
 };
 
 /// How a kernel goes through heads that lie side by side.
@@ -33,6 +35,8 @@ struct Step {
   unsigned head = 0, lane = 0;   ///< loops
   std::set<unsigned> summed;     ///< Joins: loops over the lanes of one head
   std::vector<unsigned> tensors; ///< side by side that it touches
+  unsigned shared = 0;           ///< Brings: loop over heads that lie apart; `head`: their times
+  unsigned operand = 0;          ///< Brings: that reads them
 };
 
 /// What would lie side by side, of all tensors with so many heads of so many lanes.
@@ -77,13 +81,14 @@ private:
   std::optional<Step> joins(const Kernel &kernel, unsigned head, unsigned lane) const;
   std::optional<Step> sumsWithin(const Kernel &kernel) const;
   std::optional<Step> sumsAcross(const Kernel &kernel) const;
+  std::optional<Step> brings(const Kernel &kernel) const;
   bool joinsTerm(const Kernel &kernel, const Term &term, Step &step) const;
   bool joinsOperand(const Kernel &kernel, const Access &access, Step &step) const;
   bool isMadeOfOthers(unsigned tensor, unsigned depth) const;
   std::optional<unsigned> headDim(const Kernel &kernel, const Access &access, unsigned head,
                                   unsigned lane) const;
   bool meets(const Kernel &kernel, const Access &access, unsigned head, unsigned lane) const;
-  int64_t passes(const Kernel &kernel, int64_t from, int64_t lanes) const;
+  int64_t passes(ElementType type, int64_t from, int64_t lanes) const;
   double saved(unsigned number, const Step &step) const;
   double costApart(unsigned tensor) const;
 };
@@ -257,7 +262,64 @@ std::optional<Step> Plan::stepOf(const Kernel &kernel) const {
           return step;
   if (std::optional<Step> step = sumsWithin(kernel))
     return step;
-  return sumsAcross(kernel);
+  if (std::optional<Step> step = sumsAcross(kernel))
+    return step;
+  return brings(kernel);
+}
+
+/// Keys that several heads of queries share: [.., heads / n, .., d] is mapped to [.., heads, ..,
+/// d].
+std::optional<Step> Plan::brings(const Kernel &kernel) const {
+  const Access &result = kernel.results.front().access;
+  const Tensor &to = graph.tensors[result.tensor];
+  const std::optional<unsigned> lane =
+      wholeLoop(kernel, result.index[to.laneDim], heads.lanes, LoopKind::Parallel);
+  if (!kernel.terms.empty() || kernel.results.size() != 1 || !lane || isBanned[result.tensor] ||
+      uses.writers[result.tensor].size() != 1)
+    return std::nullopt;
+  Step step{Way::Brings, 0, *lane, {}, {}};
+  const auto isOfHeads = [&](const AffineIndex &index) {
+    if (index.offset != 0 || index.terms.size() != 2)
+      return false;
+    const bool firstIsShared = index.terms[0].second > index.terms[1].second;
+    const auto &[shared, times] = index.terms[firstIsShared ? 0 : 1];
+    const auto &[head, one] = index.terms[firstIsShared ? 1 : 0];
+    step.shared = shared;
+    step.head = head;
+    return one == 1 && times > 1 && kernel.loops[head].extent == times &&
+           kernel.loops[shared].extent * times == heads.count &&
+           (heads.group % times == 0 || times % heads.group == 0);
+  };
+  const auto dim = std::ranges::find_if(result.index, isOfHeads);
+  if (dim == result.index.end())
+    return std::nullopt;
+  unsigned read = 0;
+  for (unsigned o = 0; o < kernel.operands.size(); ++o) {
+    const Access &access = kernel.operands[o];
+    if (!usesLoop(access, step.shared) && !usesLoop(access, *lane) && !usesLoop(access, step.head))
+      continue;
+    const Tensor &from = graph.tensors[access.tensor];
+    const std::optional<unsigned> rows = dimOf(graph, kernel, access, step.shared);
+    if (access.lookup || access.pad != 0 || from.unbounded || !machine.mxm.format(from.type) ||
+        byteWidth(from.type) != 2 || isUsed(access, step.head) || !rows || *rows == from.laneDim ||
+        dimOf(graph, kernel, access, *lane) != from.laneDim || ++read > 1)
+      return std::nullopt;
+    step.operand = o;
+  }
+  const AluOp widen =
+      read ? widenToF32(graph.tensors[kernel.operands[step.operand].tensor].type) : AluOp{};
+  // What is summed is the widened value.
+  const bool isWidened = read && std::ranges::all_of(kernel.nodes, [&](const Node &node) {
+                           return std::ranges::none_of(node.args, [&](unsigned a) {
+                             return kernel.nodes[a].kind == Node::Kind::Operand &&
+                                    kernel.nodes[a].index == step.operand &&
+                                    !(node.kind == Node::Kind::Op && node.op == widen);
+                           });
+                         });
+  const bool isStored = std::ranges::any_of(kernel.results, [&](const Result &r) {
+    return kernel.nodes[r.node].kind == Node::Kind::Operand;
+  });
+  return isWidened && !isStored ? std::optional(step) : std::nullopt;
 }
 
 /// In order: a kernel that can go on side by side does.
@@ -271,6 +333,13 @@ void Plan::grow() {
     std::optional<Step> step = stepOf(kernel);
     if (!step)
       continue;
+    if (step->way == Way::Brings) {
+      const Access &result = kernel.results.front().access;
+      for (unsigned d = 0; d < result.index.size(); ++d)
+        if (isUsed(result, step->shared) && coefficient(result.index[d], step->shared))
+          dims[result.tensor] = d;
+      step->tensors.push_back(result.tensor);
+    }
     if (step->way == Way::Joins)
       for (const Result &result : kernel.results)
         if (const std::optional<unsigned> dim =
@@ -295,8 +364,8 @@ bool Plan::ban() {
   return isNew;
 }
 
-int64_t Plan::passes(const Kernel &kernel, int64_t from, int64_t lanes) const {
-  const MxmFormatSpec *format = machine.mxm.format(graph.tensors[kernel.terms[0].a.tensor].type);
+int64_t Plan::passes(ElementType type, int64_t from, int64_t lanes) const {
+  const MxmFormatSpec *format = machine.mxm.format(type);
   const int64_t step = format ? format->lanesPerPass : machine.lanes();
   return (from + lanes + step - 1) / step - from / step;
 }
@@ -312,16 +381,29 @@ double Plan::saved(unsigned number, const Step &step) const {
     if (kernel.loops[l].kind != LoopKind::Contracted && l != step.head && l != lane)
       rows *= kernel.loops[l].extent;
   const int64_t wide = heads.group * heads.lanes, groups = heads.count / heads.group;
+  const ElementType type =
+      graph
+          .tensors[(kernel.terms.empty() ? kernel.operands[step.operand] : kernel.terms[0].a)
+                       .tensor]
+          .type;
   double saved = 0;
+  if (step.way == Way::Brings) {
+    const int64_t times = kernel.loops[step.head].extent,
+                  together = std::max<int64_t>(1, heads.group / times);
+    rows /= kernel.loops[step.shared].extent;
+    return double(rows * heads.count) -
+           double(rows * groups * (together * passes(type, 0, heads.lanes) + 1)) -
+           double(together * wide) / double(machine.mxm.columnsPerInstall);
+  }
   if (step.way == Way::Within) {
     for (int64_t h = 0; h < heads.group; ++h)
-      saved += double(rows * groups) * double(passes(kernel, 0, heads.lanes) -
-                                              passes(kernel, h * heads.lanes, heads.lanes));
+      saved += double(rows * groups) *
+               double(passes(type, 0, heads.lanes) - passes(type, h * heads.lanes, heads.lanes));
     return saved;
   }
   if (step.way == Way::Across)
     return double(rows) *
-           double(heads.count * passes(kernel, 0, heads.lanes) - groups * passes(kernel, 0, wide));
+           double(heads.count * passes(type, 0, heads.lanes) - groups * passes(type, 0, wide));
   saved += double(rows * (heads.count - groups));
   for (const Term &term : kernel.terms) {
     const Tensor &a = graph.tensors[term.a.tensor];
@@ -331,8 +413,8 @@ double Plan::saved(unsigned number, const Step &step) const {
       saved += double(rows * (heads.count - groups));
       continue;
     }
-    saved += double(rows) * double(heads.count * passes(kernel, 0, heads.lanes) -
-                                   groups * passes(kernel, 0, wide));
+    saved += double(rows) *
+             double(heads.count * passes(type, 0, heads.lanes) - groups * passes(type, 0, wide));
     saved -= double(wide - heads.lanes) / double(machine.mxm.columnsPerInstall);
   }
   return saved;
@@ -474,7 +556,53 @@ private:
     return inner;
   }
 
+  /// A product with a constant that has each head that lies apart where it is to lie, as often as
+  /// it has to.
+  void bring(unsigned number, const Step &step) {
+    Kernel kernel = graph.kernels[number];
+    const int64_t times = kernel.loops[step.head].extent,
+                  together = std::max<int64_t>(1, heads.group / times);
+    Access a = kernel.operands[step.operand];
+    const Tensor &from = graph.tensors[a.tensor];
+    const unsigned rows = *dimOf(graph, kernel, a, step.shared);
+    const auto head = unsigned(kernel.loops.size()), sum = head + 1;
+    kernel.loops.push_back({together, LoopKind::Contracted});
+    kernel.loops.push_back({heads.lanes, LoopKind::Contracted});
+    kernel.loops[step.lane].extent = heads.group * heads.lanes;
+    kernel.loops[step.shared].extent /= together;
+    kernel.loops[step.head].extent = std::max<int64_t>(1, times / heads.group);
+    a.index[rows] = {0, {{step.shared, together}, {head, 1}}};
+    a.index[from.laneDim] = at(sum);
+    Access &result = kernel.results.front().access;
+    AffineIndex &group = result.index[plan.dims.at(result.tensor)];
+    group = heads.group == heads.count ? fixed(0) : at(step.shared);
+    if (times > heads.group)
+      group = {0, {{step.shared, times / heads.group}, {step.head, 1}}};
+    result.tensor = joined.at(result.tensor);
+    kernel.terms.push_back(
+        {a, {placing(from.type, together), {at(step.lane), at(head), at(sum)}, 0}, 0});
+    for (Node &node : kernel.nodes)
+      if (node.kind == Node::Kind::Op && node.op == widenToF32(from.type) &&
+          kernel.nodes[node.args[0]].kind == Node::Kind::Operand &&
+          kernel.nodes[node.args[0]].index == step.operand)
+        node = {Node::Kind::Accumulator, 0, 0, {}, {}};
+    dropDeadNodes(kernel);
+    graph.kernels[number] = std::move(kernel);
+  }
+
+  /// Heads that lie apart, `together` of them, in lanes of a group: each as often as there is room.
+  unsigned placing(ElementType type, int64_t together) {
+    const int64_t wide = heads.group * heads.lanes;
+    std::vector<float> ones(size_t(wide * together * heads.lanes), 0);
+    for (int64_t lane = 0; lane < wide; ++lane)
+      ones[size_t((lane * together + lane * together / wide) * heads.lanes + lane % heads.lanes)] =
+          1;
+    return addConstant(graph, "place", {wide, together, heads.lanes}, type, 2, ones);
+  }
+
   void change(unsigned number, const Step &step) {
+    if (step.way == Way::Brings)
+      return bring(number, step);
     Kernel kernel = graph.kernels[number];
     const auto cut = cutInto.find(number);
     const unsigned inner = cut == cutInto.end() ? splitLoop(kernel, step.head) : cut->second;

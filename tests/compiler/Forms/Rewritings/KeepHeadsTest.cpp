@@ -117,10 +117,25 @@ void score(KernelGraph &graph, unsigned q, unsigned k, const HeadShape &s) {
   build.finish("scores");
 }
 
-/// Queries and keys; the keys are an output as well.
-KernelGraph buildAttention(const HeadShape &s) {
+/// Half of each head, `times` one after the other.
+unsigned repeat(KernelGraph &graph, unsigned x, const HeadShape &s, int64_t times) {
+  const unsigned y =
+      addTensor(graph, "repeated", {s.heads * times, s.tokens, s.lanes}, ElementType::Fp16, 2);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(s.heads), n = build.loop(times), t = build.loop(s.tokens),
+                 d = build.loop(s.lanes);
+  const unsigned value = build.load({x, {at(h), at(t), at(d)}, 0});
+  build.store(build.op(AluOp::MulF32, {value, build.constant(0.5f)}),
+              {y, {{0, {{h, times}, {n, 1}}}, at(t), at(d)}});
+  build.finish("repeated");
+  return y;
+}
+
+/// Queries and keys, of which `times` heads of queries share each; the keys are an output as well.
+KernelGraph buildAttention(const HeadShape &s, int64_t times = 1) {
   KernelGraph graph;
   graph.name = "attention";
+  const HeadShape shared{s.heads / times, s.tokens, s.lanes};
   const unsigned x = addTensor(graph, "x", {s.tokens, 24}, ElementType::Fp16, 1, TensorRole::Input);
   const unsigned sines = addTensor(graph, "sines", {1, s.tokens, s.lanes}, ElementType::Fp16, 2);
   { // made at run time, and once more for all heads of a vector
@@ -132,11 +147,12 @@ KernelGraph buildAttention(const HeadShape &s) {
     build.finish("sines");
   }
   const unsigned q = addTensor(graph, "q", {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2),
-                 k = addTensor(graph, "k", {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2,
+                 k = addTensor(graph, "k", {shared.heads, s.tokens, s.lanes}, ElementType::Fp16, 2,
                                TensorRole::Output);
   turn(graph, centre(graph, setApart(graph, project(graph, "queries", x, s), s), s), s, sines, q);
-  turn(graph, centre(graph, setApart(graph, project(graph, "keys", x, s), s), s), s, sines, k);
-  score(graph, q, k, s);
+  turn(graph, centre(graph, setApart(graph, project(graph, "keys", x, shared), shared), shared),
+       shared, sines, k);
+  score(graph, q, times > 1 ? repeat(graph, k, shared, times) : k, s);
   return graph;
 }
 
@@ -189,6 +205,27 @@ TEST(KeepHeads, LetsThemStaySideBySideThroughNormsAndRotations) {
       EXPECT_EQ(forwardCopies(graph), 2u) << "what was set apart is read where it lay";
       EXPECT_TRUE(valuesOf(graph, inputs) == values);
     }
+  }
+}
+
+TEST(KeepHeads, BringsKeysThatSeveralHeadsShareBesideEachOther) {
+  const Machine machine = *loadMachine("tsp-v1");
+  struct Case {
+    HeadShape shape;
+    int64_t times, group;
+  };
+  for (const auto &[s, times, group] :
+       {Case{{4, 64, 32}, 2, 4}, Case{{8, 64, 64}, 4, 4}, Case{{8, 64, 64}, 2, 4},
+        Case{{16, 48, 64}, 8, 4}, Case{{12, 48, 32}, 3, 6}}) {
+    KernelGraph graph = buildAttention(s, times);
+    const auto inputs = randomInputs(graph);
+    const auto values = valuesOf(graph, inputs);
+    EXPECT_GT(keepHeads(graph, machine), 0u);
+    EXPECT_TRUE(valuesOf(graph, inputs) == values) << s.heads << " of " << s.lanes << ", " << times;
+    EXPECT_EQ(find(graph, "repeated")->shape,
+              (std::vector<int64_t>{s.heads / group, s.tokens, group * s.lanes}));
+    packHeads(graph, machine);
+    EXPECT_TRUE(valuesOf(graph, inputs) == values) << s.heads << " of " << s.lanes << ", " << times;
   }
 }
 
