@@ -229,6 +229,34 @@ TEST(KeepHeads, BringsKeysThatSeveralHeadsShareBesideEachOther) {
   }
 }
 
+TEST(KeepHeads, SumsOverHeadsAndTheirLanesInOneLoop) {
+  const Machine machine = *loadMachine("tsp-v1");
+  const HeadShape s{4, 48, 32};
+  KernelGraph graph;
+  graph.name = "norm";
+  const unsigned x = addTensor(graph, "x", {s.tokens, 24}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = centre(graph, setApart(graph, project(graph, "wide", x, s), s), s);
+  const unsigned w = addConstant(graph, "w", {s.heads * s.lanes, 40}, ElementType::Fp16, 0,
+                                 sixteenths(s.heads * s.lanes * 40, 4)),
+                 out = addTensor(graph, "k", {s.tokens, 40}, ElementType::Fp32, 1,
+                                 TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned t = build.loop(s.tokens), n = build.loop(40),
+                 h = build.loop(s.heads, LoopKind::Contracted),
+                 c = build.loop(s.lanes, LoopKind::Contracted);
+  build.term({y, {at(t), at(h), at(c)}, 0}, {w, {{0, {{h, s.lanes}, {c, 1}}}, at(n)}, 0},
+             s.tokens * s.heads * s.lanes * 40);
+  build.store(build.accumulator(), {out, {at(t), at(n)}});
+  build.finish("out");
+  const auto inputs = randomInputs(graph);
+  const auto values = outputsOf(graph, inputs);
+  EXPECT_EQ(keepHeads(graph, machine), 2u);
+  EXPECT_EQ(outputsOf(graph, inputs), values);
+  const auto sum = std::ranges::find(graph.kernels, "out", &Kernel::name);
+  ASSERT_NE(sum, graph.kernels.end());
+  EXPECT_EQ(std::ranges::count(sum->loops, Loop{s.heads * s.lanes, LoopKind::Contracted}), 1);
+}
+
 TEST(KeepHeads, LeavesWhatDoesNotPayOrMayBeInfinite) {
   const Machine machine = *loadMachine("tsp-v1");
   KernelGraph graph = buildAttention({4, 2, 32}); // wider blocks take longer to install
