@@ -263,26 +263,33 @@ bool HeadPlanner::visit(Search &search, unsigned number) const {
          at->second.areJoined == loops->areJoined;
 }
 
+unsigned splitLoop(Kernel &kernel, unsigned loop, int64_t group) {
+  const auto inner = unsigned(kernel.loops.size());
+  kernel.loops.push_back({group, kernel.loops[loop].kind});
+  kernel.loops[loop].extent /= group;
+  const auto split = [&](std::vector<AffineIndex> &index) {
+    for (AffineIndex &i : index)
+      if (const int64_t step = coefficient(i, loop)) {
+        for (auto &[its, c] : i.terms)
+          c *= its == loop ? group : 1;
+        i.terms.push_back({inner, step});
+      }
+  };
+  forEachAccess(kernel, [&](Access &access) {
+    split(access.index);
+    if (access.lookup)
+      split(access.lookup->index);
+  });
+  return inner;
+}
+
 void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group) {
   if (group == plan.heads)
     return;
   for (auto &[number, loops] : plan.loops) {
     Kernel &kernel = graph.kernels[number];
-    const auto inner = unsigned(kernel.loops.size());
-    kernel.loops.push_back({group, kernel.loops[loops.head].kind});
-    kernel.loops[loops.head].extent /= group;
-    const auto split = [&](std::vector<AffineIndex> &index) {
-      for (AffineIndex &i : index)
-        if (const int64_t step = coefficient(i, loops.head)) {
-          for (auto &[loop, c] : i.terms)
-            c *= loop == loops.head ? group : 1;
-          i.terms.push_back({inner, step});
-        }
-    };
+    const unsigned inner = splitLoop(kernel, loops.head, group);
     forEachAccess(kernel, [&](Access &access) {
-      split(access.index);
-      if (access.lookup)
-        split(access.lookup->index);
       if (const auto its = plan.dims.find(access.tensor); its != plan.dims.end()) {
         access.index[its->second] = at(loops.head);
         access.index.insert(access.index.begin() + its->second + 1, at(inner));

@@ -28,12 +28,8 @@ public:
     std::vector<std::pair<unsigned, unsigned>> apart; ///< tensors: side by side, with heads apart
     for (const auto &[tensor, dim] : plan.dims) {
       if (plan.isAlsoApart(tensor)) {
-        Tensor copy = graph.tensors[tensor];
-        copy.name += ".heads";
-        copy.role = TensorRole::Intermediate;
-        copy.value.clear();
-        graph.tensors.push_back(addTo(std::move(copy)));
-        joined[tensor] = unsigned(graph.tensors.size() - 1);
+        const Tensor its = graph.tensors[tensor];
+        joined[tensor] = addTensor(graph, its.name + ".heads", its.shape, its.type, its.laneDim);
         apart.push_back({joined[tensor], tensor});
       } else {
         joined[tensor] = tensor;
@@ -54,18 +50,7 @@ private:
   std::map<unsigned, unsigned> cutInto; ///< per kernel whose loop is cut already: heads of a group
   std::map<unsigned, unsigned> joined;  ///< per tensor: the one with heads side by side
   Repeats repeats;
-  std::map<std::pair<unsigned, bool>, unsigned>
-      blocks; ///< by constant, and if its lanes are summed
-
-  /// As the host's tensors are not.
-  static Tensor addTo(Tensor tensor) {
-    tensor.hostName.clear();
-    tensor.hostType.clear();
-    tensor.hostShape.clear();
-    tensor.hostLoops.clear();
-    tensor.hostStart.clear();
-    return tensor;
-  }
+  std::map<std::vector<int64_t>, unsigned> blocks; ///< by constant, dimensions and first index
 
   void widen(Tensor &tensor, unsigned dim) const {
     tensor.shape[tensor.laneDim] *= heads.group;
@@ -91,29 +76,6 @@ private:
       cutInto[number] = scores->loops.at(number).head;
       return;
     }
-  }
-
-  /// A loop of groups, and one of the heads of a group, which is returned; of one group the same.
-  unsigned splitLoop(Kernel &kernel, unsigned head) const {
-    if (heads.group == heads.count)
-      return head;
-    const auto inner = unsigned(kernel.loops.size());
-    kernel.loops.push_back({heads.group, kernel.loops[head].kind});
-    kernel.loops[head].extent /= heads.group;
-    const auto split = [&](std::vector<AffineIndex> &index) {
-      for (AffineIndex &i : index)
-        if (const int64_t step = coefficient(i, head)) {
-          for (auto &[loop, c] : i.terms)
-            c *= loop == head ? heads.group : 1;
-          i.terms.push_back({inner, step});
-        }
-    };
-    forEachAccess(kernel, [&](Access &access) {
-      split(access.index);
-      if (access.lookup)
-        split(access.lookup->index);
-    });
-    return inner;
   }
 
   /// A product with a constant that has each head that lies apart where it is to lie, as often as
@@ -165,7 +127,9 @@ private:
       return bring(number, step);
     Kernel kernel = graph.kernels[number];
     const auto cut = cutInto.find(number);
-    const unsigned inner = cut == cutInto.end() ? splitLoop(kernel, step.head) : cut->second;
+    const unsigned inner = cut != cutInto.end()         ? cut->second
+                           : heads.group == heads.count ? step.head
+                                                        : splitLoop(kernel, step.head, heads.group);
     if (step.way == HeadWay::Joins)
       for (Term &term : kernel.terms)
         if (isUsed(term.a, inner))
@@ -216,16 +180,18 @@ private:
     unsigned sum = 0;
     for (const unsigned l : step.summed)
       sum = isUsed(term.w, l) ? l : sum;
-    const auto [known, isNew] =
-        blocks.try_emplace({term.w.tensor, lane != from.laneDim}, unsigned(graph.tensors.size()));
+    std::vector<int64_t> key{term.w.tensor, lane, *dimOf(graph, kernel, term.w, sum)};
+    for (const AffineIndex &index : term.w.index)
+      key.push_back(index.offset);
+    const auto [known, isNew] = blocks.try_emplace(key, unsigned(graph.tensors.size()));
     if (isNew) {
       const int64_t wide = heads.group * heads.lanes;
       const unsigned width = byteWidth(from.type);
       std::vector<uint8_t> data(size_t(wide * wide) * width, 0);
       forEachPoint(kernel, {step.lane, sum}, [&](const std::vector<int64_t> &point) {
-        const int64_t element = from.splat ? 0 : linearOffset(from, term.w, point);
-        for (int64_t h = 0; h < heads.group; ++h)
-          std::copy_n(from.data.begin() + element * width, width,
+        const int64_t element = linearOffset(from, term.w, point);
+        for (int64_t h = 0; h < heads.group && element >= 0; ++h)
+          std::copy_n(from.data.begin() + (from.splat ? 0 : element * width), width,
                       data.begin() + ((h * heads.lanes + point[step.lane]) * wide +
                                       h * heads.lanes + point[sum]) *
                                          width);

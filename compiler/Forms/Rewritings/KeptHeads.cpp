@@ -272,7 +272,7 @@ void KeptHeads::grow() {
     if (step->way == HeadWay::Brings) {
       const Access &result = kernel.results.front().access;
       for (unsigned d = 0; d < result.index.size(); ++d)
-        if (isUsed(result, step->shared) && coefficient(result.index[d], step->shared))
+        if (coefficient(result.index[d], step->shared))
           dims[result.tensor] = d;
       step->tensors.push_back(result.tensor);
     }

@@ -80,13 +80,13 @@ unsigned centre(KernelGraph &graph, unsigned x, const HeadShape &s) {
 }
 
 /// Turned by a constant matrix, the same for all heads, and scaled by position.
-unsigned turn(KernelGraph &graph, unsigned x, const HeadShape &s, unsigned sines, unsigned to) {
-  const unsigned matrix = addConstant(graph, "turn", {s.lanes, s.lanes}, ElementType::Fp16, 0,
-                                      sixteenths(s.lanes * s.lanes, 2));
+/// `matrices`: of which it takes number `which`.
+unsigned turn(KernelGraph &graph, unsigned x, const HeadShape &s, unsigned sines, unsigned matrices,
+              int64_t which, unsigned to) {
   KernelBuilder build(graph);
   const unsigned h = build.loop(s.heads), t = build.loop(s.tokens), d = build.loop(s.lanes),
                  c = build.loop(s.lanes, LoopKind::Contracted);
-  build.term({x, {at(t), at(h), at(c)}, 0}, {matrix, {at(c), at(d)}, 0}, 0);
+  build.term({x, {at(t), at(h), at(c)}, 0}, {matrices, {fixed(which), at(c), at(d)}, 0}, 0);
   const unsigned turned = build.op(
       AluOp::MulF32, {build.accumulator(), build.load({sines, {fixed(0), at(t), at(d)}, 0})});
   build.store(build.op(AluOp::AddF32, {turned, build.load({x, {at(t), at(h), at(d)}, 0})}),
@@ -149,9 +149,12 @@ KernelGraph buildAttention(const HeadShape &s, int64_t times = 1) {
   const unsigned q = addTensor(graph, "q", {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2),
                  k = addTensor(graph, "k", {shared.heads, s.tokens, s.lanes}, ElementType::Fp16, 2,
                                TensorRole::Output);
-  turn(graph, centre(graph, setApart(graph, project(graph, "queries", x, s), s), s), s, sines, q);
+  const unsigned matrices = addConstant(graph, "turns", {2, s.lanes, s.lanes}, ElementType::Fp16, 1,
+                                        sixteenths(2 * s.lanes * s.lanes, 2));
+  turn(graph, centre(graph, setApart(graph, project(graph, "queries", x, s), s), s), s, sines,
+       matrices, 0, q);
   turn(graph, centre(graph, setApart(graph, project(graph, "keys", x, shared), shared), shared),
-       shared, sines, k);
+       shared, sines, matrices, 1, k);
   score(graph, q, times > 1 ? repeat(graph, k, shared, times) : k, s);
   return graph;
 }
