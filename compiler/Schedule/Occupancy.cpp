@@ -6,15 +6,28 @@
 
 namespace millrace::schedule {
 
+/// The first interval that ends at `cycle` or later, looked for from the latest on, in steps that
+/// double: most are asked for near the end.
+size_t IntervalSet::firstToEndAt(Cycle cycle) const {
+  size_t from = intervals.size(), to = from;
+  for (size_t step = 1; from > 0 && intervals[from - 1].last >= cycle; step *= 2) {
+    to = from - 1;
+    from -= std::min(step, from);
+  }
+  const auto found = std::partition_point(intervals.begin() + std::ptrdiff_t(from),
+                                          intervals.begin() + std::ptrdiff_t(to),
+                                          [&](const Interval &i) { return i.last < cycle; });
+  return size_t(found - intervals.begin());
+}
+
 Cycle IntervalSet::firstFree(Cycle start, Cycle length) const {
   const Cycle from = start;
   for (const Full &f : full)
     if (f.length <= length && f.from <= start && start < f.to)
       start = f.to;
-  auto it = std::partition_point(intervals.begin(), intervals.end(),
-                                 [&](const Interval &i) { return i.last < start; });
-  for (; it != intervals.end() && it->first < start + length; ++it)
-    start = it->last + 1;
+  for (size_t i = firstToEndAt(start); i < intervals.size() && intervals[i].first < start + length;
+       ++i)
+    start = intervals[i].last + 1;
   if (start != from)
     remember(length, from, start);
   return start;
@@ -45,8 +58,7 @@ void IntervalSet::reserve(Cycle start, Cycle length) {
   assert(isFree(start, length));
   busy += length;
   const Cycle last = start + length - 1;
-  const auto next = std::partition_point(intervals.begin(), intervals.end(),
-                                         [&](const Interval &i) { return i.first < start; });
+  const auto next = intervals.begin() + std::ptrdiff_t(firstToEndAt(start));
   const bool joinsNext = next != intervals.end() && next->first == last + 1,
              joinsBefore = next != intervals.begin() && std::prev(next)->last == start - 1;
   if (joinsNext && joinsBefore) {

@@ -6,10 +6,10 @@
 
 #include "arch/spec/Types.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace millrace::schedule {
@@ -31,6 +31,7 @@ private:
   };
   static constexpr std::size_t kRemembered = 8;
   void remember(Cycle length, Cycle from, Cycle to) const;
+  std::size_t firstToEndAt(Cycle cycle) const;
 
   struct Interval {
     Cycle first = 0, last = 0;
@@ -39,6 +40,25 @@ private:
   Cycle busy = 0;
   mutable std::vector<Full> full; ///< at most kRemembered, of different lengths
   mutable std::size_t oldest = 0;
+};
+
+/// Single cycles: a bit of each, in pages.
+class CycleSet {
+public:
+  bool has(Cycle cycle) const {
+    const auto page = pages.find(cycle >> kPageBits);
+    return page != pages.end() && (page->second[wordOf(cycle)] & bitOf(cycle));
+  }
+  void insert(Cycle cycle) { pages[cycle >> kPageBits][wordOf(cycle)] |= bitOf(cycle); }
+
+private:
+  static constexpr int kPageBits = 10, kWordBits = 6;
+  using Page = std::array<uint64_t, std::size_t(1) << (kPageBits - kWordBits)>;
+  static std::size_t wordOf(Cycle cycle) {
+    return std::size_t(cycle >> kWordBits) % std::tuple_size_v<Page>;
+  }
+  static uint64_t bitOf(Cycle cycle) { return uint64_t(1) << (uint64_t(cycle) % 64); }
+  std::unordered_map<Cycle, Page> pages;
 };
 
 /// Vectors of one stream: diagonals [d0, d1], registers [p0, p1] (p0 <= p1, whatever the

@@ -155,7 +155,7 @@ private:
     BurstId lastBurst = 0; ///< which holds it to `last`
   };
   struct DispatchNeed {
-    std::unordered_set<Cycle> *set;
+    CycleSet *set;
     Cycle at;
     BurstId burst;
     uint32_t otherPort; ///< of the slice: whoever leaves the queue in the same cycle holds that

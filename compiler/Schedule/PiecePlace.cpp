@@ -150,7 +150,7 @@ std::optional<Piece::Obstacle> Piece::misfit(Cycle start) {
     if (Cycle free = h.set->firstFree(start + h.at, h.length); free != start + h.at)
       return Obstacle{free - h.at, h.cause, h.burst, h.resource, free - 1};
   for (const DispatchNeed &d : dispatchNeeds)
-    if (d.set->count(start + d.at))
+    if (d.set->has(start + d.at))
       return Obstacle{start + 1, Cause::Dispatch, d.burst, d.otherPort, start + d.at};
   // A choice that only this piece's other choices block may be free one cycle later.
   unsigned which = 0;

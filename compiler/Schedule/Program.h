@@ -18,10 +18,10 @@ namespace millrace::schedule {
 /// Resources of one PE.
 struct PeOccupancy {
   explicit PeOccupancy(const Machine &machine);
-  std::vector<IntervalSet> readPorts, writePorts;    ///< per (hemisphere, slice)
-  std::vector<IntervalSet> banks;                    ///< per (hemisphere, slice, bank)
-  std::vector<IntervalSet> units;                    ///< per queue: MXM, ALU, SXM and C2C ports
-  std::vector<std::unordered_set<Cycle>> dispatches; ///< per queue; only MEM queues hold two ports
+  std::vector<IntervalSet> readPorts, writePorts; ///< per (hemisphere, slice)
+  std::vector<IntervalSet> banks;                 ///< per (hemisphere, slice, bank)
+  std::vector<IntervalSet> units;                 ///< per queue: MXM, ALU, SXM and C2C ports
+  std::vector<CycleSet> dispatches;               ///< per queue; only MEM queues hold two ports
   std::vector<StreamOccupancy> streams;
 };
 

@@ -23,11 +23,11 @@ void Flight::add(size_t place, size_t kernel, const Work &work, std::vector<Part
   for (const forms::Node &node : k.nodes)
     seen.ops += node.kind == forms::Node::Kind::Op || node.kind == forms::Node::Kind::Reduce;
   seen.ops = std::min(seen.ops, alus);
-  const auto touched = [&](unsigned tensor, unsigned tile, int64_t row) -> Touched & {
+  const auto touched = [&](unsigned tensor, unsigned tile) -> std::vector<Touched> & {
     std::vector<Touched> &list = rows[{tensor, tile}];
     if (list.empty())
       list.resize(size_t(c.layouts[tensor].rows));
-    return list[size_t(row)];
+    return list;
   };
   for (Part &part : its) {
     const Number number = Number(parts.size());
@@ -38,17 +38,23 @@ void Flight::add(size_t place, size_t kernel, const Work &work, std::vector<Part
           before.push_back(other);
     };
     for (const Share &share : part.shares) {
-      forEachRead(c, k, work, share, [&](unsigned tensor, unsigned tile, int64_t row) {
-        Touched &its = touched(tensor, tile, row);
-        waitFor(its.writers);
-        addOnce(its.readers, number);
+      forEachRead(c, k, work, share, [&](unsigned tensor, unsigned tile, const SteppedRows &read) {
+        std::vector<Touched> &list = touched(tensor, tile);
+        read.forEach([&](int64_t row) {
+          waitFor(list[size_t(row)].writers);
+          addOnce(list[size_t(row)].readers, number);
+        });
       });
-      forEachWritten(c, k, work, share, [&](unsigned tensor, unsigned tile, int64_t row) {
-        Touched &its = touched(tensor, tile, row);
-        waitFor(its.writers);
-        waitFor(its.readers);
-        addOnce(its.writers, number);
-      });
+      forEachWritten(c, k, work, share,
+                     [&](unsigned tensor, unsigned tile, const SteppedRows &made) {
+                       std::vector<Touched> &list = touched(tensor, tile);
+                       made.forEach([&](int64_t row) {
+                         Touched &its = list[size_t(row)];
+                         waitFor(its.writers);
+                         waitFor(its.readers);
+                         addOnce(its.writers, number);
+                       });
+                     });
     }
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());

@@ -22,12 +22,16 @@ bool RowSet::has(unsigned tile, int64_t row) const {
   return !tiles.empty() && !tiles[tile].empty() && tiles[tile][size_t(row)];
 }
 
-void RowSet::mark(const TensorLayout &layout, unsigned tile, int64_t row) {
+void RowSet::mark(const TensorLayout &layout, unsigned tile, const SteppedRows &rows) {
   if (tiles.empty())
     tiles.assign(layout.tiles.size(), {});
-  if (tiles[tile].empty())
-    tiles[tile].assign(size_t(layout.rows), false);
-  tiles[tile][size_t(row)] = true;
+  std::vector<bool> &its = tiles[tile];
+  if (its.empty())
+    its.assign(size_t(layout.rows), false);
+  if (rows.step == 1) // word by word
+    std::fill_n(its.begin() + rows.first, rows.count, true);
+  else
+    rows.forEach([&](int64_t row) { its[size_t(row)] = true; });
 }
 
 namespace {
@@ -57,11 +61,11 @@ void findReads(const PartitionProblem &problem, Partition &p, size_t k, unsigned
   for (size_t member = 0; member < teamOf(c, kernel); ++member) {
     const size_t h = team.empty() ? member : size_t(team[member].hemisphere);
     for (const Share &share : sharesOf(c, work, p, k, pe, member, work.strips))
-      forEachRead(c, kernel, work, share, [&](unsigned t, unsigned tile, int64_t row) {
+      forEachRead(c, kernel, work, share, [&](unsigned t, unsigned tile, const SteppedRows &rows) {
         const bool isInTurn = reads.contains(t) && reads[t] > 1;
         for (size_t side = 0; side < kHemispheres; ++side)
           if (side == h || isInTurn)
-            p.tensors[t].read[pe][side].mark(c.layouts[t], tile, row);
+            p.tensors[t].read[pe][side].mark(c.layouts[t], tile, rows);
       });
   }
 }
@@ -80,14 +84,15 @@ Status findRows(const PartitionProblem &problem, Partition &p) {
       for (const Share &share : p.shares[k][pe]) {
         const Kernel &kernel = c.graph.kernels[k];
         auto note = [&](std::vector<RowSet> TensorRows::*sets) {
-          return [&, sets](unsigned t, unsigned tile, int64_t row) {
-            if (row >= 0 && row < c.layouts[t].rows)
-              (p.tensors[t].*sets)[pe].mark(c.layouts[t], tile, row);
+          return [&, sets](unsigned t, unsigned tile, const SteppedRows &rows) {
+            if (rows.isWithin(c.layouts[t].rows))
+              (p.tensors[t].*sets)[pe].mark(c.layouts[t], tile, rows);
             else
-              outside = Error{"kernel '" + kernel.name + "' touches row " + std::to_string(row) +
-                              " of '" + c.tensor(t).name + "', which has " +
-                              std::to_string(c.layouts[t].rows) +
-                              "; please report it with the model and the machine"};
+              outside =
+                  Error{"kernel '" + kernel.name + "' touches rows " + std::to_string(rows.first) +
+                        " to " + std::to_string(rows.last()) + " of '" + c.tensor(t).name +
+                        "', which has " + std::to_string(c.layouts[t].rows) +
+                        "; please report it with the model and the machine"};
           };
         };
         forEachRead(c, kernel, problem.works[k], share, note(&TensorRows::needed));

@@ -15,12 +15,25 @@
 
 namespace millrace::grid {
 
+/// `count` rows of a tensor, at least one, `step` apart.
+struct SteppedRows {
+  int64_t first = 0, count = 1, step = 1;
+  int64_t last() const { return first + (count - 1) * step; }
+  bool isWithin(int64_t rows) const {
+    return std::min(first, last()) >= 0 && std::max(first, last()) < rows;
+  }
+  template <class F> void forEach(F f) const {
+    for (int64_t i = 0; i < count; ++i)
+      f(first + i * step);
+  }
+};
+
 /// Rows of a tensor on one PE, per lane tile; empty where the PE has none.
 struct RowSet {
   std::vector<std::vector<bool>> tiles;
   bool any() const;
   bool has(unsigned tile, int64_t row) const;
-  void mark(const TensorLayout &layout, unsigned tile, int64_t row);
+  void mark(const TensorLayout &layout, unsigned tile, const SteppedRows &rows);
 };
 
 struct TensorRows {

@@ -9,16 +9,20 @@
 namespace millrace::grid {
 namespace {
 
-/// Calls f(row) for every row of an access over a domain that lies inside its tensor.
-template <class F> void forEachRow(const Context &c, const Access &access, const Domain &d, F f) {
+/// Calls f(rows) for the rows of an access over a domain that lie inside its tensor.
+template <class F> void forEachRun(const Context &c, const Access &access, const Domain &d, F f) {
   Expected<Box> box = insideOf(c, access, d, d.flow);
   if (!box || box->empty())
     return;
   const RowPattern rows = rowsOf(c.layouts[access.tensor], access, d);
   const int64_t n0 = rows.step0 ? box->n0 : 1, n1 = rows.step1 ? box->n1 : 1;
+  const int64_t first = rows.row + box->from1 * rows.step1 + box->from0 * rows.step0;
+  if (n0 == 1)
+    return f(SteppedRows{first, n1, rows.step1});
+  if (rows.step1 == n0 * rows.step0)
+    return f(SteppedRows{first, n1 * n0, rows.step0});
   for (int64_t i1 = 0; i1 < n1; ++i1)
-    for (int64_t i0 = 0; i0 < n0; ++i0)
-      f(rows.row + (box->from1 + i1) * rows.step1 + (box->from0 + i0) * rows.step0);
+    f(SteppedRows{first + i1 * rows.step1, n0, rows.step0});
 }
 
 /// Every lane tile of `tensor` that lanes [from, to) touch.
@@ -29,7 +33,7 @@ template <class F> void forEachTile(const TensorLayout &layout, int64_t from, in
 
 /// Rows that stream into the MXM: for every tap, and every head of the tile.
 void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, const Domain &d,
-                     const Access &a, const std::function<void(unsigned, unsigned, int64_t)> &f) {
+                     const Access &a, const RowVisitor &f) {
   const Tensor &t = c.tensor(a.tensor);
   std::vector<std::vector<int64_t>> points{d.loops};
   auto along = [&](unsigned loop, int64_t first, int64_t count) {
@@ -63,7 +67,7 @@ void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, cons
     Domain tap = d;
     tap.loops = point;
     forEachTile(c.layouts[a.tensor], from, to, [&](unsigned k) {
-      forEachRow(c, a, tap, [&](int64_t row) { f(a.tensor, k, row); });
+      forEachRun(c, a, tap, [&](const SteppedRows &rows) { f(a.tensor, k, rows); });
     });
   }
 }
@@ -71,14 +75,14 @@ void forEachStreamed(const Context &c, const Kernel &kernel, const Work &w, cons
 } // namespace
 
 void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
-                 const std::function<void(unsigned, unsigned, int64_t)> &f) {
+                 const RowVisitor &f) {
   const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const Access &o : kernel.operands) {
     const Tensor &t = c.tensor(o.tensor);
     if (o.lookup && t.role == forms::TensorRole::Constant) // tables are on every PE that looks
       continue;
     const unsigned tile = c.layouts[o.tensor].tileOf(evaluate(o.index[t.laneDim], d.loops));
-    forEachRow(c, o, d, [&](int64_t row) { f(o.tensor, tile, row); });
+    forEachRun(c, o, d, [&](const SteppedRows &rows) { f(o.tensor, tile, rows); });
   }
   for (const forms::Term &term : kernel.terms) {
     forEachStreamed(c, kernel, w, d, term.a, f);
@@ -86,14 +90,12 @@ void forEachRead(const Context &c, const Kernel &kernel, const Work &w, const Sh
       continue;
     const TensorLayout &layout = c.layouts[term.w.tensor]; // installed from a copy of all columns
     for (unsigned k = 0; k < layout.tiles.size(); ++k)
-      for (int64_t row = 0; row < layout.rows; ++row)
-        f(term.w.tensor, k, row);
+      f(term.w.tensor, k, {0, layout.rows, 1});
   }
 }
 
 void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &w,
-                             const Share &share,
-                             const std::function<void(unsigned, unsigned, int64_t)> &f) {
+                             const Share &share, const RowVisitor &f) {
   const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const forms::Term &term : kernel.terms)
     if (c.tensor(term.a.tensor).role == forms::TensorRole::Constant)
@@ -101,13 +103,13 @@ void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work 
 }
 
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &w, const Share &share,
-                    const std::function<void(unsigned, unsigned, int64_t)> &f) {
+                    const RowVisitor &f) {
   const Domain d = domainOf(w, kernel, share, 0, 0);
   for (const forms::Result &r : kernel.results) {
     const Tensor &t = c.tensor(r.access.tensor);
     const unsigned tile =
         c.layouts[r.access.tensor].tileOf(evaluate(r.access.index[t.laneDim], d.loops));
-    forEachRow(c, r.access, d, [&](int64_t row) { f(r.access.tensor, tile, row); });
+    forEachRun(c, r.access, d, [&](const SteppedRows &rows) { f(r.access.tensor, tile, rows); });
   }
 }
 
@@ -185,9 +187,9 @@ std::vector<Transfer> transfersOf(const Partition &p, const Context &c, size_t k
     RowSet written;
     for (const Share &share : p.shares[kernel][from])
       forEachWritten(c, c.graph.kernels[kernel], work, share,
-                     [&](unsigned t, unsigned tile, int64_t row) {
+                     [&](unsigned t, unsigned tile, const SteppedRows &rows) {
                        if (t == tensor)
-                         written.mark(c.layouts[t], tile, row);
+                         written.mark(c.layouts[t], tile, rows);
                      });
     for (unsigned tile = 0; tile < written.tiles.size(); ++tile)
       for (int64_t row = 0; row < int64_t(written.tiles[tile].size()); ++row) {

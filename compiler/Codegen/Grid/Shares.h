@@ -26,16 +26,18 @@ inline unsigned halfOf(const Partition &partition, size_t kernel, Hemisphere hem
 std::vector<Share> sharesOf(const Context &c, const Work &work, const Partition &partition,
                             size_t kernel, unsigned pe, size_t member, int64_t most);
 
-/// Calls f(tensor, tile, row) for every row that a share reads (weights and tables that are
-/// constants aside) or writes.
+/// Told of rows of a lane tile of a tensor: f(tensor, tile, rows).
+using RowVisitor = std::function<void(unsigned, unsigned, const SteppedRows &)>;
+
+/// Visits the rows that a share reads (weights and tables that are constants aside) or writes,
+/// some perhaps several times.
 void forEachRead(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
-                 const std::function<void(unsigned, unsigned, int64_t)> &f);
+                 const RowVisitor &f);
 /// Rows of constants alone that stream into the MXM.
 void forEachStreamedConstant(const Context &c, const Kernel &kernel, const Work &work,
-                             const Share &share,
-                             const std::function<void(unsigned, unsigned, int64_t)> &f);
+                             const Share &share, const RowVisitor &f);
 void forEachWritten(const Context &c, const Kernel &kernel, const Work &work, const Share &share,
-                    const std::function<void(unsigned, unsigned, int64_t)> &f);
+                    const RowVisitor &f);
 
 /// Rows of one lane tile that travel together: from one PE to several.
 struct Transfer {

@@ -351,9 +351,10 @@ RowRuns Storage::runsOf(unsigned tensor, unsigned pe) const {
     for (size_t member = 0; member < teamOf(c, c.graph.kernels[k]); ++member)
       for (const Share &share : sharesOf(c, works[k], partition, k, pe, member, works[k].strips))
         forEachWritten(c, c.graph.kernels[k], works[k], share,
-                       [&](unsigned t, unsigned tile, int64_t row) {
+                       [&](unsigned t, unsigned tile, const SteppedRows &rows) {
                          if (t == tensor)
-                           owner[tile][size_t(row)] = int(member);
+                           rows.forEach(
+                               [&](int64_t row) { owner[tile][size_t(row)] = int(member); });
                        });
   // Owners that alternate every few rows would tear the tensor apart: then all rows stay together.
   constexpr size_t kMostRuns = 64, kFew = 16;
@@ -409,23 +410,21 @@ Status Storage::storeStreamed() {
 /// Rows of a constant that the workers of a hemisphere send into the MXM for a kernel.
 RowRuns Storage::streamedRuns(unsigned tensor, size_t k, unsigned pe, Hemisphere h) const {
   const Kernel &kernel = c.graph.kernels[k];
-  const int64_t rows = c.layouts[tensor].rows;
   const std::vector<Worker> team = workersOf(c, pe, contractedType(c, kernel));
-  std::vector<std::vector<bool>> read(c.layouts[tensor].tiles.size(),
-                                      std::vector<bool>(size_t(rows), false));
+  RowSet read;
   for (size_t member = 0; member < team.size(); ++member)
     for (const Share &share : team[member].hemisphere == h
                                   ? sharesOf(c, works[k], partition, k, pe, member, works[k].strips)
                                   : std::vector<Share>())
       forEachStreamedConstant(c, kernel, works[k], share,
-                              [&](unsigned t, unsigned tile, int64_t row) {
+                              [&](unsigned t, unsigned tile, const SteppedRows &rows) {
                                 if (t == tensor)
-                                  read[tile][size_t(row)] = true;
+                                  read.mark(c.layouts[t], tile, rows);
                               });
-  RowRuns runs(read.size());
-  for (size_t tile = 0; tile < read.size(); ++tile)
-    for (int64_t row = 0; row < rows; ++row) {
-      if (!read[tile][size_t(row)])
+  RowRuns runs(c.layouts[tensor].tiles.size());
+  for (unsigned tile = 0; tile < runs.size(); ++tile)
+    for (int64_t row = 0; row < c.layouts[tensor].rows; ++row) {
+      if (!read.has(tile, row))
         continue;
       if (std::vector<RowRun> &list = runs[tile];
           !list.empty() && list.back().first + list.back().rows == row)

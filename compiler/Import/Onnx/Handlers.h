@@ -43,6 +43,31 @@ std::string handlerKey(std::string_view domain, std::string_view type);
 /// com.microsoft.
 Handler needing(std::initializer_list<size_t> inputs, Handler handler);
 
+/// What an operation of com.microsoft takes as an input, if that is given.
+struct InputType {
+  enum class Kind { Real, Byte, Index, Like };
+  size_t input;
+  Kind kind;
+  std::optional<int64_t> rank;
+  size_t other = 0; ///< Like: an input of the same type
+};
+inline InputType reals(size_t input, std::optional<int64_t> rank = std::nullopt) {
+  return {input, InputType::Kind::Real, rank};
+}
+inline InputType bytes(size_t input, std::optional<int64_t> rank = std::nullopt) {
+  return {input, InputType::Kind::Byte, rank};
+}
+inline InputType indices(size_t input, std::optional<int64_t> rank = std::nullopt) {
+  return {input, InputType::Kind::Index, rank};
+}
+inline InputType like(size_t input, size_t other) {
+  return {input, InputType::Kind::Like, std::nullopt, other};
+}
+/// The handler, after a check that inputs are of these types and ranks.
+Handler typed(std::initializer_list<InputType> inputs, Handler handler);
+/// That check by itself.
+Status checkTypes(const NodeImporter &node, llvm::ArrayRef<InputType> inputs);
+
 /// Axes that may be negative, counted from `rank`, as ascending non-negative ones; nothing if one
 /// is out of range.
 std::optional<Shape> normalAxes(llvm::ArrayRef<int64_t> axes, int64_t rank);

@@ -34,6 +34,48 @@ Handler needing(std::initializer_list<size_t> inputs, Handler handler) {
   };
 }
 
+Status checkTypes(const NodeImporter &node, ArrayRef<InputType> inputs) {
+  for (const InputType &wanted : inputs) {
+    if (!node.has(wanted.input))
+      continue;
+    const HostType type = node.inType(wanted.input);
+    const auto wrong = [&](std::string_view instead) {
+      return node.error("input " + std::to_string(wanted.input) + " is of " +
+                        std::string(onnxName(type)) + "; give it " + std::string(instead));
+    };
+    switch (wanted.kind) {
+    case InputType::Kind::Real:
+      if (!isFloat(type))
+        return wrong("floats");
+      break;
+    case InputType::Kind::Byte:
+      if (type != HostType::Int8 && type != HostType::UInt8)
+        return wrong("int8 or uint8");
+      break;
+    case InputType::Kind::Index:
+      if (type != HostType::Int32 && type != HostType::Int64)
+        return wrong("int32 or int64");
+      break;
+    case InputType::Kind::Like:
+      if (node.has(wanted.other) && type != node.inType(wanted.other))
+        return wrong(onnxName(node.inType(wanted.other)));
+      break;
+    }
+    if (wanted.rank && node.rank(wanted.input) != *wanted.rank)
+      return node.error("input " + std::to_string(wanted.input) + " has rank " +
+                        std::to_string(node.rank(wanted.input)) + "; give it " +
+                        std::to_string(*wanted.rank));
+  }
+  return Success{};
+}
+
+Handler typed(std::initializer_list<InputType> inputs, Handler handler) {
+  return [wanted = std::vector(inputs), handler](NodeImporter &node) -> Status {
+    const Status checked = checkTypes(node, wanted);
+    return checked ? handler(node) : checked;
+  };
+}
+
 std::optional<int64_t> normalAxis(int64_t axis, int64_t rank) {
   int64_t normal = axis < 0 ? axis + rank : axis;
   return normal >= 0 && normal < rank ? std::optional(normal) : std::nullopt;
@@ -185,6 +227,8 @@ Status GraphImporter::importNode(const onnx::NodeProto &node, size_t index) {
   const std::string name = nodeName(node, index);
   tensors.setLocation(named(name));
   NodeImporter importer(node, std::move(inputs), tensors);
+  if (importer.outputCount() == 0)
+    return importer.error("has no outputs; remove it");
   if (normalDomain(node).empty() && llvm::is_contained(controlFlow, node.op_type()))
     return importControlFlow(node, importer);
   const Handler &handler = handlers.find(handlerKey(normalDomain(node), node.op_type()))->second;

@@ -91,7 +91,7 @@ Value sign(Arithmetic &a, Value x, const Parameters &) {
 
 /// Gelu of x, or of x + bias where a second input is given.
 Handler gelu(bool byTanh) {
-  return needing({0}, [byTanh](NodeImporter &node) -> Status {
+  const auto handler = [byTanh](NodeImporter &node) -> Status {
     bool approximates = byTanh || node.getString("approximate", "none") == "tanh";
     SmallVector<Value> inputs{node.in(0)};
     if (node.has(1))
@@ -101,7 +101,8 @@ Handler gelu(bool byTanh) {
       Value sum = x.size() == 2 ? a.add(x[0], x[1]) : x[0];
       return approximates ? geluTanh(a, sum) : geluExact(a, sum);
     }));
-  });
+  };
+  return needing({0}, typed({reals(0), reals(1)}, handler));
 }
 
 /// Bounds are optional scalar inputs.
@@ -240,9 +241,9 @@ void addActivationOps(HandlerTable &table) {
   table[":Swish"] = unary(
       [](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); }, {1});
   table["com.microsoft:QuickGelu"] = needing(
-      {0},
-      unary([](Arithmetic &a, Value x, P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); },
-            {1.702}));
+      {0}, typed({reals(0)}, unary([](Arithmetic &a, Value x,
+                                      P p) { return a.mul(x, a.sigmoid(scale(a, x, p.alpha))); },
+                                   {1.702})));
   table[":Gelu"] = table["com.microsoft:Gelu"] = table["com.microsoft:BiasGelu"] = gelu(false);
   table["com.microsoft:FastGelu"] = gelu(true);
   table[":Clip"] = importClip;

@@ -493,11 +493,18 @@ Status importGroupQueryAttention(NodeImporter &node) {
 } // namespace
 
 void addAttentionOps(HandlerTable &table) {
-  table["com.microsoft:Attention"] = needing({0, 1}, importAttention);
-  table["com.microsoft:QAttention"] = needing({0, 1, 2, 3, 4}, importQAttention);
-  table["com.microsoft:MultiHeadAttention"] = needing({0}, importMultiHeadAttention);
-  table["com.microsoft:GroupQueryAttention"] = needing({0, 5}, importGroupQueryAttention);
-  table["com.microsoft:RotaryEmbedding"] = needing({0, 1, 2, 3}, importRotaryEmbedding);
+  table["com.microsoft:Attention"] =
+      needing({0, 1}, typed({reals(0, 3), reals(1, 2), reals(2, 1)}, importAttention));
+  table["com.microsoft:QAttention"] =
+      needing({0, 1, 2, 3, 4},
+              typed({bytes(0, 3), bytes(1, 2), reals(2, 1), reals(3), reals(4)}, importQAttention));
+  table["com.microsoft:MultiHeadAttention"] =
+      needing({0}, typed({reals(0), reals(1), reals(2), reals(3, 1)}, importMultiHeadAttention));
+  table["com.microsoft:GroupQueryAttention"] =
+      needing({0, 5}, typed({reals(0), reals(1), reals(2), reals(3), reals(4), indices(5)},
+                            importGroupQueryAttention));
+  table["com.microsoft:RotaryEmbedding"] = needing(
+      {0, 1, 2, 3}, typed({reals(0), indices(1), reals(2, 2), reals(3, 2)}, importRotaryEmbedding));
 }
 
 } // namespace millrace::onnx_import

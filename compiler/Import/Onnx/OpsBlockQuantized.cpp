@@ -170,8 +170,10 @@ Status importGatherBlockQuantized(NodeImporter &node) {
 } // namespace
 
 void addBlockQuantizedOps(HandlerTable &table) {
-  table["com.microsoft:MatMulNBits"] = needing({0, 1, 2}, importMatMulNBits);
-  table["com.microsoft:GatherBlockQuantized"] = needing({0, 1, 2}, importGatherBlockQuantized);
+  table["com.microsoft:MatMulNBits"] =
+      needing({0, 1, 2}, typed({reals(0), reals(2)}, importMatMulNBits));
+  table["com.microsoft:GatherBlockQuantized"] =
+      needing({0, 1, 2}, typed({indices(1), reals(2)}, importGatherBlockQuantized));
 }
 
 } // namespace millrace::onnx_import

@@ -108,11 +108,17 @@ Status importDynamicQuantizeMatMul(NodeImporter &node) {
 } // namespace
 
 void addFusedOps(HandlerTable &table) {
-  table["com.microsoft:FusedConv"] = fused(table.lookup(":Conv"), 3);
-  table["com.microsoft:FusedGemm"] = fused(table.lookup(":Gemm"), SIZE_MAX);
-  table["com.microsoft:FusedMatMul"] = needing({0, 1}, importFusedMatMul);
-  table["com.microsoft:MatMulIntegerToFloat"] = needing({0, 1, 2, 3}, importMatMulIntegerToFloat);
-  table["com.microsoft:DynamicQuantizeMatMul"] = needing({0, 1, 2}, importDynamicQuantizeMatMul);
+  table["com.microsoft:FusedConv"] =
+      typed({reals(0), reals(1), reals(2), reals(3)}, fused(table.lookup(":Conv"), 3));
+  table["com.microsoft:FusedGemm"] =
+      typed({reals(0, 2), reals(1, 2), reals(2)}, fused(table.lookup(":Gemm"), SIZE_MAX));
+  table["com.microsoft:FusedMatMul"] =
+      needing({0, 1}, typed({reals(0), reals(1)}, importFusedMatMul));
+  table["com.microsoft:MatMulIntegerToFloat"] =
+      needing({0, 1, 2, 3}, typed({bytes(0), bytes(1), reals(2), reals(3), like(4, 0), like(5, 1)},
+                                  importMatMulIntegerToFloat));
+  table["com.microsoft:DynamicQuantizeMatMul"] = needing(
+      {0, 1, 2}, typed({reals(0), bytes(1), reals(2), like(3, 1)}, importDynamicQuantizeMatMul));
 }
 
 } // namespace millrace::onnx_import

@@ -411,7 +411,14 @@ Handler skipLayerNorm(bool simplified) {
       Value result = a.add(x[0], x[1]);
       return x.size() == 3 ? a.add(result, x[2]) : result;
     });
+    if (node.rank(0) == 0 || shapeOf(sum) != node.shape(0))
+      return node.error("what is added does not fit its input");
     int64_t axis = node.rank(0) - 1;
+    for (size_t i = 2; i < biasAt; ++i)
+      if (node.has(i) && node.shape(i) != node.shape(0).take_back())
+        return node.error(
+            "input " + std::to_string(i) + " has " + std::to_string(productOf(node.shape(i))) +
+            " elements; give it one dimension of " + std::to_string(node.shape(0).back()));
     double epsilon = node.getFloat("epsilon", 1e-12);
     Value bias = !simplified && node.has(3) ? node.in(3) : Value();
     LayerNorm norm = simplified ? rmsNorm(node.t, sum, axis, epsilon, node.in(2))
@@ -473,10 +480,14 @@ void addNormalizationOps(HandlerTable &table) {
   table[":LayerNormalization"] = needing({0, 1}, importLayerNorm);
   table[":RMSNormalization"] = table[":SimplifiedLayerNormalization"] =
       needing({0, 1}, importRmsNorm);
-  table["com.microsoft:SkipLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(false));
-  table["com.microsoft:SkipSimplifiedLayerNormalization"] = needing({0, 1, 2}, skipLayerNorm(true));
-  table["com.microsoft:GroupNorm"] = needing({0, 1, 2}, imageGroupNorm(false));
-  table["com.microsoft:SkipGroupNorm"] = needing({0, 1, 2, 3}, imageGroupNorm(true));
+  table["com.microsoft:SkipLayerNormalization"] =
+      needing({0, 1, 2}, typed({reals(0), reals(1), reals(2)}, skipLayerNorm(false)));
+  table["com.microsoft:SkipSimplifiedLayerNormalization"] =
+      needing({0, 1, 2}, typed({reals(0), reals(1), reals(2)}, skipLayerNorm(true)));
+  table["com.microsoft:GroupNorm"] =
+      needing({0, 1, 2}, typed({reals(0), reals(1), reals(2)}, imageGroupNorm(false)));
+  table["com.microsoft:SkipGroupNorm"] =
+      needing({0, 1, 2, 3}, typed({reals(0), reals(1), reals(2), reals(3)}, imageGroupNorm(true)));
   table[":LRN"] = importLrn;
 }
 

@@ -167,7 +167,7 @@ Status importQLinearMatMul(NodeImporter &node) {
 
 /// com.microsoft: a, a scale, a zero, b, b scale, b zero, c scale, c zero; elementwise.
 Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
-  return needing({0, 1, 3, 4, 6}, [body](NodeImporter &node) -> Status {
+  const auto handler = [body](NodeImporter &node) -> Status {
     TensorBuilder &t = node.t;
     if (!broadcastShapes(node.shape(0), node.shape(3)))
       return node.error("the shapes of its inputs do not broadcast");
@@ -178,7 +178,10 @@ Handler qlinearBinary(std::function<Value(Arithmetic &, Value, Value)> body) {
       return body(arithmetic, x[0], x[1]);
     });
     return node.done(quantize(t, result, readScheme(node, 6, node.inType(0))), node.inType(0));
-  });
+  };
+  return needing({0, 1, 3, 4, 6}, typed({bytes(0), reals(1), like(2, 0), bytes(3), reals(4),
+                                         like(5, 3), reals(6), like(7, 0)},
+                                        handler));
 }
 
 /// com.microsoft: a, a scale, a zero, b, b scale, b zero, bias (int32, may be absent), y scale, y
@@ -210,7 +213,7 @@ Status importQGemm(NodeImporter &node) {
 
 /// com.microsoft: x, x scale, x zero, y scale, y zero.
 Handler qlinearUnary(std::function<Expected<Value>(NodeImporter &, Value)> body) {
-  return needing({0, 1, 3}, [body](NodeImporter &node) -> Status {
+  const auto handler = [body](NodeImporter &node) -> Status {
     if (node.getInt("channels_last", 0) != 0)
       return node.error("channels_last is not supported");
     Value real = dequantize(node.t, node.in(0), readScheme(node, 1, node.inType(0)));
@@ -218,7 +221,8 @@ Handler qlinearUnary(std::function<Expected<Value>(NodeImporter &, Value)> body)
     if (!result)
       return result.takeError();
     return node.done(quantize(node.t, *result, readScheme(node, 3, node.inType(0))));
-  });
+  };
+  return needing({0, 1, 3}, typed({bytes(0), reals(1), like(2, 0), reals(3), like(4, 0)}, handler));
 }
 
 Expected<Value> globalAverage(NodeImporter &node, Value x) {
@@ -266,8 +270,20 @@ Status importQLinearWhere(NodeImporter &node) {
 /// com.microsoft: y scale, y zero, then (x, x scale, x zero) per part.
 Status importQLinearConcat(NodeImporter &node) {
   SmallVector<Value> parts;
-  for (size_t i = 2; i + 2 < node.inputCount(); i += 3)
+  if (node.inputCount() % 3 != 2)
+    return node.error("has " + std::to_string(node.inputCount()) +
+                      " inputs; give it two, and three of each part");
+  for (size_t i = 2; i < node.inputCount(); i += 3) {
+    for (size_t j = i; j < i + 3; ++j)
+      if (!node.has(j))
+        return node.error("input " + std::to_string(j) + " is missing");
+    if (Status part = checkTypes(node, {bytes(i), reals(i + 1), like(i + 2, i)}); !part)
+      return part;
+    if (node.rank(i) != node.rank(2))
+      return node.error("input " + std::to_string(i) + " has rank " + std::to_string(node.rank(i)) +
+                        ", the first part has " + std::to_string(node.rank(2)));
     parts.push_back(dequantize(node.t, node.in(i), readScheme(node, i + 1, node.inType(i))));
+  }
   std::optional<int64_t> axis = normalAxis(node.getInt("axis", 0), node.rank(2));
   if (!axis)
     return node.error("its axis lies outside of rank " + std::to_string(node.rank(2)));
@@ -292,7 +308,10 @@ void addQuantizationOps(HandlerTable &table) {
   table[":DynamicQuantizeLinear"] = importDynamicQuantizeLinear;
   table[":QLinearConv"] = importQLinearConv;
   table[":QLinearMatMul"] = importQLinearMatMul;
-  table["com.microsoft:QGemm"] = needing({0, 1, 3, 4}, importQGemm);
+  table["com.microsoft:QGemm"] =
+      needing({0, 1, 3, 4}, typed({bytes(0, 2), reals(1), like(2, 0), bytes(3, 2), reals(4),
+                                   like(5, 3), reals(7), bytes(8)},
+                                  importQGemm));
   table["com.microsoft:QLinearAdd"] =
       qlinearBinary([](Arithmetic &a, Value x, Value y) { return a.add(x, y); });
   table["com.microsoft:QLinearMul"] =
@@ -307,8 +326,12 @@ void addQuantizationOps(HandlerTable &table) {
                         a.mul(x, a.like(x, node.getFloat("alpha", 0.01))), x);
       });
   table["com.microsoft:QLinearSoftmax"] = qlinearUnary(qlinearSoftmax);
-  table["com.microsoft:QLinearWhere"] = needing({0, 1, 2, 4, 5, 7}, importQLinearWhere);
-  table["com.microsoft:QLinearConcat"] = needing({0, 1, 2, 3}, importQLinearConcat);
+  table["com.microsoft:QLinearWhere"] = needing(
+      {0, 1, 2, 4, 5, 7},
+      typed({bytes(1), reals(2), like(3, 1), bytes(4), reals(5), like(6, 4), reals(7), like(8, 1)},
+            importQLinearWhere));
+  table["com.microsoft:QLinearConcat"] =
+      needing({0, 1, 2, 3, 4}, typed({reals(0), bytes(1)}, importQLinearConcat));
 }
 
 } // namespace millrace::onnx_import

@@ -44,7 +44,8 @@ std::vector<UnknownOperation> unknownOperations(const onnx::ModelProto &model,
                                                 const IsSupported &isSupported);
 
 /// Operations of the standard domain that a handler imports although ONNX does not know them in this
-/// opset go to a domain that the checker passes over.
+/// opset go to a domain that the checker passes over. Throws, as the checker does, where one has too
+/// few inputs or too many.
 void adoptNewer(onnx::ModelProto &model, const IsSupported &isSupported);
 
 void checkModel(onnx::ModelProto &model);

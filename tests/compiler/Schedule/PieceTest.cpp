@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 
 using namespace millrace;
 using schedule::Piece;
@@ -154,6 +155,22 @@ TEST(Intervals, TheFirstFreeRunIsThatOfASearchWithoutMemory) {
     set.reserve(first, length);
     std::fill_n(held.begin() + first, length, true);
   }
+}
+
+TEST(Cycles, ASetHoldsWhatWasPutIntoIt) {
+  std::mt19937 draw(11);
+  schedule::CycleSet set;
+  std::set<Cycle> known;
+  for (int step = 0; step < 2000; ++step) {
+    const auto cycle = Cycle(draw() % 5000) * (step % 5 ? 1 : 1'000'000);
+    ASSERT_EQ(set.has(cycle), known.contains(cycle)) << cycle;
+    if (draw() % 2) {
+      set.insert(cycle);
+      known.insert(cycle);
+    }
+  }
+  for (Cycle cycle = 0; cycle < 6000; ++cycle)
+    ASSERT_EQ(set.has(cycle), known.contains(cycle)) << cycle;
 }
 
 } // namespace

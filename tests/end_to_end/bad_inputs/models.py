@@ -71,6 +71,22 @@ model("axis beyond any rank", one_node("Softmax", axis=2**40))
 model("letters that no equation has", one_node("Einsum", equation="ij->i\0j"))
 model("half an arrow in an equation", one_node("Einsum", equation="i-j->i"))
 model("text tensors", one_node("Identity", x=(TensorProto.STRING, [1, 4]), y=(TensorProto.STRING, [1, 4])))
+model("operation newer than its opset, without its inputs", one_node("TensorScatter"))
+model("operation of no outputs", graph([helper.make_node("Gelu", ["x"], [], name="node", domain="com.microsoft"), *PRODUCT],
+                                        [X], [Y], [W], domains=["com.microsoft"]))
+model("floats where an operation of com.microsoft takes bytes",
+      one_node("QLinearSigmoid", inputs=("x", "one", "", "one", ""), domain="com.microsoft", domains=["com.microsoft"],
+               constants=[numpy_helper.from_array(np.float32(1), "one")]))
+model("concatenation of half a part",
+      one_node("QLinearConcat", inputs=("one", "zero", "x", "one"), x=(TensorProto.INT8, [1, 4]),
+               y=(TensorProto.INT8, [1, 4]), domain="com.microsoft", domains=["com.microsoft"], axis=1,
+               constants=[numpy_helper.from_array(np.float32(1), "one"), numpy_helper.from_array(np.int8(0), "zero")]))
+model("more tokens than positions",
+      one_node("EmbedLayerNormalization", inputs=("x", "", "words", "positions", "", "ones", "ones"),
+               x=(TensorProto.INT32, [1, 4]), y=(FLOAT, [1, 4, 8]), domain="com.microsoft", domains=["com.microsoft"],
+               constants=[numpy_helper.from_array(np.ones((9, 8), np.float32), "words"),
+                          numpy_helper.from_array(np.ones((3, 8), np.float32), "positions"),
+                          numpy_helper.from_array(np.ones(8, np.float32), "ones")]))
 model("attribute of a wrong type", one_node("Softmax", axis="one"))
 model("attribute out of range", one_node("Softmax", axis=7))
 model("channels that fit no groups",

@@ -534,10 +534,31 @@ TEST(Partition, RowLoopsThatRunAsOneStillLeaveOutTapsInPadding) {
   ASSERT_TRUE(work.linear);
   std::vector<int64_t> rows;
   grid::forEachRead(problem.c, problem.c.graph.kernels[0], work, {0, 0, 0, work.strips},
-                    [&](unsigned, unsigned, int64_t row) { rows.push_back(row); });
+                    [&](unsigned, unsigned, const grid::SteppedRows &read) {
+                      read.forEach([&](int64_t row) { rows.push_back(row); });
+                    });
   std::vector<int64_t> once(5 * 13);
   std::iota(once.begin(), once.end(), 0);
   EXPECT_EQ(rows, once);
+}
+
+TEST(Partition, RowsAreMarkedInRunsAndInSteps) {
+  Dealt dealt(convolutionOfOneRow(), 1);
+  const grid::Context &c = dealt.problem().c;
+  const auto &layout = c.layouts[0]; // 65 rows, more than a word of bits
+  grid::RowSet rows;
+  EXPECT_FALSE(rows.any());
+  rows.mark(layout, 0, {3, 2, 1});
+  rows.mark(layout, 0, {60, 3, -13}); // 60, 47, 34
+  rows.mark(layout, 0, {64, 1, 0});
+  std::vector<int64_t> marked;
+  for (int64_t row = 0; row < layout.rows; ++row)
+    if (rows.has(0, row))
+      marked.push_back(row);
+  EXPECT_EQ(marked, (std::vector<int64_t>{3, 4, 34, 47, 60, 64}));
+  EXPECT_TRUE((grid::SteppedRows{60, 3, -13}.isWithin(61)));
+  EXPECT_FALSE((grid::SteppedRows{60, 3, -13}.isWithin(60)));
+  EXPECT_FALSE((grid::SteppedRows{12, 3, -13}.isWithin(65)));
 }
 
 TEST(Partition, AnUnknownSolverIsNamedWithTheKnownOnes) {
