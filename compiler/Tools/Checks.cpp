@@ -108,14 +108,18 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
     }
   }
   uint64_t constants = 0, inputs = 0, outputs = 0; // bytes
+  std::vector<size_t> installed;                   // of the constants
   std::pair<uint64_t, std::string> most;           // what must be there at one time, beside them
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const forms::Tensor &tensor = graph.tensors[t];
     const uint64_t bytes = rows[t] * machine.lanes();
     switch (tensor.role) {
     case forms::TensorRole::Constant: // installed weights share rows; one repeated element may, too
-      if (rows[t] && !tensor.splat)
-        constants += installedOnly[t] ? installedBytes(tensor) : tensor.data.size();
+      if (!rows[t] || tensor.splat)
+        break;
+      constants += tensor.data.size();
+      if (installedOnly[t])
+        installed.push_back(t);
       break;
     case forms::TensorRole::Input:
       inputs += bytes;
@@ -128,8 +132,11 @@ Status checkFits(const forms::KernelGraph &graph, const Machine &machine) {
     }
   }
   most = std::max({most, {inputs, "its inputs"}, {outputs, "its outputs"}});
-  const uint64_t needed = constants + most.first;
   const uint64_t present = factsOf(machine).capacityBytes * machine.pes();
+  for (size_t i = 0; constants + most.first > present && i < installed.size(); ++i)
+    constants -= graph.tensors[installed[i]].data.size() -
+                 installedBytes(graph.tensors[installed[i]]); // zeros are looked for if they matter
+  const uint64_t needed = constants + most.first;
   if (needed <= present)
     return Success{};
   const auto mebibytes = [](uint64_t bytes) {

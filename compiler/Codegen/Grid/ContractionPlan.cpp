@@ -223,17 +223,21 @@ bool ContractionPlan::multipliesNothing(const Pass &pass) const {
   const Tile &tile = tiles[pass.tile];
   if (!isConstant(tile))
     return false;
-  const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
-  const unsigned width = byteWidth(w.type);
-  bool nothing = true;
-  forEachColumn(tile, [&](int64_t, int64_t lane, int64_t count, int64_t element, int64_t step) {
-    for (int64_t k = std::max<int64_t>(0, pass.k0 - lane);
-         nothing && k < std::min<int64_t>(count, pass.k1 - lane); ++k)
-      for (unsigned b = 0; b < width; ++b)
-        nothing = nothing && w.data[size_t(element + k * step) * width + b] == 0;
+  return c.areZeros({tile.key, pass.k0, pass.k1}, [&] {
+    const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
+    const unsigned width = byteWidth(w.type);
+    bool nothing = true;
+    forEachColumn(tile, [&](int64_t, int64_t lane, int64_t count, int64_t element, int64_t step) {
+      const int64_t from = std::max<int64_t>(0, pass.k0 - lane),
+                    to = std::min<int64_t>(count, pass.k1 - lane);
+      for (int64_t k = from; nothing && k < to; ++k) {
+        const auto first = w.data.begin() + (element + k * step) * width;
+        nothing = std::all_of(first, first + width, [](uint8_t byte) { return byte == 0; });
+      }
+      return nothing;
+    });
     return nothing;
   });
-  return nothing;
 }
 
 /// Cuts the passes between two tiles, where their halves are evenest: for all shares alike, since

@@ -363,6 +363,12 @@ const std::string &Context::keyOfContent(const std::string &name,
   return contentKeys.emplace(name, key->second).first->second;
 }
 
+bool Context::areZeros(TileLanes lanes, const std::function<bool()> &look) {
+  const auto known = zeros.find(lanes);
+  return known != zeros.end() ? known->second
+                              : zeros.emplace(std::move(lanes), look()).first->second;
+}
+
 /// Rows of as many slices as an install reads at once, loaded from the data that begins there. What
 /// a worker installs one after the other lies in the same slices, so that others are free for what
 /// is read and written meanwhile; and in other ones after an eighth of a slice, so that none runs

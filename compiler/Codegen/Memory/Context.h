@@ -207,6 +207,14 @@ struct Context : StorageWays {
   /// One key for all weight tiles of equal content; `content` is asked once for each name.
   const std::string &keyOfContent(const std::string &name,
                                   const std::function<std::string()> &content);
+  /// Lanes [k0, k1) of the weight tiles of one key.
+  struct TileLanes {
+    std::string key;
+    unsigned k0, k1;
+    auto operator<=>(const TileLanes &) const = default;
+  };
+  /// Are these weights all zero? `look` is asked once.
+  bool areZeros(TileLanes lanes, const std::function<bool()> &look);
   /// Stores a weight tile of the tensor once per (key, pe, hemisphere). `writer` is asked once for
   /// each key, for what writes its bytes: [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor,
@@ -292,6 +300,7 @@ private:
   const WeightTile &noteWeights(const Installer &by, const WeightTile &tile);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;
+  std::map<TileLanes, bool> zeros;
   std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor
   std::unordered_map<uint64_t, std::vector<unsigned>> firstOfData; ///< tensors by size and a sample
   std::unordered_map<std::string, uint64_t>
