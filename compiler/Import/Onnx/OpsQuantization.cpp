@@ -274,7 +274,7 @@ Status importQLinearConcat(NodeImporter &node) {
     return node.error("has " + std::to_string(node.inputCount()) +
                       " inputs; give it two, and three of each part");
   for (size_t i = 2; i < node.inputCount(); i += 3) {
-    for (size_t j = i; j < i + 3; ++j)
+    for (const size_t j : {i, i + 1})
       if (!node.has(j))
         return node.error("input " + std::to_string(j) + " is missing");
     if (Status part = checkTypes(node, {bytes(i), reals(i + 1), like(i + 2, i)}); !part)
