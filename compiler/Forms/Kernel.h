@@ -48,6 +48,9 @@ struct Tensor {
   /// It may hold infinities or NaN, of which a product with 0 would make NaN (tensors of whole rows
   /// of NaN aside).
   bool unbounded = false;
+  /// All lanes of a row hold one value, in a whole vector: it meets the lanes of others wherever
+  /// these begin in theirs.
+  bool uniform = false;
   std::string value; ///< the ONNX value whose elements, all of them, it was formed to hold, by name
   std::string hostName, hostType; ///< Input, Output: ONNX value name and element type
   std::vector<int64_t>
@@ -155,7 +158,7 @@ struct Kernel {
 
 /// A function on the host between kernels (what no form covers). Named in the report.
 struct HostCall {
-  std::string name, function;            ///< ONNX node; symbol in KernelGraph::hostModule
+  std::string name, function; ///< ONNX node; symbol in KernelGraph::hostModule
   StepDevice device = StepDevice::Host;
   std::vector<unsigned> inputs, outputs; ///< tensors
   bool operator==(const HostCall &) const = default;

@@ -44,7 +44,8 @@ static void print(std::ostream &out, unsigned number, const Tensor &tensor) {
       << nameOf(tensor.type) << "[";
   for (size_t i = 0; i < tensor.shape.size(); ++i)
     out << (i ? "," : "") << tensor.shape[i] << (i == tensor.laneDim ? "*" : "");
-  out << "]" << (tensor.splat ? " splat" : "") << (tensor.unbounded ? " unbounded" : "");
+  out << "]" << (tensor.splat ? " splat" : "") << (tensor.unbounded ? " unbounded" : "")
+      << (tensor.uniform ? " uniform" : "");
   if (!tensor.hostName.empty())
     out << " host " << tensor.hostName << " " << tensor.hostType;
   if (tensor.hostExtent)

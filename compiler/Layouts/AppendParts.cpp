@@ -457,7 +457,7 @@ unsigned Appender::run() {
   // What is now nothing but maps of vectors is a tensor for each: a copy need not be made.
   for (const Run &run : runs)
     if (run.size() > 1)
-      splitTensor(graph, run.front().tensor);
+      splitTensor(graph, run.front().tensor, machine);
   return appended;
 }
 

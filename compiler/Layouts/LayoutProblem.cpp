@@ -83,11 +83,15 @@ struct Sets { ///< union-find
   void join(unsigned x, unsigned y) { parent[find(x)] = find(y); }
 };
 
-/// Bytes of a kernel's weights as it is.
-WeightBytes plainWeights(const KernelGraph &graph, const Kernel &kernel, int64_t vector) {
+/// Bytes of a kernel's constant weights as it is, but for what was seen before: equal ones are
+/// stored once. What is installed of a value is no weight.
+WeightBytes plainWeights(const KernelGraph &graph, const Kernel &kernel, int64_t vector,
+                         std::set<unsigned> &seen) {
   WeightBytes bytes;
   for (const Term &term : kernel.terms) {
     const Tensor &w = graph.tensors[term.w.tensor];
+    if (w.role != TensorRole::Constant || !seen.insert(term.w.tensor).second)
+      continue;
     const int64_t lanes = w.shape[w.laneDim], rows = elementCount(w) / lanes;
     bytes += {rows * ((lanes + vector - 1) / vector) * vector * byteWidth(w.type),
               rows * lanes * byteWidth(w.type)};
@@ -117,6 +121,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   findHalos();
   groupRuns = findGroupRuns();
   findVariables();
+  std::set<unsigned> seen; // constants that are counted
   for (const Kernel &kernel : graph.kernels) {
     termShapes.emplace_back();
     for (const Term &term : kernel.terms)
@@ -141,7 +146,7 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
     if (factor.variables.empty() && this->moves.contains(k))
       continue;
     if (factor.variables.empty()) {
-      otherWeights += plainWeights(graph, kernel, machine.lanes());
+      otherWeights += plainWeights(graph, kernel, machine.lanes(), seen);
       const LayoutOf layouts = [&](unsigned t) -> const Layout & { return plain[t]; };
       if (const std::optional<Cost> cost = costOf(kernel, layouts))
         otherCycles += cost->cycles(graph, kernel, machine);
@@ -415,7 +420,8 @@ const CostCache::Known &LayoutProblem::look(size_t f,
     const bool allPlain =
         std::all_of(candidates.begin(), candidates.end(), [](unsigned c) { return c == 0; });
     entry.cycles = allPlain ? 0 : kImpossible; // a kernel of another kind, and as it is
-    entry.weights = plainWeights(graph, kernel, machine.lanes());
+    std::set<unsigned> own;
+    entry.weights = plainWeights(graph, kernel, machine.lanes(), own);
   }
   return entry;
 }

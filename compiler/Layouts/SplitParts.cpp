@@ -2,6 +2,7 @@
 #include "compiler/Layouts/SplitParts.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Uses.h"
 
 #include <algorithm>
@@ -31,13 +32,16 @@ std::optional<unsigned> onlyStep(const Kernel &kernel, const AffineIndex &index,
 
 class Splitter {
 public:
-  Splitter(KernelGraph &graph, int64_t vector) : graph(graph), vector(vector) {}
+  Splitter(KernelGraph &graph, const Machine &machine)
+      : graph(graph), machine(machine),
+        vector(std::min<int64_t>(machine.lanes(), machine.mxm.columns)) {}
   /// `always`: parts of many lanes, too.
   bool split(unsigned tensor, bool always = false);
   bool cutBeside(unsigned tensor);
 
 private:
   KernelGraph &graph;
+  const Machine &machine;
   const int64_t vector;
   std::set<unsigned> pieces; ///< kernels that work on some lanes of what was one kernel's
   std::optional<Uses> known; ///< of the graph as it is
@@ -50,6 +54,7 @@ private:
   bool isWorthCutting(const std::vector<Part> &parts) const;
   std::vector<Part> partsBeside(unsigned tensor, const Uses &uses) const;
   void replace(unsigned kernel, std::vector<Kernel> by);
+  void separate(unsigned kernel, int64_t times);
   void cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part> &parts);
   std::vector<Kernel> cutLanes(const Kernel &kernel, unsigned tensor,
                                const std::vector<Part> &parts);
@@ -260,9 +265,24 @@ bool Splitter::split(unsigned tensor, bool always) {
       }
   for (unsigned k : before.readers[tensor]) {
     cutTerms(graph.kernels[k], tensor, parts);
+    const auto isMet = [&](const Access &operand) { return operand.tensor == tensor; };
+    if (!pieces.contains(k) &&
+        std::any_of(graph.kernels[k].operands.begin(), graph.kernels[k].operands.end(), isMet))
+      separate(k, int64_t(parts.size()));
     replace(k, cutLanes(graph.kernels[k], tensor, parts));
   }
   return true;
+}
+
+/// Where a kernel's lanes share a sum, makes that before it: once, and not for each of its pieces.
+void Splitter::separate(unsigned kernel, int64_t times) {
+  auto apart = forms::separateSum(graph, Kernel(graph.kernels[kernel]), machine, times);
+  if (!apart)
+    return;
+  graph.kernels[kernel] = std::move(apart->second);
+  graph.order.insert(std::find(graph.order.begin(), graph.order.end(), std::pair(false, kernel)),
+                     {false, unsigned(graph.kernels.size())});
+  graph.kernels.push_back(std::move(apart->first));
 }
 
 /// Puts pieces of a kernel where it was.
@@ -341,6 +361,14 @@ void shareEqual(KernelGraph &graph) {
     return graph.tensors[r.access.tensor].role == TensorRole::Intermediate &&
            !uses.onHost[r.access.tensor] && uses.writers[r.access.tensor].size() == 1;
   };
+  const auto liesInside = [&](const Kernel &kernel, const Access &access) {
+    const Tensor &tensor = graph.tensors[access.tensor];
+    for (unsigned d = 0; d < tensor.shape.size(); ++d)
+      if (const auto [low, high] = rangeOf(kernel, access.index[d]);
+          low < 0 || high >= tensor.shape[d])
+        return false;
+    return true;
+  };
   std::vector<unsigned> same(graph.tensors.size());
   std::iota(same.begin(), same.end(), 0u);
   std::vector<std::pair<bool, unsigned>> kept;
@@ -379,11 +407,15 @@ void shareEqual(KernelGraph &graph) {
     kernel.results = std::move(results);
     const auto isSame = [&](const std::pair<bool, unsigned> &place) {
       const Kernel &other = graph.kernels[place.second];
+      const auto isOneTerm = [&](const Term &x, const Term &y) {
+        return x.a == y.a && (x.w == y.w || (x.w.tensor == y.w.tensor &&
+                                             graph.tensors[x.w.tensor].splat && // alike anywhere
+                                             liesInside(other, x.w) && liesInside(kernel, y.w)));
+      };
       return !place.first && other.loops == kernel.loops && other.operands == kernel.operands &&
              other.nodes == kernel.nodes &&
              std::equal(other.terms.begin(), other.terms.end(), kernel.terms.begin(),
-                        kernel.terms.end(),
-                        [](const Term &x, const Term &y) { return x.a == y.a && x.w == y.w; }) &&
+                        kernel.terms.end(), isOneTerm) &&
              std::equal(other.results.begin(), other.results.end(), kernel.results.begin(),
                         kernel.results.end(), isOne);
     };
@@ -410,12 +442,12 @@ void shareEqual(KernelGraph &graph) {
 
 } // namespace
 
-bool splitTensor(KernelGraph &graph, unsigned tensor) {
-  return Splitter(graph, 0).split(tensor, /*always=*/true);
+bool splitTensor(KernelGraph &graph, unsigned tensor, const Machine &machine) {
+  return Splitter(graph, machine).split(tensor, /*always=*/true);
 }
 
 unsigned splitParts(KernelGraph &graph, const Machine &machine) {
-  Splitter splitter(graph, std::min<int64_t>(machine.lanes(), machine.mxm.columns));
+  Splitter splitter(graph, machine);
   unsigned cut = 0;
   for (bool goesOn = true; goesOn;) {
     // What reads a tensor that is cut may write several parts, too: in the order of kernels.

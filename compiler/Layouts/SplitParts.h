@@ -17,6 +17,6 @@ namespace millrace::layouts {
 /// cut.
 unsigned splitParts(KernelGraph &graph, const Machine &machine);
 /// The same for one tensor, whatever its parts fill. Whether it could be cut.
-bool splitTensor(KernelGraph &graph, unsigned tensor);
+bool splitTensor(KernelGraph &graph, unsigned tensor, const Machine &machine);
 
 } // namespace millrace::layouts

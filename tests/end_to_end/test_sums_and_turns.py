@@ -188,3 +188,54 @@ def test_a_convolution_is_not_made_again_for_its_statistics(millrace, tmp_path, 
                     "epsilon": np.float32(1e-5), "whole": np.int64([1, channels, extent, extent])})
     assert report["host_ops"] == []
     assert max(kernel["mxm_vectors"] for kernel in report["kernels"]) <= 9 * extent * extent
+
+
+@pytest.mark.parametrize("tokens,channels,hidden,times", [(49, 512, 256, 2), (100, 384, 320, 2)])
+def test_a_sum_of_products_is_turned_for_the_next_tokens_to_mix(millrace, tmp_path, tokens, channels, hidden, times):
+    """An MLP-mixer: one product over channels, one over tokens, in turn. What the product over channels was added to lay along
+    channels for a normalisation and, computed once more with a pass for each 160 of the long depth, along tokens."""
+    matrix = lambda *shape: (NUMBERS.standard_normal(shape) / shape[0]**0.5).astype(np.float32)
+    nodes, constants, last = [], {"axis": np.int64([-1])}, "x"
+    for block in range(times):
+        name = lambda text: f"{text}{block}"
+        for kind, width in (("t", tokens), ("c", channels)):
+            scale, bias = name("scale" + kind), name("bias" + kind)
+            nodes += [node("LayerNormalization", [last, scale, bias], [name("n" + kind)])]
+            constants |= {scale: np.ones(channels, np.float32), bias: np.zeros(channels, np.float32)}
+            source = name("n" + kind)
+            if kind == "t":
+                nodes += [node("Transpose", [source], [name("r")], perm=[0, 2, 1])]
+                source = name("r")
+            inner = hidden if kind == "t" else 4 * channels
+            nodes += [node("MatMul", [source, name("u" + kind)], [name("p" + kind)]), node("Relu", [name("p" + kind)], [name("q" + kind)]),
+                      node("MatMul", [name("q" + kind), name("v" + kind)], [name("s" + kind)])]
+            constants |= {name("u" + kind): matrix(width, inner), name("v" + kind): matrix(inner, width)}
+            made = name("s" + kind)
+            if kind == "t":
+                nodes += [node("Transpose", [made], [name("b")], perm=[0, 2, 1])]
+                made = name("b")
+            nodes += [node("Add", [last, made], [name("a" + kind)])]
+            last = name("a" + kind)
+    nodes += [node("LayerNormalization", [last, "scale", "bias"], ["y"])]
+    constants |= {"scale": np.ones(channels, np.float32), "bias": np.zeros(channels, np.float32)}
+    constants.pop("axis")
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal((1, tokens, channels)).astype(np.float32)}, constants)
+    assert report["host_ops"] == []
+    passes = sum(tokens * -(-inner // 160) * -(-outer // 320) for inner, outer in ((channels, 4 * channels), (4 * channels, channels)))
+    mixing = times * (passes + sum(channels * -(-inner // 160) * -(-outer // 320) for inner, outer in ((tokens, hidden), (hidden, tokens))))
+    assert sum(kernel["mxm_vectors"] for kernel in report["kernels"]) < 2 * mixing
+
+
+@pytest.mark.parametrize("parts,width,pixels,sums", [(4, 384, 49, 39), (4, 96, 196, 12), (3, 200, 100, 18)])
+def test_a_normalisation_of_joined_parts_takes_their_sum_once(millrace, tmp_path, parts, width, pixels, sums):
+    """Swin merges four patches and normalises them: each piece of a vector that the joint left, or each part, summed all of them.
+    `sums`: passes of one row at most, for the mean and two halves of the squares; 288, 42 and 54 before."""
+    nodes = [node("Relu", [f"x{p}"], [f"r{p}"]) for p in range(parts)]
+    nodes += [node("Concat", [f"r{p}" for p in range(parts)], ["c"], axis=-1),
+              node("LayerNormalization", ["c", "scale", "bias"], ["n"]), node("MatMul", ["n", "w"], ["y"])]
+    normal = NUMBERS.standard_normal
+    report = check(millrace, tmp_path, nodes, {f"x{p}": normal((1, pixels, width)).astype(np.float32) for p in range(parts)},
+                   {"scale": np.ones(parts * width, np.float32), "bias": np.zeros(parts * width, np.float32),
+                    "w": (normal((parts * width, 64)) / 30).astype(np.float32)})
+    assert report["host_ops"] == []
+    assert sum(kernel["mxm_vectors"] for kernel in report["kernels"] if kernel["name"].startswith("LayerNorm")) <= sums * pixels

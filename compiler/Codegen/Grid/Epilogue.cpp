@@ -177,7 +177,7 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
     return s;
   }
   const int64_t lane = evaluate(access.index[t.laneDim], d.loops);
-  std::optional<unsigned> tile = layout.tileAt(lane);
+  std::optional<unsigned> tile = layout.tileAt(t.uniform ? 0 : lane);
   if (!tile || layout.tiles[*tile].count < d.lanes)
     return Error{"kernel '" + kernel.name + "': operand '" + t.name + "' has no lane tile of " +
                  std::to_string(d.lanes) + " lanes at lane " + std::to_string(lane)};

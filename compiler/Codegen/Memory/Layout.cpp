@@ -365,7 +365,7 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
     bool byRow = o.lookup.has_value();
     for (size_t d = 0; d < o.index.size(); ++d)
       byRow |= d != t.laneDim && !o.index[d].terms.empty();
-    if (t.role == forms::TensorRole::Constant && !byRow)
+    if (t.uniform || (t.role == forms::TensorRole::Constant && !byRow))
       continue; // one vector for all rows is made as its user needs it
     const std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(o), &roles);
     for (const LaneRange &r : roles.group ? joined(ranges) : ranges)

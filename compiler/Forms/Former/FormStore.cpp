@@ -422,7 +422,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
              succeeded(turned)) {
     result = turned;
   } else if (FailureOr<Stored> turned =
-                 !known.empty() && (options.sparesRoom() ? holdsWeights(base) : sweepsWeights(base))
+                 !known.empty() && (options.sparesRoom() ? holdsWeights(base)
+                                                         : isTurnedSooner(base, known[0], wanted))
                      ? storeTransposed(base, known[0], wanted)
                      : FailureOr<Stored>(failure());
              succeeded(turned)) {

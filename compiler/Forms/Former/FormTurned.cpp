@@ -51,6 +51,48 @@ bool Former::sweepsWeights(Value base) {
   return reductions > 1 || depthOf(op) > options.lanes / 2;
 }
 
+/// Passes of products with constants, in maps of them, that each row would take if the value were
+/// computed once more.
+int64_t Former::passesAgain(Value base) {
+  int64_t passes = 0;
+  SmallVector<Value> open{base};
+  llvm::SmallPtrSet<Value, 8> seen;
+  while (!open.empty()) {
+    linalg::LinalgOp op = formOf(open.pop_back_val());
+    if (!op || !isFormable(op))
+      continue;
+    if (isMap(op)) {
+      for (Value input : op.getDpsInputs())
+        if (const Value source = baseOf(input); !stored.count(source) && seen.insert(source).second)
+          open.push_back(source);
+    } else if (isContraction(op) && !isDepthwise(op) &&
+               (isConstantValue(op->getOperand(0)) || isConstantValue(op->getOperand(1)))) {
+      int64_t longest = 1;
+      for (auto [extent, kind] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
+        longest = kind == utils::IteratorType::reduction ? std::max(longest, extent) : longest;
+      const int64_t half = options.lanes / 2; // are multiplied at once
+      passes += depthOf(op) / longest * ((longest + half - 1) / half);
+    }
+  }
+  return passes;
+}
+
+/// Is the value, which lies in rows already, turned sooner to have `lane` along its lanes than
+/// computed once more so?
+bool Former::isTurnedSooner(Value base, Stored known, unsigned lane) {
+  if (sweepsWeights(base))
+    return true;
+  const int64_t passes = passesAgain(base);
+  if (passes < 2)
+    return false;
+  constexpr int64_t kStep = 1000; // vectors in about the time that a further step takes
+  const int64_t extent = shapeOf(base)[lane],
+                rows = cast<RankedTensorType>(base.getType()).getNumElements() / extent *
+                       ((extent + options.lanes - 1) / options.lanes),
+                parts = graph.tensors[known.tensor].unbounded ? 2 : 1; // 0 times infinity is no 0
+  return rows * (passes - parts) > kStep;
+}
+
 /// Lanes of a vector that are turned at a time: of two bytes, half a vector is multiplied at once.
 static int64_t lanesToTurn(int64_t lanes, int64_t vector) {
   int64_t block = lanes;

@@ -219,6 +219,8 @@ private:
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
   bool sweepsWeights(mlir::Value base);
+  int64_t passesAgain(mlir::Value base);
+  bool isTurnedSooner(mlir::Value base, Stored known, unsigned lane);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.

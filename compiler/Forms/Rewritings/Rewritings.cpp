@@ -16,7 +16,7 @@
 #include "compiler/Forms/Rewritings/PackHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
-#include "compiler/Forms/Rewritings/ShareSums.h"
+#include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Rewritings/SpaceHeads.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"

@@ -8,10 +8,10 @@
 namespace millrace::forms {
 
 /// Which tensors' rows are taken vector by vector, wherever only some of their lanes are. Where one
-/// is not (a concatenation of rows of other lengths), its vectors, once added to each other or to a
-/// value that they share, would be cut where any of them is, and so would all rows that meet them
-/// lane by lane, back to where they come from: products then sweep many short tiles. Of the graph
-/// as it is at construction; what is added to it later counts as taken so.
+/// is not (a concatenation of rows of other lengths), its vectors, once added to each other, would be
+/// cut where any of them is, and so would all rows that meet them lane by lane, back to where they
+/// come from: products then sweep many short tiles. Of the graph as it is at construction; what is
+/// added to it later counts as taken so.
 class WholeVectors {
 public:
   /// Of `vector` lanes each.

@@ -161,6 +161,34 @@ TEST(LayoutProblem, CountsWhatIsAliveAtEachPlace) {
   EXPECT_EQ(tensors, (std::vector<int64_t>{2, 3, 4, 4, 2}));
 }
 
+TEST(LayoutProblem, CountsAConstantOnceAndNoInstalledValueAsWeights) {
+  const Machine machine = test::testMachine(20);
+  for (const TensorRole role : {TensorRole::Constant, TensorRole::Input}) {
+    KernelGraph graph;
+    graph.name = "products";
+    const ElementType type = ElementType::Fp16;
+    const unsigned w = role == TensorRole::Constant
+                           ? addConstant(graph, "w", {24, 8}, type, 1, randomValues(24 * 8, 1, 0.1f))
+                           : addTensor(graph, "w", {24, 8}, type, 1, role);
+    for (unsigned n = 0; n < 3; ++n) {
+      const unsigned x = addTensor(graph, "x", {10, 8}, type, 1, TensorRole::Input),
+                     y = addTensor(graph, "y", {10, 24}, type, 1, TensorRole::Output);
+      KernelBuilder build(graph);
+      const unsigned r = build.loop(5), s = build.loop(2), c = build.loop(24),
+                     k = build.loop(8, LoopKind::Contracted);
+      const AffineIndex row{0, {{r, 2}, {s, 1}}}; // of no one loop: plain for good
+      build.term({x, {row, at(k)}, 0}, {w, {at(c), at(k)}, 0}, 0);
+      build.store(build.accumulator(), {y, {row, at(c)}, 0});
+      build.finish("product");
+    }
+    ASSERT_EQ(graph.verify(), "");
+    const LayoutProblem problem(graph, machine);
+    ASSERT_TRUE(problem.factors.empty());
+    EXPECT_EQ(problem.weightBytes({}),
+              role == TensorRole::Constant ? int64_t(24) * 2 * machine.lanes() : 0);
+  }
+}
+
 TEST(KernelLayout, OfTwoResultsHasTheSameRowsInBoth) {
   const Machine machine = test::testMachine(20);
   KernelGraph graph;

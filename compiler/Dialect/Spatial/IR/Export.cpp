@@ -106,7 +106,7 @@ Value Exporter::tensor(const forms::Tensor &t) {
   return TensorOp::create(builder, loc, builder.getType<TensorType>(), Role(unsigned(t.role)),
                           t.name, type, t.laneDim, hostOf(t), t.splat, dataOf(t, type),
                           t.value.empty() ? StringAttr() : builder.getStringAttr(t.value),
-                          t.unbounded);
+                          t.unbounded, t.uniform);
 }
 
 std::pair<AffineMap, SmallVector<Value>> Exporter::indices(const forms::Access &access,

@@ -120,7 +120,8 @@ def Spatial_TensorOp : Spatial_Op<"tensor", [HasParent<"GraphOp">, DeclareOpInte
     Dimension `lanes` lies along the lanes, the others are rows. Elements: i8, ui8, i32, f16, bf16, f32, f8E4M3FN,
     f8E5M2. Constants have data; with `splat` the graph holds one element that stands for all. `onnx_value` names the
     ONNX value that the tensor was formed to hold. With `unbounded` it may hold infinities or NaN: products with 0 keep
-    no lane of it apart from the others.
+    no lane of it apart from the others. With `uniform` all lanes of a row hold one value, in a whole vector, and meet
+    the lanes of other tensors wherever these begin.
 
     ```mlir
     %bias = spatial.tensor constant "bias" lanes 0 splat : tensor<64xf32> = dense<1.0>
@@ -128,10 +129,10 @@ def Spatial_TensorOp : Spatial_Op<"tensor", [HasParent<"GraphOp">, DeclareOpInte
   }];
   let arguments = (ins Spatial_RoleAttr:$role, StrAttr:$name, TypeAttrOf<AnyRankedTensor>:$type, I64Attr:$lanes,
       OptionalAttr<Spatial_HostAttr>:$host, UnitAttr:$splat, OptionalAttr<ElementsAttr>:$data,
-      OptionalAttr<StrAttr>:$onnx_value, UnitAttr:$unbounded);
+      OptionalAttr<StrAttr>:$onnx_value, UnitAttr:$unbounded, UnitAttr:$uniform);
   let results = (outs Spatial_Tensor:$result);
   let assemblyFormat = [{
-    custom<Role>($role) $name `lanes` $lanes (`host` $host^)? (`splat` $splat^)? (`unbounded` $unbounded^)? attr-dict-with-keyword `:` custom<TypeAndData>($type, $data)
+    custom<Role>($role) $name `lanes` $lanes (`host` $host^)? (`splat` $splat^)? (`unbounded` $unbounded^)? (`uniform` $uniform^)? attr-dict-with-keyword `:` custom<TypeAndData>($type, $data)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = "::mlir::RankedTensorType getTensorType() { return ::mlir::cast<::mlir::RankedTensorType>(getType()); }";

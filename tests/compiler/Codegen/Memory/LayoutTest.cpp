@@ -231,3 +231,26 @@ TEST(Layout, ABreakIsCarriedFromEachRangeToTheOneThatItMeets) {
   EXPECT_THAT(tilesOf(layouts[y]), ElementsAre(Pair(0, 20), Pair(20, 12), Pair(32, 20), Pair(52, 12)));
   EXPECT_THAT(tilesOf(layouts[eye]), ElementsAre(Pair(0, 20), Pair(20, 12)));
 }
+
+TEST(Layout, ARowOfOneValueIsCutNowhereAndCutsNothing) {
+  for (const bool uniform : {false, true}) {
+    KernelGraph graph;
+    const unsigned mean = addTensor(graph, "mean", {4, 32}, ElementType::Fp32, 1, TensorRole::Input),
+                   x = addTensor(graph, "x", {4, 42}, ElementType::Fp32, 1),
+                   y = addTensor(graph, "y", {4, 42}, ElementType::Fp32, 1, TensorRole::Output);
+    graph.tensors[mean].uniform = uniform;
+    addCopy(graph, mean, x, 4, 0, 10); // of three lengths
+    addCopy(graph, mean, x, 4, 10, 20);
+    addCopy(graph, mean, x, 4, 30, 12);
+    addCopy(graph, x, y, 4, 0, 42);
+    ASSERT_EQ(graph.verify(), "");
+    const auto layouts = layoutsOf(graph);
+    if (uniform) {
+      EXPECT_THAT(tilesOf(layouts[mean]), ElementsAre(Pair(0, 32)));
+      EXPECT_THAT(tilesOf(layouts[y]), ElementsAre(Pair(0, 10), Pair(10, 20), Pair(30, 12)));
+    } else {
+      EXPECT_GT(layouts[mean].tiles.size(), 1u);
+      EXPECT_GT(layouts[y].tiles.size(), 3u);
+    }
+  }
+}

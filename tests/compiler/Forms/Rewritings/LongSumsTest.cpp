@@ -6,7 +6,7 @@
 #include "compiler/Forms/Evaluate.h"
 #include "compiler/Forms/Rewritings/FoldTiles.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
-#include "compiler/Forms/Rewritings/ShareSums.h"
+#include "compiler/Forms/ShareSums.h"
 
 #include "tests/compiler/Forms/Rewritings/MeanAndVariance.h"
 #include "tests/compiler/Forms/Rewritings/Tsp.h"
@@ -135,10 +135,20 @@ TEST(FoldTiles, LeavesRowsWhosePartsEndWithinAVector) {
   }
 }
 
-TEST(ShareSums, LeavesRowsWhosePartsEndWithinAVector) {
-  for (const auto &[cut, isShared] : {std::pair{320, true}, {384, false}}) {
-    KernelGraph graph = buildJoinedLayerNorm(128, 768, cut);
-    EXPECT_EQ(shareSums(graph, tsp()) > 0, isShared) << "cut at " << cut;
+/// One sum of each row, wherever its parts meet: the tensor that holds it meets lanes that begin
+/// anywhere in theirs.
+TEST(ShareSums, MeetsRowsWhosePartsEndWithinAVector) {
+  for (const int64_t cut : {320, 384, 100}) {
+    const KernelGraph before = buildJoinedLayerNorm(128, 768, cut);
+    KernelGraph after = before;
+    EXPECT_EQ(shareSums(after, tsp()), 2u) << "cut at " << cut;
+    EXPECT_EQ(sweepsOf(after), sweepsOf(before));
+    EXPECT_EQ(distance(before, after), 0);
+    for (const Kernel &kernel : after.kernels)
+      for (const Result &result : kernel.results) {
+        const Tensor &made = after.tensors[result.access.tensor];
+        EXPECT_EQ(made.uniform, made.name.ends_with(".sum")) << made.name;
+      }
   }
 }
 

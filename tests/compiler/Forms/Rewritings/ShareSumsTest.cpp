@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Are sums that all lanes share made once, where that is worth a step, with the same values?
-#include "compiler/Forms/Rewritings/ShareSums.h"
+#include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "compiler/Forms/Rewritings/ShareSums.h"
+#include "compiler/Forms/ShareSums.h"
 
 #include "compiler/Forms/KernelBuilder.h"
-#include "compiler/Forms/Rewritings/WholeVectors.h"
 #include "compiler/Forms/Simplify.h"
 
 #include <algorithm>
@@ -79,11 +78,11 @@ std::optional<Access> readSum(const KernelGraph &graph, const Spreads &spreads,
 
 class Sharer {
 public:
+  /// `vector`: lanes of what is made once. `readFrom`: per operand that is the same in all lanes,
+  /// where it is read.
   Sharer(KernelGraph &graph, const Kernel &kernel, unsigned lane, int64_t vector,
-         const Spreads &spreads)
-      : graph(graph), kernel(kernel), lane(lane), vector(vector) {
-    for (const Access &operand : kernel.operands)
-      sumsRead.push_back(readSum(graph, spreads, operand, lane));
+         std::vector<std::optional<Access>> readFrom)
+      : graph(graph), kernel(kernel), lane(lane), vector(vector), sumsRead(std::move(readFrom)) {
     for (const Node &node : kernel.nodes)
       alike.push_back(
           node.kind == Node::Kind::Accumulator || node.kind == Node::Kind::Immediate ||
@@ -105,7 +104,11 @@ public:
   /// Values that maps read; each takes four bytes a lane.
   size_t sharedCount() const { return shared.size(); }
 
-  /// The kernel that makes what all lanes share, then a map for each lane tile.
+  bool isShared(unsigned node) const {
+    return std::find(shared.begin(), shared.end(), node) != shared.end();
+  }
+
+  /// The kernel that makes what all lanes share, then a map for each `vector` of them.
   std::vector<Kernel> cut() {
     std::vector<Kernel> kernels{sums()};
     const int64_t lanes = kernel.loops[lane].extent;
@@ -113,6 +116,9 @@ public:
       kernels.push_back(map(from, std::min(vector, lanes - from)));
     return kernels;
   }
+
+  /// After cut(): what all lanes share.
+  const std::vector<Access> &made() const { return sumsOf; }
 
   /// After cut(): adds the results whose lanes are all alike.
   void noteSpreads(Spreads &spreads) const {
@@ -150,8 +156,11 @@ private:
       const Tensor w = graph.tensors[term.w.tensor];
       std::vector<int64_t> extents = w.shape;
       for (unsigned d = 0; d < extents.size(); ++d)
-        if (uses(term.w.index[d], lane))
-          extents[d] = vector;
+        if (uses(term.w.index[d], lane)) {
+          const auto [low, high] = rangeOf(first, term.w.index[d]);
+          term.w.index[d].offset -= low; // they are all alike
+          extents[d] = high - low + 1;
+        }
       term.w.tensor = splatLike(w, extents);
     }
     std::map<unsigned, unsigned> place, operands;
@@ -240,23 +249,10 @@ private:
   }
 };
 
-/// Are the kernel's rows whole vectors, and those that meet them where others read its results?
-bool areWhole(const KernelGraph &graph, const WholeVectors &rows, const Kernel &kernel) {
-  if (!rows.areIn(kernel.results.front().access.tensor))
-    return false;
-  return std::all_of(graph.kernels.begin(), graph.kernels.end(), [&](const Kernel &reader) {
-    const bool meets =
-        std::any_of(reader.operands.begin(), reader.operands.end(), [&](const Access &operand) {
-          return std::any_of(kernel.results.begin(), kernel.results.end(),
-                             [&](const Result &r) { return r.access.tensor == operand.tensor; });
-        });
-    return !meets || rows.areIn(reader.results.front().access.tensor);
-  });
-}
-
-/// Cycles that the kernel's sweeps for all lane tiles but the first take at least.
-int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lane,
-                    const Machine &machine, int64_t vector) {
+/// Are the kernel's sweeps, made once instead of `times` times, worth a further step?
+bool isWorthSharing(const KernelGraph &graph, const Kernel &kernel, unsigned lane,
+                    const Machine &machine, int64_t times) {
+  constexpr int64_t kStep = 120; // cycles from reading an operand to reading the result
   int64_t rows = 1, sweeps = 0;
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
     if (l != lane && kernel.loops[l].kind == LoopKind::Parallel)
@@ -266,7 +262,7 @@ int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lan
     const Tensor &a = graph.tensors[t.a.tensor];
     const MxmFormatSpec *format = machine.mxm.format(a.type);
     if (!format)
-      return 0;
+      return false;
     int64_t depth = 1;
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
       if (kernel.loops[l].kind == LoopKind::Contracted && usesLoop(t.a, l))
@@ -274,18 +270,53 @@ int64_t savedCycles(const KernelGraph &graph, const Kernel &kernel, unsigned lan
     sweeps += (depth + format->lanesPerPass - 1) / int64_t(format->lanesPerPass);
     workers = std::max(1u, machine.mxm.planes / format->planes * unsigned(kHemispheres));
   }
-  const int64_t tiles = (kernel.loops[lane].extent + vector - 1) / vector;
   const int64_t each = std::max<int64_t>(rows, machine.latency.accumulateInterval / 2);
-  return (tiles - 1) * sweeps * each / workers;
+  return (times - 1) * sweeps * each / workers >= kStep;
+}
+
+constexpr size_t kMostShared = 2; // each is read again, four bytes wide
+
+/// Does one kernel make the tensor, of what is the same in all its lanes?
+bool isUniform(const KernelGraph &graph, unsigned tensor) {
+  const Kernel *writer = nullptr;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Result &r : kernel.results)
+      if (r.access.tensor == tensor) {
+        if (writer)
+          return false;
+        writer = &kernel;
+      }
+  if (!writer)
+    return false;
+  const std::optional<unsigned> lane = laneLoopOf(graph, *writer);
+  return lane && writer->operands.empty() && sumsAlike(graph, *writer, *lane);
 }
 
 } // namespace
 
+std::optional<std::pair<Kernel, Kernel>> separateSum(KernelGraph &graph, const Kernel &kernel,
+                                                     const Machine &machine, int64_t times) {
+  const std::optional<unsigned> lane = laneLoopOf(graph, kernel);
+  if (!lane || !sumsAlike(graph, kernel, *lane) ||
+      !isWorthSharing(graph, kernel, *lane, machine, times))
+    return std::nullopt;
+  std::vector<std::optional<Access>> sumsRead;
+  for (const Access &operand : kernel.operands) {
+    const bool isRead = !operand.lookup && isUniform(graph, operand.tensor) &&
+                        operand.index[graph.tensors[operand.tensor].laneDim] == at(*lane);
+    sumsRead.push_back(isRead ? std::optional(operand) : std::nullopt);
+  }
+  Sharer sharer(graph, kernel, *lane, kernel.loops[*lane].extent, std::move(sumsRead));
+  if (sharer.sharedCount() == 0 || sharer.sharedCount() > kMostShared ||
+      std::all_of(kernel.results.begin(), kernel.results.end(),
+                  [&](const Result &r) { return sharer.isShared(r.node); }))
+    return std::nullopt;
+  std::vector<Kernel> kernels = sharer.cut();
+  return std::pair(std::move(kernels.front()), std::move(kernels.back()));
+}
+
 unsigned shareSums(KernelGraph &graph, const Machine &machine) {
-  constexpr int64_t kStep = 120;    // cycles from reading an operand to reading the result
-  constexpr size_t kMostShared = 2; // each is read again, four bytes wide
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
-  const WholeVectors rows(graph, vector);
   unsigned cuts = 0;
   Spreads spreads;
   std::vector<std::pair<bool, unsigned>> order;
@@ -296,13 +327,18 @@ unsigned shareSums(KernelGraph &graph, const Machine &machine) {
     const Kernel kernel = graph.kernels[index];
     const std::optional<unsigned> lane = laneLoopOf(graph, kernel);
     if (!lane || kernel.loops[*lane].extent <= vector || !sumsAlike(graph, kernel, *lane) ||
-        savedCycles(graph, kernel, *lane, machine, vector) < kStep ||
-        !areWhole(graph, rows, kernel))
+        !isWorthSharing(graph, kernel, *lane, machine,
+                        (kernel.loops[*lane].extent + vector - 1) / vector))
       continue;
-    Sharer sharer(graph, kernel, *lane, vector, spreads);
+    std::vector<std::optional<Access>> sumsRead;
+    for (const Access &operand : kernel.operands)
+      sumsRead.push_back(readSum(graph, spreads, operand, *lane));
+    Sharer sharer(graph, kernel, *lane, vector, std::move(sumsRead));
     if (sharer.sharedCount() == 0 || sharer.sharedCount() > kMostShared)
       continue;
     std::vector<Kernel> kernels = sharer.cut();
+    for (const Access &sum : sharer.made())
+      graph.tensors[sum.tensor].uniform = true;
     sharer.noteSpreads(spreads);
     graph.kernels[index] = std::move(kernels.front());
     for (size_t i = 1; i < kernels.size(); ++i) {
