@@ -471,13 +471,13 @@ int64_t LayoutProblem::weightBytes(const Choice &choice) const {
   return sum;
 }
 
-/// While they do, weights lie in both hemispheres, so that all engines share a kernel's rows; where
-/// they do not as it is, packing may add a tenth.
+int64_t LayoutProblem::twiceWeightBytes() const { return int64_t(double(memoryBytes()) * 0.4); }
+
+/// Where they do not lie in both hemispheres as it is, or hardly, packing may add a tenth.
 int64_t LayoutProblem::mostWeightBytes() const {
-  const auto bytes = double(memoryBytes());
-  const auto both = int64_t(bytes * 0.4), one = int64_t(bytes * 0.8),
+  const auto one = int64_t(double(memoryBytes()) * 0.8),
              least = weightBytes(Choice(variables.size(), 0));
-  return least <= both ? both : std::max(least, std::min(one, least + least / 10));
+  return std::max({least, twiceWeightBytes(), std::min(one, least + least / 10)});
 }
 
 int64_t LayoutProblem::memoryBytes() const {

@@ -98,6 +98,8 @@ public:
   int64_t weightBytes(const Choice &choice) const;
   /// How many there may be: what is left is for activations, and for weights in both hemispheres.
   int64_t mostWeightBytes() const;
+  /// How many lie in both hemispheres, so that all engines share a kernel's rows.
+  int64_t twiceWeightBytes() const;
   /// Bytes of the rows of all values alive at each place of the order, each stored once.
   std::vector<int64_t> liveBytes(const Choice &choice) const;
   /// Bytes beyond what the weights may take or, where room is spared, beyond what weights and
@@ -173,7 +175,7 @@ struct LayoutSolver {
 /// are not small for is improved by exchange. `random`: any choice that all kernels can work in,
 /// for tests.
 const std::vector<LayoutSolver> &layoutSolvers();
-/// Of the choice of the first of them.
+/// Of the choice of the first of them, to compare graphs: with what its weights take to be installed.
 double solvedCost(const LayoutProblem &problem);
 
 /// Every kernel can work in the layouts, and every element has a place.

@@ -198,6 +198,7 @@ Choice eliminate(const LayoutProblem &problem, const Joints &joints, const Price
 
 Priced leastCost(const LayoutProblem &problem) {
   constexpr unsigned kMostPrices = 12;
+  constexpr double kWorthOnce = 0.97; // of a choice whose weights lie in both hemispheres
   const Joints joints(problem);
   Priced found{eliminate(problem, joints, {}), {}}, least = found;
   int64_t excess = problem.excessBytes(found.choice), leastExcess = excess;
@@ -220,6 +221,19 @@ Priced leastCost(const LayoutProblem &problem) {
       least = found;
       leastExcess = excess;
     }
+  }
+  // Weights that lie in one hemisphere only keep the engines of the other waiting.
+  const bool canBeTwice =
+      !problem.sparesRoom &&
+      problem.weightBytes(Choice(found.choice.size(), 0)) <= problem.twiceWeightBytes();
+  for (unsigned i = 0; i < kMostPrices && canBeTwice &&
+                       problem.weightBytes(found.choice) > problem.twiceWeightBytes();
+       ++i, price *= 2) {
+    found.prices = {price, {}};
+    found.choice = eliminate(problem, joints, found.prices);
+    if (problem.weightBytes(found.choice) <= problem.twiceWeightBytes() &&
+        kWorthOnce * problem.graphCost(found.choice) <= problem.graphCost(least.choice))
+      least = found;
   }
   return least;
 }

@@ -125,6 +125,8 @@ private:
   int64_t roomLeft(const WeightRows::Stored &stored, unsigned pe, unsigned hemisphere) const {
     return int64_t(most[size_t(pe) * kHemispheres + hemisphere]) - int64_t(stored.rows[hemisphere]);
   }
+  int64_t excessOf(const std::vector<WeightRows::Stored> &stored) const;
+  void even(Partition &p, std::vector<WeightRows::Stored> &stored) const;
   int64_t place(size_t count, Partition &p) const;
 };
 
@@ -261,6 +263,56 @@ std::vector<unsigned> Sharding::emptiest(const std::vector<WeightRows::Stored> &
   return where;
 }
 
+/// Rows beyond `most` in the hemisphere that has the least room left; less than none if all have
+/// some.
+int64_t Sharding::excessOf(const std::vector<WeightRows::Stored> &stored) const {
+  int64_t excess = INT64_MIN;
+  for (unsigned pe = 0; pe < order.size(); ++pe)
+    for (unsigned h = 0; h < kHemispheres; ++h)
+      excess = std::max(excess, -roomLeft(stored[pe], pe, h));
+  return excess;
+}
+
+/// What lies whole in one hemisphere leaves the other emptier, and kernels whose K is split fill
+/// both alike. Where rows are missing, those are stored whole in the emptier one that leave the
+/// fewest missing, one after the other.
+void Sharding::even(Partition &p, std::vector<WeightRows::Stored> &stored) const {
+  const auto use = [&](size_t k, int change) {
+    for (unsigned pe = 0; pe < order.size(); ++pe)
+      weights.use(stored[pe], p, k, pe, change);
+  };
+  const auto storeWhole = [&](size_t k) {
+    use(k, -1);
+    p.splitK[k] = false;
+    for (unsigned pe = 0; pe < order.size(); ++pe) {
+      const bool isWestEmptier = roomLeft(stored[pe], pe, 0) > roomLeft(stored[pe], pe, 1);
+      p.hemispheres[k][pe].assign(p.shares[k][pe].size(),
+                                  isWestEmptier ? Hemisphere::West : Hemisphere::East);
+    }
+    use(k, 1);
+  };
+  for (int64_t excess = excessOf(stored); excess > 0;) {
+    std::optional<size_t> best;
+    for (size_t k = 0; k < works.size(); ++k) {
+      if (!p.splitK[k] || ways[k].empty() || weights.streamsConstants(k))
+        continue;
+      std::vector<std::vector<Hemisphere>> before = p.hemispheres[k];
+      storeWhole(k);
+      if (const int64_t left = excessOf(stored); left < excess) {
+        excess = left;
+        best = k;
+      }
+      use(k, -1);
+      p.splitK[k] = true;
+      p.hemispheres[k] = std::move(before);
+      use(k, 1);
+    }
+    if (!best)
+      break;
+    storeWhole(*best);
+  }
+}
+
 /// The partition after so many steps; rows beyond `most` in the hemisphere that has the least room
 /// left, less than none if all have some.
 int64_t Sharding::place(size_t count, Partition &p) const {
@@ -291,11 +343,11 @@ int64_t Sharding::place(size_t count, Partition &p) const {
         weights.storeOnce(stored[pe], p, k, pe, false);
     }
   }
-  int64_t excess = INT64_MIN;
   for (unsigned pe = 0; pe < order.size(); ++pe)
-    for (unsigned h = 0; h < kHemispheres; ++h)
-      excess = std::max(excess, -roomLeft(stored[pe], pe, h));
-  return excess;
+    if (roomLeft(stored[pe], pe, 0) < 0 || roomLeft(stored[pe], pe, 1) < 0)
+      weights.even(p, pe, stored[pe]);
+  even(p, stored);
+  return excessOf(stored);
 }
 
 void shard(const WeightRows &weights, Partition &partition, const std::vector<unsigned> &order,
