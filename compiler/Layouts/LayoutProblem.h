@@ -175,7 +175,7 @@ struct LayoutSolver {
 /// are not small for is improved by exchange. `random`: any choice that all kernels can work in,
 /// for tests.
 const std::vector<LayoutSolver> &layoutSolvers();
-/// Of the choice of the first of them, to compare graphs: with what its weights take to be installed.
+/// Of the choice of the first of them.
 double solvedCost(const LayoutProblem &problem);
 
 /// Every kernel can work in the layouts, and every element has a place.

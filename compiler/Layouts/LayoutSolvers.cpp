@@ -84,10 +84,7 @@ const std::vector<LayoutSolver> &layoutSolvers() {
 }
 
 double solvedCost(const LayoutProblem &problem) {
-  const Choice choice = layoutSolvers().front().solve(problem, 0);
-  const Machine &m = problem.machine;
-  const double perCycle = double(m.pes()) * kHemispheres * m.mxm.columnsPerInstall * m.lanes();
-  return problem.graphCost(choice) + double(problem.weightBytes(choice)) / perCycle;
+  return problem.graphCost(layoutSolvers().front().solve(problem, 0));
 }
 
 } // namespace millrace::layouts
