@@ -292,6 +292,43 @@ TEST(Partition, HemispheresChangeTilesWhereWeightsLieUnevenly) {
   EXPECT_EQ(even[0], even[1]);
 }
 
+TEST(Partition, WhatCannotBeSplitIsEvenedOutByWhatCan) {
+  // On each of two PEs a tile of columns of one row. Four kernels can split K; a fifth, of as many
+  // rows as each of them, cannot and lies in one hemisphere.
+  forms::KernelGraph graph;
+  for (const std::string name : {"a", "b", "c", "d", "whole"}) {
+    const bool isWhole = name == "whole";
+    const ElementType type = isWhole ? ElementType::Fp16 : ElementType::Int8;
+    const int64_t depth = isWhole ? 16 : 64;
+    std::vector<float> weights(size_t(64 * depth));
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = float(1 + int(i * size_t(name[0]) % 97));
+    const unsigned x = forms::addTensor(graph, "x." + name, {1, depth}, type, 1, forms::TensorRole::Input),
+                   w = forms::addConstant(graph, "w." + name, {64, depth}, type, 1, weights),
+                   y = forms::addTensor(graph, name, {1, 64}, isWhole ? ElementType::Fp32 : ElementType::Int32,
+                                        1, forms::TensorRole::Output);
+    forms::KernelBuilder build(graph);
+    const unsigned m = build.loop(1), n = build.loop(64),
+                   k = build.loop(depth, forms::LoopKind::Contracted);
+    build.term({x, {forms::at(m), forms::at(k)}, 0}, {w, {forms::at(n), forms::at(k)}, 0}, 64 * depth);
+    build.store(build.accumulator(), {y, {forms::at(m), forms::at(n)}, 0});
+    build.finish(name);
+  }
+  const auto dealtWith = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 2, 4096);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    return *p;
+  };
+  const grid::Partition roomy = dealtWith(std::nullopt);
+  EXPECT_TRUE(roomy.splitK[0]);
+  EXPECT_FALSE(roomy.splitK[4]);
+  const std::vector<uint64_t> &rows = roomy.weightRows;
+  ASSERT_NE(rows[0], rows[1]);
+  const uint64_t half = (rows[0] + rows[1]) / 2;
+  EXPECT_EQ(dealtWith(half).weightRows, std::vector<uint64_t>(4, half));
+}
+
 /// Rows that each hemisphere of each PE has in use at most while the kernels are stored one after
 /// the other and tensors are given back after their last use.
 std::vector<uint64_t> mostRowsInUse(const grid::PartitionProblem &problem, grid::Storage &storage) {
