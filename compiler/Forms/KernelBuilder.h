@@ -26,6 +26,8 @@ std::optional<unsigned> onlyLoop(const Kernel &kernel, const AffineIndex &index)
 
 /// The least and the greatest value of the index over all steps of the loops.
 std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &index);
+/// Does the kernel read none of the tensor's padding there?
+bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access);
 
 /// The longest loop of `kind` that moves the index by 1 a step: of lanes, the loop along them.
 std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind);
@@ -36,8 +38,8 @@ std::vector<unsigned> usesOfNodes(const Kernel &kernel);
 /// Per node: do the results need it? With node `given` known, what only that needs does not count.
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given = std::nullopt);
 
-/// Applies `op` to node `at`: whoever uses that uses the result, node `at` + 1, instead. Nodes behind
-/// it move by one.
+/// Applies `op` to node `at`: whoever uses that uses the result, node `at` + 1, instead. Nodes
+/// behind it move by one.
 void applyTo(Kernel &kernel, unsigned at, AluOp op);
 
 /// Some operand's index is data.

@@ -410,6 +410,15 @@ std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &ind
   return {low, high};
 }
 
+bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
+  for (unsigned d = 0; d < access.index.size(); ++d) {
+    const auto [low, high] = rangeOf(kernel, access.index[d]);
+    if (low < 0 || high >= graph.tensors[access.tensor].shape[d])
+      return false;
+  }
+  return true;
+}
+
 std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind) {
   std::optional<unsigned> longest;
   for (auto [loop, step] : index.terms)

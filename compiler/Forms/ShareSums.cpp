@@ -276,8 +276,8 @@ bool isWorthSharing(const KernelGraph &graph, const Kernel &kernel, unsigned lan
 
 constexpr size_t kMostShared = 2; // each is read again, four bytes wide
 
-/// Does one kernel make the tensor, of what is the same in all its lanes?
-bool isUniform(const KernelGraph &graph, unsigned tensor) {
+/// Does one kernel make the tensor, of sums that all its lanes share?
+bool holdsSharedSum(const KernelGraph &graph, unsigned tensor) {
   const Kernel *writer = nullptr;
   for (const Kernel &kernel : graph.kernels)
     for (const Result &r : kernel.results)
@@ -302,8 +302,10 @@ std::optional<std::pair<Kernel, Kernel>> separateSum(KernelGraph &graph, const K
     return std::nullopt;
   std::vector<std::optional<Access>> sumsRead;
   for (const Access &operand : kernel.operands) {
-    const bool isRead = !operand.lookup && isUniform(graph, operand.tensor) &&
-                        operand.index[graph.tensors[operand.tensor].laneDim] == at(*lane);
+    const unsigned laneDim = graph.tensors[operand.tensor].laneDim;
+    bool isRead = !operand.lookup && holdsSharedSum(graph, operand.tensor);
+    for (unsigned d = 0; d < operand.index.size(); ++d)
+      isRead &= d == laneDim ? operand.index[d] == at(*lane) : !uses(operand.index[d], *lane);
     sumsRead.push_back(isRead ? std::optional(operand) : std::nullopt);
   }
   Sharer sharer(graph, kernel, *lane, kernel.loops[*lane].extent, std::move(sumsRead));

@@ -114,11 +114,8 @@ bool KernelLayout::fits(const Term &term) {
   for (const RowLoop &row : rowLoops_)
     if (kernel.loops[row.loop].extent > 1 && usesLoop(term.w, row.loop))
       return false;
-  const Tensor &weights = graph.tensors[term.w.tensor];
-  for (unsigned d = 0; d < weights.shape.size(); ++d)
-    if (const auto [low, high] = rangeOf(kernel, term.w.index[d]);
-        low < 0 || high >= weights.shape[d])
-      return false;
+  if (!forms::staysInside(graph, kernel, term.w))
+    return false;
   const Layout &layout = layouts(term.a.tensor);
   const auto [lowLane, highLane] = rangeOf(kernel, term.a.index[layout.laneDim]);
   if (layout.runs.length && (lowLane < 0 || highLane >= layout.dims[layout.laneDim].slots))

@@ -73,7 +73,8 @@ struct Priced {
 };
 /// The least cost. While it needs too much memory, the price of a byte rises from 0: of one of
 /// weights and, where room is spared, of one of values, dealt to those places of the order at which
-/// most was alive before. If it needs too much at the highest price, too, what needs least.
+/// most was alive before. If it needs too much at the highest price, too, what needs least. Weights
+/// that do not lie in both hemispheres, though they could, have to save cycles for it.
 Priced leastCost(const LayoutProblem &problem);
 
 } // namespace millrace::layouts

@@ -276,7 +276,7 @@ bool Splitter::split(unsigned tensor, bool always) {
 
 /// Where a kernel's lanes share a sum, makes that before it: once, and not for each of its pieces.
 void Splitter::separate(unsigned kernel, int64_t times) {
-  auto apart = forms::separateSum(graph, Kernel(graph.kernels[kernel]), machine, times);
+  auto apart = forms::separateSum(graph, graph.kernels[kernel], machine, times);
   if (!apart)
     return;
   graph.kernels[kernel] = std::move(apart->second);
@@ -361,14 +361,6 @@ void shareEqual(KernelGraph &graph) {
     return graph.tensors[r.access.tensor].role == TensorRole::Intermediate &&
            !uses.onHost[r.access.tensor] && uses.writers[r.access.tensor].size() == 1;
   };
-  const auto liesInside = [&](const Kernel &kernel, const Access &access) {
-    const Tensor &tensor = graph.tensors[access.tensor];
-    for (unsigned d = 0; d < tensor.shape.size(); ++d)
-      if (const auto [low, high] = rangeOf(kernel, access.index[d]);
-          low < 0 || high >= tensor.shape[d])
-        return false;
-    return true;
-  };
   std::vector<unsigned> same(graph.tensors.size());
   std::iota(same.begin(), same.end(), 0u);
   std::vector<std::pair<bool, unsigned>> kept;
@@ -408,9 +400,10 @@ void shareEqual(KernelGraph &graph) {
     const auto isSame = [&](const std::pair<bool, unsigned> &place) {
       const Kernel &other = graph.kernels[place.second];
       const auto isOneTerm = [&](const Term &x, const Term &y) {
-        return x.a == y.a && (x.w == y.w || (x.w.tensor == y.w.tensor &&
-                                             graph.tensors[x.w.tensor].splat && // alike anywhere
-                                             liesInside(other, x.w) && liesInside(kernel, y.w)));
+        return x.a == y.a &&
+               (x.w == y.w ||
+                (x.w.tensor == y.w.tensor && graph.tensors[x.w.tensor].splat && // alike anywhere
+                 staysInside(graph, other, x.w) && staysInside(graph, kernel, y.w)));
       };
       return !place.first && other.loops == kernel.loops && other.operands == kernel.operands &&
              other.nodes == kernel.nodes &&

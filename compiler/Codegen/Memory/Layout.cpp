@@ -110,12 +110,7 @@ bool areHeads(const KernelGraph &graph, const Kernel &kernel, const Machine &mac
         columnStep(w, t.w, *inner, loop) != perHead || coefficient(t.w.index[w.laneDim], loop) ||
         coefficient(t.a.index[a.laneDim], loop))
       return false;
-    for (size_t d = 0; d < a.shape.size(); ++d) {
-      const auto [low, high] = rangeOf(kernel, t.a.index[d]);
-      if (low < 0 || high >= a.shape[d])
-        return false;
-    }
-    return true;
+    return staysInside(graph, kernel, t.a);
   });
 }
 

@@ -38,21 +38,9 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
   return natural + 2 * turning < columns * sweeps;
 }
 
-/// Is it a sum of products with constants that takes several passes for each of its rows: one for
-/// each place of a window, and for as many lanes as are multiplied at once?
-bool Former::sweepsWeights(Value base) {
-  linalg::LinalgOp op = formOf(base);
-  if (!op || !isContraction(op) || isDepthwise(op) ||
-      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
-    return false;
-  int64_t reductions = 0;
-  for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
-    reductions += iterator == utils::IteratorType::reduction && extent > 1;
-  return reductions > 1 || depthOf(op) > options.lanes / 2;
-}
-
-/// Passes of products with constants, in maps of them, that each row would take if the value were
-/// computed once more.
+/// Passes of products with constants that each row would take if the value, one or maps of some,
+/// were computed once more: one for each place of a window, and for as many lanes as are multiplied
+/// at once.
 int64_t Former::passesAgain(Value base) {
   int64_t passes = 0;
   SmallVector<Value> open{base};
@@ -80,11 +68,9 @@ int64_t Former::passesAgain(Value base) {
 /// Is the value, which lies in rows already, turned sooner to have `lane` along its lanes than
 /// computed once more so?
 bool Former::isTurnedSooner(Value base, Stored known, unsigned lane) {
-  if (sweepsWeights(base))
-    return true;
   const int64_t passes = passesAgain(base);
-  if (passes < 2)
-    return false;
+  if (linalg::LinalgOp op = formOf(base); passes < 2 || (op && isContraction(op)))
+    return passes >= 2;
   constexpr int64_t kStep = 1000; // vectors in about the time that a further step takes
   const int64_t extent = shapeOf(base)[lane],
                 rows = cast<RankedTensorType>(base.getType()).getNumElements() / extent *

@@ -218,7 +218,6 @@ private:
   bool holdsWeights(mlir::Value base);
   bool storeTurned(mlir::Value value, unsigned lane);
   static bool turnsAfterwards(mlir::Value part, mlir::Value base, unsigned lane);
-  bool sweepsWeights(mlir::Value base);
   int64_t passesAgain(mlir::Value base);
   bool isTurnedSooner(mlir::Value base, Stored known, unsigned lane);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);

@@ -89,16 +89,6 @@ bool coversWhole(const KernelGraph &graph, const Kernel &kernel) {
   return true;
 }
 
-/// Does the kernel read none of the tensor's padding there?
-bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
-  for (unsigned d = 0; d < access.index.size(); ++d) {
-    const auto [low, high] = rangeOf(kernel, access.index[d]);
-    if (low < 0 || high >= graph.tensors[access.tensor].shape[d])
-      return false;
-  }
-  return true;
-}
-
 /// Sums of products with constants that are the same everywhere, and nothing else.
 bool isSpread(const KernelGraph &graph, const Kernel &kernel) {
   if (kernel.terms.empty() || !kernel.operands.empty() || kernel.results.size() != 1 ||
