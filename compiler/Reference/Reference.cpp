@@ -19,6 +19,8 @@
 #include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 
@@ -27,6 +29,7 @@
 #include "llvm/Target/TargetMachine.h"
 
 #include <functional>
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -108,7 +111,48 @@ portsOf(TypeRange types, llvm::function_ref<DictionaryAttr(unsigned)> attributes
   return ports;
 }
 
-std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &failure) {
+/// Operations on numbers that a function does, about; infinite where its extents do not say.
+double workOf(func::FuncOp function) {
+  double work = 0;
+  const auto add = [&](ArrayRef<int64_t> extents, double each) {
+    double points = 1;
+    for (int64_t extent : extents)
+      points *=
+          ShapedType::isDynamic(extent) ? std::numeric_limits<double>::infinity() : double(extent);
+    work += points * each;
+  };
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<LoopLikeOpInterface, CallOpInterface>(op)) {
+      work = std::numeric_limits<double>::infinity();
+      return WalkResult::interrupt();
+    }
+    if (auto form = dyn_cast<linalg::LinalgOp>(op)) {
+      add(form.getStaticLoopRanges(), double(llvm::range_size(*form.getBlock())));
+      return WalkResult::skip();
+    }
+    if (!op->hasTrait<OpTrait::ConstantLike>())
+      for (Type type : op->getResultTypes())
+        if (auto tensor = dyn_cast<RankedTensorType>(type))
+          add(tensor.getShape(), 1);
+    return WalkResult::advance();
+  });
+  return work;
+}
+
+/// How hard LLVM tries: of a few operations, on the scale of the tenths of a second that it takes
+/// to make them fast, not at all. Values are the same.
+struct Effort {
+  unsigned passes;
+  llvm::CodeGenOptLevel code;
+};
+Effort effortFor(double work) {
+  constexpr double kMost = 4e6;
+  return work <= kMost ? Effort{0, llvm::CodeGenOptLevel::None}
+                       : Effort{3, llvm::CodeGenOptLevel::Default};
+}
+
+std::unique_ptr<llvm::TargetMachine> makeTargetMachine(llvm::CodeGenOptLevel level,
+                                                       std::string &failure) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
@@ -116,7 +160,7 @@ std::unique_ptr<llvm::TargetMachine> makeTargetMachine(std::string &failure) {
     failure = textOf(host.takeError());
     return nullptr;
   }
-  host->setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  host->setCodeGenOptLevel(level);
   auto machine = host->createTargetMachine();
   if (!machine) {
     failure = textOf(machine.takeError());
@@ -146,6 +190,7 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
   auto function = module.lookupSymbol<func::FuncOp>(entry);
   if (!function || function.isExternal())
     return Error{"the module has no function @" + entry.str()};
+  const Effort effort = effortFor(workOf(function));
   auto state = std::make_unique<State>();
   auto inputs =
       portsOf(function.getArgumentTypes(), [&](unsigned i) { return function.getArgAttrDict(i); });
@@ -171,15 +216,15 @@ Expected<Reference> Reference::create(ModuleOp module, llvm::StringRef entry,
     return done.takeError();
 
   std::string failure;
-  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(failure);
+  std::unique_ptr<llvm::TargetMachine> machine = makeTargetMachine(effort.code, failure);
   if (!machine)
     return Error{"cannot generate code for this CPU: " + failure};
-  auto optimize = makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0, machine.get());
+  auto optimize = makeOptimizingTransformer(effort.passes, /*sizeLevel=*/0, machine.get());
   ExecutionEngineOptions engineOptions;
   engineOptions.transformer = optimize;
   engineOptions.enableGDBNotificationListener = false;
   engineOptions.enablePerfNotificationListener = false;
-  auto optimizedFor = makeTargetMachine(failure);
+  auto optimizedFor = makeTargetMachine(effort.code, failure);
   auto engine = ExecutionEngine::create(*lowered, engineOptions, std::move(optimizedFor));
   if (!engine)
     return Error{"cannot generate code: " + textOf(engine.takeError())};

@@ -68,7 +68,11 @@ public:
   void solve(Partition &partition) {
     findSteps();
     Partition its = start;
-    const int64_t least = place(steps.size(), its);
+    int64_t least = place(steps.size(), its);
+    if (least > 0) { // else kernels on all PEs stay where what they read is
+      rotates = true;
+      least = place(steps.size(), its);
+    }
     // Where the last rows are not enough, hardly any of them are worth that all kernels are slow.
     const int64_t enough =
         least <= 0 ? 0 : least + int64_t(*std::max_element(most.begin(), most.end()) / 64);
@@ -90,6 +94,7 @@ private:
     Sides sides = Sides::AsDealt;
     double rows = 0;   ///< of all hemispheres; of what several kernels take, the kernel's part
     double cycles = 0; ///< of the busiest worker
+    std::vector<double> rowsAt = {}; ///< of each PE
   };
   struct Step {
     size_t kernel = 0, way = 0;
@@ -105,6 +110,7 @@ private:
   Partition one;                      ///< of a kernel on one PE
   std::vector<std::vector<Way>> ways; ///< per kernel, along the hull
   std::vector<Step> steps;
+  bool rotates = false; ///< does it matter which PEs store most of a kernel that is on all?
 
   std::vector<std::vector<Share>> sharesOf(size_t kernel, const Way &way) const {
     if (way.pes)
@@ -120,10 +126,15 @@ private:
   void findSteps();
   std::vector<unsigned> emptiest(const std::vector<WeightRows::Stored> &stored, size_t pes,
                                  bool neighbours) const;
+  std::vector<unsigned> rotated(const std::vector<WeightRows::Stored> &stored,
+                                const Way &way) const;
   void assign(Partition &p, size_t kernel, const Way &way,
               const std::vector<unsigned> &where) const;
   int64_t roomLeft(const WeightRows::Stored &stored, unsigned pe, unsigned hemisphere) const {
     return int64_t(most[size_t(pe) * kHemispheres + hemisphere]) - int64_t(stored.rows[hemisphere]);
+  }
+  int64_t roomLeft(const WeightRows::Stored &stored, unsigned pe) const {
+    return roomLeft(stored, pe, 0) + roomLeft(stored, pe, 1);
   }
   int64_t excessOf(const std::vector<WeightRows::Stored> &stored) const;
   void even(Partition &p, std::vector<WeightRows::Stored> &stored) const;
@@ -141,6 +152,7 @@ void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &
   const double interval = passes * double(c.machine.latency.accumulateInterval);
   one.splitK[k] = way.sides == Sides::SplitK;
   for (const std::vector<Share> &its : shares) {
+    way.rowsAt.push_back(0);
     if (its.empty())
       continue;
     int64_t units = 0;
@@ -161,7 +173,8 @@ void Sharding::weigh(size_t k, Way &way, const std::vector<std::vector<Share>> &
       part = double(std::max(west, units - west)) / double(units) * kHemispheres / team;
     }
     way.cycles = std::max({way.cycles, double(units) * perUnit * part, interval * longest});
-    way.rows += weights.rowsOn(one, k, 0);
+    way.rowsAt.back() = weights.rowsOn(one, k, 0);
+    way.rows += way.rowsAt.back();
   }
 }
 
@@ -235,9 +248,7 @@ void Sharding::assign(Partition &p, size_t k, const Way &way,
 /// The PEs that have most room left, in the order of the line; neighbours, if they are to be.
 std::vector<unsigned> Sharding::emptiest(const std::vector<WeightRows::Stored> &stored, size_t pes,
                                          bool neighbours) const {
-  const auto roomOf = [&](unsigned pe) {
-    return roomLeft(stored[pe], pe, 0) + roomLeft(stored[pe], pe, 1);
-  };
+  const auto roomOf = [&](unsigned pe) { return roomLeft(stored[pe], pe); };
   std::vector<size_t> places(order.size());
   std::iota(places.begin(), places.end(), 0);
   if (neighbours) {
@@ -260,6 +271,28 @@ std::vector<unsigned> Sharding::emptiest(const std::vector<WeightRows::Stored> &
   std::vector<unsigned> where;
   for (size_t at = 0; at < pes; ++at)
     where.push_back(order[places[at]]);
+  return where;
+}
+
+/// All PEs in the order of the line, from the one on that leaves the fullest of them most room: of
+/// 18 lane tiles on 16 PEs it would else always be the same two that store two.
+std::vector<unsigned> Sharding::rotated(const std::vector<WeightRows::Stored> &stored,
+                                        const Way &way) const {
+  const size_t pes = order.size();
+  const auto leastRoom = [&](size_t first) {
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t at = 0; at < pes; ++at) {
+      const unsigned pe = order[(first + at) % pes];
+      least = std::min(least, double(roomLeft(stored[pe], pe)) - way.rowsAt[at]);
+    }
+    return least;
+  };
+  size_t best = 0;
+  for (size_t first = 1; first < pes; ++first)
+    if (leastRoom(first) > leastRoom(best))
+      best = first;
+  std::vector<unsigned> where = order;
+  std::rotate(where.begin(), where.begin() + ptrdiff_t(best), where.end());
   return where;
 }
 
@@ -335,7 +368,9 @@ int64_t Sharding::place(size_t count, Partition &p) const {
   for (size_t k : kernels) {
     const Way &way = wayOf(k);
     const size_t pes = way.pes ? way.pes : order.size();
-    const std::vector<unsigned> where = emptiest(stored, pes, way.cut == Cut::Strips);
+    const std::vector<unsigned> where = rotates && pes == order.size()
+                                            ? rotated(stored, way)
+                                            : emptiest(stored, pes, way.cut == Cut::Strips);
     assign(p, k, way, where);
     for (unsigned pe : where) {
       weights.use(stored[pe], p, k, pe, 1);
