@@ -74,7 +74,7 @@ static WeightBytes weightBytesOf(const TermRow &row, int64_t columnBytes, int64_
 
 std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
                                    const Machine &machine, const KernelLayout &layout,
-                                   const LayoutOf &layouts, size_t t) {
+                                   const LayoutOf &layouts, size_t t, const KnownRows &known) {
   const Tensor &tensor = graph.tensors[kernel.results.front().access.tensor];
   const Layout &result = layouts(kernel.results.front().access.tensor);
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
@@ -101,7 +101,7 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
     int64_t rows = 1;
     for (size_t j = 0; j < phase.size(); ++j)
       rows *= layout.rowsIn(j, phase[j]);
-    const std::optional<std::vector<TermRow>> termRows = layout.termRows(t, phase);
+    const std::optional<std::vector<TermRow>> termRows = layout.termRows(t, phase, known);
     if (!termRows)
       return std::nullopt;
     for (const TermRow &row : *termRows) {

@@ -517,6 +517,44 @@ const Place &placeIn(const DimPlaces &places, int64_t index) {
       ->second;
 }
 
+DimRows KernelLayout::findRows(const Term &term, unsigned dim,
+                               const std::vector<int64_t> &phase) const {
+  const std::optional<DimPlaces> places = placesOf(term, dim, phase);
+  if (!places)
+    return std::nullopt;
+  std::vector<Place> sorted;
+  for (const auto &[index, place] : *places)
+    sorted.push_back(place);
+  std::sort(sorted.begin(), sorted.end(), [](const Place &x, const Place &y) {
+    return std::pair(x.row, x.slot) < std::pair(y.row, y.slot);
+  });
+  std::vector<DimRow> rows;
+  for (const Place &place : sorted) {
+    if (rows.empty() || rows.back().row != place.row)
+      rows.push_back({place.row, {}});
+    rows.back().starts.push_back(place.slot * layouts(term.a.tensor).dims[dim].pitch);
+  }
+  return rows;
+}
+
+/// All that findRows() depends on: how the operand is split in the dimension, and how the rows are
+/// that move its index.
+std::string KernelLayout::rowsKey(const Term &term, unsigned dim, const std::vector<int64_t> &phase,
+                                  int64_t shape) const {
+  std::vector<int64_t> numbers{shape, dim};
+  const auto append = [&](const DimLayout &d) {
+    numbers.insert(numbers.end(), {d.rows, d.rowStep, d.slots, d.slotStep, d.start, d.pitch});
+  };
+  append(layouts(term.a.tensor).dims[dim]);
+  for (size_t j = 0; j < rowLoops_.size(); ++j)
+    if (const RowLoop &row = rowLoops_[j]; coefficient(term.a.index[dim], row.loop)) {
+      numbers.insert(numbers.end(), {row.dim >= 0, row.period, phase[j], int64_t(row.runs.size())});
+      numbers.insert(numbers.end(), row.runs.begin(), row.runs.end());
+      append(row.split);
+    }
+  return {reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t)};
+}
+
 std::optional<std::vector<TermRow>>
 KernelLayout::termRows(const std::vector<int64_t> &phase) const {
   std::vector<TermRow> all;
@@ -530,7 +568,7 @@ KernelLayout::termRows(const std::vector<int64_t> &phase) const {
 }
 
 std::optional<std::vector<TermRow>>
-KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
+KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase, const KnownRows &known) const {
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   std::vector<TermRow> list;
   const Access &a = kernel.terms[t].a;
@@ -547,27 +585,28 @@ KernelLayout::termRows(size_t t, const std::vector<int64_t> &phase) const {
   for (unsigned d = 0; d < layout.dims.size(); ++d) {
     if (d == layout.laneDim)
       continue;
-    const std::optional<DimPlaces> places = placesOf(kernel.terms[t], d, phase);
-    if (!places)
+    DimRows found;
+    const DimRows *rows = &found;
+    if (known.all) {
+      const auto [at, isNew] =
+          known.all->try_emplace(rowsKey(kernel.terms[t], d, phase, known.shape));
+      if (isNew)
+        at->second = findRows(kernel.terms[t], d, phase);
+      rows = &at->second;
+    } else {
+      found = findRows(kernel.terms[t], d, phase);
+    }
+    if (!*rows)
       return std::nullopt;
-    std::vector<Place> sorted;
-    for (const auto &[index, place] : *places)
-      sorted.push_back(place);
-    std::sort(sorted.begin(), sorted.end(), [](const Place &x, const Place &y) {
-      return std::pair(x.row, x.slot) < std::pair(y.row, y.slot);
-    });
     std::vector<Needed> next;
-    for (size_t from = 0, to; from < sorted.size(); from = to) {
-      for (to = from; to < sorted.size() && sorted[to].row == sorted[from].row;)
-        ++to;
+    for (const DimRow &row : **rows)
       for (const Needed &before : needed) {
         next.push_back({before.rows, {}});
-        next.back().rows[d] = sorted[from].row;
+        next.back().rows[d] = row.row;
         for (int64_t start : before.starts)
-          for (size_t i = from; i < to; ++i)
-            next.back().starts.push_back(start + sorted[i].slot * layout.dims[d].pitch);
+          for (int64_t slot : row.starts)
+            next.back().starts.push_back(start + slot);
       }
-    }
     needed = std::move(next);
   }
   struct Cell {

@@ -11,6 +11,8 @@
 
 #include <functional>
 #include <map>
+#include <string>
+#include <unordered_map>
 
 namespace millrace::layouts {
 
@@ -32,6 +34,22 @@ struct RowLoop {
 /// Where a term finds each index of a dimension of its operand, for one phase.
 using DimPlaces = std::vector<std::pair<int64_t, Place>>; // by index
 const Place &placeIn(const DimPlaces &places, int64_t index);
+
+/// A row of one dimension of a term's operand, and where each of its slots that the term takes
+/// begins: lanes behind slot 0.
+struct DimRow {
+  int64_t row = 0;
+  std::vector<int64_t> starts;
+};
+/// Nothing where DimPlaces are none.
+using DimRows = std::optional<std::vector<DimRow>>;
+
+/// Rows of single dimensions that were asked for before, by all that they depend on. `shape`: a
+/// number for all terms of one shape, which step through their operands alike.
+struct KnownRows {
+  std::unordered_map<std::string, DimRows> *all = nullptr;
+  int64_t shape = 0;
+};
 
 /// One row of a term's operand, as far from the result's row as `rows` says, and the lanes of it
 /// that one sweep takes.
@@ -62,8 +80,8 @@ public:
   /// needs has no place that all rows can step to.
   std::optional<std::vector<TermRow>> termRows(const std::vector<int64_t> &phase) const;
   /// The same for one term: of the others it depends on their row loops alone.
-  std::optional<std::vector<TermRow>> termRows(size_t term,
-                                               const std::vector<int64_t> &phase) const;
+  std::optional<std::vector<TermRow>> termRows(size_t term, const std::vector<int64_t> &phase,
+                                               const KnownRows &known = {}) const;
   /// The place of each index that a term meets in a dimension of its operand: of several, one of
   /// the row that the others lie in. Nothing as above.
   std::optional<DimPlaces> placesOf(const Term &term, unsigned dim,
@@ -99,6 +117,9 @@ private:
   int64_t runEnd(const Term &term, unsigned dim, size_t rowLoop, int64_t first) const;
   bool staysInside(const Access &operand) const;
   std::optional<size_t> rowLoopOf(const AffineIndex &index) const;
+  DimRows findRows(const Term &term, unsigned dim, const std::vector<int64_t> &phase) const;
+  std::string rowsKey(const Term &term, unsigned dim, const std::vector<int64_t> &phase,
+                      int64_t shape) const;
   bool staysInside(const Access &access, unsigned dim, const std::vector<int64_t> &phase,
                    int64_t index, int64_t row) const;
 };
@@ -131,7 +152,8 @@ struct TermCost {
 /// Nothing where termRows() gives none.
 std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kernel,
                                    const Machine &machine, const KernelLayout &layout,
-                                   const LayoutOf &layouts, size_t term);
+                                   const LayoutOf &layouts, size_t term,
+                                   const KnownRows &known = {});
 /// `termCost`: the above for a term, or what is known of it. Nothing where that gives none.
 std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
                            const KernelLayout &layout, const LayoutOf &layouts,

@@ -378,7 +378,9 @@ std::optional<Cost> LayoutProblem::costOf(const Kernel &kernel, const LayoutOf &
     key.assign(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(int64_t));
     if (const auto known = cache->terms.find(key); known != cache->terms.end())
       return known->second;
-    return cache->terms.emplace(key, termCostOf(graph, kernel, machine, *layout, layouts, t))
+    return cache->terms
+        .emplace(key,
+                 termCostOf(graph, kernel, machine, *layout, layouts, t, {&cache->rows, shapes[t]}))
         .first->second;
   });
 }

@@ -60,6 +60,7 @@ struct CostCache {
   /// Of single terms, which depend on few of their kernel's layouts: by what they do depend on.
   std::unordered_map<std::string, std::optional<TermCost>> terms;
   std::map<std::string, int64_t> termShapes;
+  std::unordered_map<std::string, DimRows> rows; ///< of KnownRows
   /// Choices of least cost, by all that they depend on: graphs are formed more than once.
   std::map<std::string, Choice> choices;
 };
