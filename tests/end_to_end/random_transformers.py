@@ -25,6 +25,7 @@ import onnxruntime
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from random_models import effort_of
 from transformer_models import Model, draw_model
 
 # A unit of the last place, relative to values of 1 to 2.
@@ -218,7 +219,8 @@ def departs_from_onnx(m: Model, inside: dict) -> bool:
     return False
 
 
-def judge(m: Model, machine: str, millrace: str, folder: Path, precision: str = "fp16") -> Verdict:
+def judge(m: Model, machine: str, millrace: str, folder: Path, precision: str = "fp16",
+          effort: int = 1) -> Verdict:
     try:
         expected = evaluate(m)
         inside = values_of(m)
@@ -245,7 +247,7 @@ def judge(m: Model, machine: str, millrace: str, folder: Path, precision: str = 
         return Verdict("skipped", "roundings decide where infinities are")
     onnx.save(m.proto(), folder / "model.onnx")
     command = [millrace, "run", str(folder / "model.onnx"), "--machine", machine, "--check",
-               "--precision", precision, "--output-dir", str(folder / "outputs")]
+               "--precision", precision, "--effort", str(effort), "--output-dir", str(folder / "outputs")]
     taken = m.taken()
     for name, array in m.inputs.items():
         if name in taken:
@@ -356,9 +358,9 @@ def campaign(first: int, count: int, machine: str, millrace: str, report=print, 
     """Judges `count` models from number `first` on; how many of each verdict."""
     counts = collections.Counter(agrees=0, refused=0, skipped=0, differs=0, fails=0)
     with tempfile.TemporaryDirectory() as folder:
-        def judged(m):
-            return judge(m, machine, millrace, Path(folder), precision)
         for number in range(first, first + count):
+            def judged(m, effort=effort_of(number)):
+                return judge(m, machine, millrace, Path(folder), precision, effort)
             m = draw_model(number)
             verdict = judged(m)
             counts[verdict.kind] += 1

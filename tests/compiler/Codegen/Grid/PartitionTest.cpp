@@ -292,28 +292,35 @@ TEST(Partition, HemispheresChangeTilesWhereWeightsLieUnevenly) {
   EXPECT_EQ(even[0], even[1]);
 }
 
+/// A row by a matrix of weights that no other kernel has.
+void addProduct(forms::KernelGraph &graph, const std::string &name, int64_t depth, int64_t columns,
+                ElementType type) {
+  std::vector<float> weights(size_t(columns * depth));
+  for (size_t i = 0; i < weights.size(); ++i)
+    weights[i] = float(1 + int(i * size_t(name[0]) % 97));
+  const unsigned x = forms::addTensor(graph, "x." + name, {1, depth}, type, 1,
+                                      forms::TensorRole::Input),
+                 w = forms::addConstant(graph, "w." + name, {columns, depth}, type, 1, weights),
+                 y = forms::addTensor(graph, name, {1, columns},
+                                      type == ElementType::Int8 ? ElementType::Int32
+                                                                : ElementType::Fp32,
+                                      1, forms::TensorRole::Output);
+  forms::KernelBuilder build(graph);
+  const unsigned m = build.loop(1), n = build.loop(columns),
+                 k = build.loop(depth, forms::LoopKind::Contracted);
+  build.term({x, {forms::at(m), forms::at(k)}, 0}, {w, {forms::at(n), forms::at(k)}, 0},
+             columns * depth);
+  build.store(build.accumulator(), {y, {forms::at(m), forms::at(n)}, 0});
+  build.finish(name);
+}
+
 TEST(Partition, WhatCannotBeSplitIsEvenedOutByWhatCan) {
   // On each of two PEs a tile of columns of one row. Four kernels can split K; a fifth, of as many
   // rows as each of them, cannot and lies in one hemisphere.
   forms::KernelGraph graph;
-  for (const std::string name : {"a", "b", "c", "d", "whole"}) {
-    const bool isWhole = name == "whole";
-    const ElementType type = isWhole ? ElementType::Fp16 : ElementType::Int8;
-    const int64_t depth = isWhole ? 16 : 64;
-    std::vector<float> weights(size_t(64 * depth));
-    for (size_t i = 0; i < weights.size(); ++i)
-      weights[i] = float(1 + int(i * size_t(name[0]) % 97));
-    const unsigned x = forms::addTensor(graph, "x." + name, {1, depth}, type, 1, forms::TensorRole::Input),
-                   w = forms::addConstant(graph, "w." + name, {64, depth}, type, 1, weights),
-                   y = forms::addTensor(graph, name, {1, 64}, isWhole ? ElementType::Fp32 : ElementType::Int32,
-                                        1, forms::TensorRole::Output);
-    forms::KernelBuilder build(graph);
-    const unsigned m = build.loop(1), n = build.loop(64),
-                   k = build.loop(depth, forms::LoopKind::Contracted);
-    build.term({x, {forms::at(m), forms::at(k)}, 0}, {w, {forms::at(n), forms::at(k)}, 0}, 64 * depth);
-    build.store(build.accumulator(), {y, {forms::at(m), forms::at(n)}, 0});
-    build.finish(name);
-  }
+  for (const std::string name : {"a", "b", "c", "d"})
+    addProduct(graph, name, 64, 64, ElementType::Int8);
+  addProduct(graph, "whole", 16, 64, ElementType::Fp16);
   const auto dealtWith = [&](std::optional<uint64_t> room) {
     Dealt dealt(graph, 2, 4096);
     Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
@@ -327,6 +334,23 @@ TEST(Partition, WhatCannotBeSplitIsEvenedOutByWhatCan) {
   ASSERT_NE(rows[0], rows[1]);
   const uint64_t half = (rows[0] + rows[1]) / 2;
   EXPECT_EQ(dealtWith(half).weightRows, std::vector<uint64_t>(4, half));
+}
+
+TEST(Partition, OtherPesStoreTheOddTileOfEachKernelWhereRowsAreMissing) {
+  // Five tiles of columns on four PEs: one of them stores two.
+  forms::KernelGraph graph;
+  for (const std::string name : {"a", "b", "c", "d"})
+    addProduct(graph, name, 64, 160, ElementType::Int8);
+  const auto dealtWith = [&](std::optional<uint64_t> room) {
+    Dealt dealt(graph, 4, 4096);
+    Expected<grid::Partition> p = grid::solve(dealt.problem(room), "spread");
+    EXPECT_TRUE(p) << p.error();
+    return p->weightRows;
+  };
+  const std::vector<uint64_t> roomy = dealtWith(std::nullopt);
+  const uint64_t even = std::accumulate(roomy.begin(), roomy.end(), uint64_t(0)) / roomy.size();
+  EXPECT_GT(*std::max_element(roomy.begin(), roomy.end()), even);
+  EXPECT_EQ(dealtWith(even), std::vector<uint64_t>(8, even));
 }
 
 /// Rows that each hemisphere of each PE has in use at most while the kernels are stored one after
