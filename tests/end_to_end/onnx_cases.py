@@ -15,6 +15,8 @@ with RESULT one of
     refused   exit code 3 or 4 with the error in DETAIL
     wrong, crashed, timed out, broken      which none may be; DETAIL says how
 
+One case of four is compiled as by default, the others with --effort 0.
+
 A case whose inputs give shapes, axes or the like at run time, and which is refused as these are not
 constant, has a second line `NAME [INPUT, ...]` for the same case with these inputs as constants of the model.
 
@@ -39,6 +41,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+from campaigns import effort_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_suffix(".tsv")
@@ -127,12 +131,12 @@ class Options:
     isSlow: bool = False  # run those of SLOW, too
 
 
-def write_job(case: Case, folder: Path, options: Options) -> dict:
+def write_job(case: Case, folder: Path, options: Options, effort: int = 1) -> dict:
     """Puts a case into an empty folder; the line for `millrace batch`."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     words = [folder / "model.onnx", "--machine", options.machine, "--precision", options.precision,
-             "--gpu", options.gpu, "--output-dir", folder]
+             "--gpu", options.gpu, "--effort", effort, "--output-dir", folder]
     for k, value in enumerate(case.inputs):
         if (array := as_array(value)) is not None:
             np.save(folder / f"in{k}.npy", array)
@@ -144,7 +148,7 @@ def run_cases(cases: list[Case], options: Options, look=lambda row, result: None
     """Result and detail of every case, by row. `look` gets each line of the batch."""
     folder = Path(tempfile.mkdtemp())
     try:
-        lines = [json.dumps(write_job(case, folder / str(k), options)) for k, case in enumerate(cases)]
+        lines = [json.dumps(write_job(case, folder / str(k), options, effort_of(k))) for k, case in enumerate(cases)]
         (folder / "jobs.jsonl").write_text("\n".join(lines) + "\n")
         done = subprocess.run(
             [options.millrace, "batch", folder / "jobs.jsonl", "--json-lines", folder / "results.jsonl",

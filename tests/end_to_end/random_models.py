@@ -23,6 +23,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from campaigns import effort_of
+
 OPSET = 20
 # Extents on both sides of a vector of 16 lanes, and of what two of them hold.
 EXTENTS = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33)
@@ -582,12 +584,6 @@ def text(draw: Draw) -> str:
         operands = ", ".join(operand(name) for name in node.input)
         lines.append(f"    {operand(node.output[0])} = {node.op_type}({operands}) {options}")
     return "\n".join(lines)
-
-
-def effort_of(number: int) -> int:
-    """Of the compiler: one model of four is searched for a schedule, as by default, and three take the first, a tenth of the
-    work."""
-    return 1 if number % 4 == 0 else 0
 
 
 def campaign(first: int, count: int, machine: str, millrace: str, report=print, type_="fp16",

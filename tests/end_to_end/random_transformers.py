@@ -25,7 +25,7 @@ import onnxruntime
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from random_models import effort_of
+from campaigns import effort_of
 from transformer_models import Model, draw_model
 
 # A unit of the last place, relative to values of 1 to 2.
