@@ -37,8 +37,7 @@ int64_t ConstantView::integer(int64_t index) const {
 
 double ConstantView::real(int64_t index) const {
   auto floatType = mlir::cast<mlir::FloatType>(type.getElementType());
-  // Weights are fp32, and millions: an APFloat for each took half of a compilation.
-  if (mlir::isa<mlir::Float32Type>(floatType)) {
+  if (floatType.isF32()) { // an APFloat takes long
     float value;
     std::memcpy(&value, bytes.data() + (splat ? 0 : index) * sizeof(value), sizeof(value));
     return value;
@@ -51,6 +50,19 @@ double ConstantView::real(int64_t index) const {
   bool lossy = false;
   value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
   return value.convertToDouble();
+}
+
+std::vector<float> ConstantView::floats() const {
+  const mlir::Type element = type.getElementType();
+  std::vector<float> values(splat ? 1 : size_t(type.getNumElements()));
+  if (element.isF32()) {
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+  const bool isFloat = mlir::isa<mlir::FloatType>(element);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = isFloat ? float(real(int64_t(i))) : float(integer(int64_t(i)));
+  return values;
 }
 
 std::optional<ConstantView> viewConstant(mlir::Attribute attribute) {

@@ -28,6 +28,8 @@ struct ConstantView {
   int64_t integer(int64_t index) const;
   /// Element `index` of a floating-point constant.
   double real(int64_t index) const;
+  /// All elements that `bytes` holds, of integers or floating-point numbers, as fp32.
+  std::vector<float> floats() const;
 };
 
 /// Views a dense or dense-resource attribute of a ranked tensor type; nothing for other attributes.

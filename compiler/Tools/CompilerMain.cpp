@@ -8,6 +8,11 @@
 
 using namespace millrace::driver;
 
+/// What jemalloc reads as it starts (jemalloc(3), "TUNING"): a compilation ends after seconds, so
+/// pages that are free for a moment are kept.
+extern "C" const char *malloc_conf;
+const char *malloc_conf = "dirty_decay_ms:-1,muzzy_decay_ms:-1";
+
 int main(int argc, char **argv) {
   runCommandLine(argc, argv, [](CLI::App &app, Action &action) {
     addRun(app, action);

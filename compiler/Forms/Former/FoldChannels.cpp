@@ -111,13 +111,16 @@ std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned 
 Value scaled(OpBuilder &builder, Value constant, unsigned dim, const std::vector<double> &scale) {
   std::optional<ConstantView> view = viewConstant(constant);
   ArrayRef<int64_t> shape = view->type.getShape();
-  int64_t inner = 1, count = view->type.getNumElements();
+  int64_t inner = 1;
   for (unsigned i = dim + 1; i < shape.size(); ++i)
     inner *= shape[i];
-  std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i)
-    values[size_t(i)] =
-        float(view->real(view->splat ? 0 : i) * scale[size_t(i / inner % shape[dim])]);
+  std::vector<float> values = view->floats();
+  if (view->splat)
+    values.resize(size_t(view->type.getNumElements()), values.front());
+  for (auto value = values.begin(); value != values.end();)
+    for (double factor : scale)
+      for (int64_t i = 0; i < inner; ++i, ++value)
+        *value = float(*value * factor);
   auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
   return arith::ConstantOp::create(builder, constant.getLoc(),
                                    makeConstant(view->type, bytes, "folded"));

@@ -358,11 +358,7 @@ static bool areExactInBf16(Value constant) {
   std::optional<ConstantView> view = viewConstant(constant);
   if (!view || !isa<FloatType>(view->type.getElementType()))
     return false;
-  const int64_t count = view->splat ? 1 : view->type.getNumElements();
-  for (int64_t i = 0; i < count; ++i)
-    if (bitsOf(float(view->real(i))) & 0xffff)
-      return false;
-  return true;
+  return llvm::none_of(view->floats(), [](float value) { return bitsOf(value) & 0xffff; });
 }
 
 bool Former::multipliesInParts(linalg::LinalgOp op) {

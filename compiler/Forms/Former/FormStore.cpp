@@ -170,17 +170,13 @@ unsigned Former::constantTensor(Value constant, ElementType type, unsigned lane)
     return entry->second;
   std::optional<ConstantView> view = viewConstant(constant);
   std::vector<int64_t> shape = tensorShape(constant);
-  bool isFloat = isa<FloatType>(view->type.getElementType());
-  int64_t count = view->splat ? 1 : view->type.getNumElements();
-  std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i)
-    values[size_t(i)] = isFloat ? float(view->real(i)) : float(view->integer(i));
+  const std::vector<float> values = view->floats();
   noteBeyond(constant, type, values);
   unsigned tensor = addConstant(graph, nameOf(constant), shape, type, lane, values);
   if (type == ElementType::Int32) { // integers do not survive fp32
-    for (int64_t i = 0; i < count; ++i) {
-      auto bits = int32_t(view->integer(i));
-      std::memcpy(&graph.tensors[tensor].data[size_t(4 * i)], &bits, 4);
+    for (size_t i = 0; i < values.size(); ++i) {
+      auto bits = int32_t(view->integer(int64_t(i)));
+      std::memcpy(&graph.tensors[tensor].data[4 * i], &bits, 4);
     }
   }
   graph.tensors[tensor].splat = view->splat;
