@@ -122,13 +122,48 @@ std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
   return shapeOf(base)[dim] > 1 ? std::optional(dim) : std::nullopt;
 }
 
-/// The dimension along whose lanes the value, maps of a product with constants, is best computed
-/// before it is turned to have `lane` along them; none if it is best computed so at once, where the
-/// constants' rows are swept for each of the product's tiles.
-std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
-  linalg::LinalgOp op = formOf(base);
-  bool hasBias = false; // of a row each where constants' rows are swept
-  for (; op && isMap(op) && isFormable(op); hasBias = true) {
+/// What maps make, perhaps behind views, of a product with constants; nothing for other values, or
+/// where what is between is stored anyway.
+std::optional<Former::ChannelsOf> Former::channelsOf(Value base) {
+  const ArrayRef<int64_t> shape = shapeOf(base);
+  std::optional<Splits> splits = Splits();
+  for (constexpr int kTries = 4; int i : llvm::seq(kTries)) {
+    (void)i;
+    Attempt attempt(graph, *splits);
+    Point index;
+    for (unsigned dim = 0; dim < shape.size(); ++dim)
+      index.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
+    if (std::optional<ChannelsOf> found = channelsOf(attempt, base, index))
+      return found;
+    splits = attempt.space.wanted;
+    if (!splits)
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<Former::ChannelsOf> Former::channelsOf(Attempt &attempt, Value base,
+                                                     const Point &point) {
+  ChannelsOf found;
+  Operation *made = base.getDefiningOp();
+  Operation *copied = copies.contains(made) || isa<tensor::ExtractSliceOp>(made) ? made : nullptr;
+  Resolved at{base, point, false, {}};
+  for (Value value = base;;) {
+    FailureOr<Resolved> its = resolve(attempt, value, at.index, copied);
+    if (failed(its) || its->padded)
+      return std::nullopt;
+    at = *its;
+    const bool isWhole = at.base == base || value != base || !copied;
+    if (at.base != base && (stored.count(at.base) || (isWhole && demand(at.base) != 1)))
+      return std::nullopt;
+    linalg::LinalgOp op = formOf(at.base);
+    if (!op || !isFormable(op))
+      return std::nullopt;
+    if (!isMap(op)) {
+      found.product = op;
+      break;
+    }
+    found.hasMaps = true;
     Value source;
     for (OpOperand *input : op.getDpsInputOperands())
       if (op.getMatchingIndexingMap(input).isIdentity() && !isConstantValue(input->get())) {
@@ -136,17 +171,16 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
           return std::nullopt;
         source = input->get();
       }
-    source = source ? behindUnitDims(source) : source;
-    if (!source || baseOf(source) != source || demand(source) != 1 || stored.count(source))
+    if (!source)
       return std::nullopt;
-    op = formOf(source);
+    value = source;
   }
-  if (!op || !isContraction(op) || !isFormable(op))
+  linalg::LinalgOp op = found.product;
+  if (!isContraction(op))
     return std::nullopt;
   const bool isFirst = isConstantValue(op->getOperand(0));
   if (isFirst == isConstantValue(op->getOperand(1)))
     return std::nullopt;
-  const ArrayRef<int64_t> shape = shapeOf(base);
   const AffineMap constants = op.getIndexingMapsArray()[isFirst ? 0 : 1],
                   others = op.getIndexingMapsArray()[isFirst ? 1 : 0],
                   result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
@@ -155,26 +189,45 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
       return expr.isFunctionOfDim(cast<AffineDimExpr>(loop).getPosition());
     });
   };
-  std::optional<unsigned> natural;
-  for (auto [made, dim] : llvm::zip_equal(dimsBeside1(op->getResult(0)), dimsBeside1(base)))
-    if (const AffineExpr loop = result.getResult(made);
-        isa<AffineDimExpr>(loop) && moves(constants, loop) && !moves(others, loop)) {
-      if (natural)
-        return std::nullopt;
-      natural = dim;
+  bool isFound = false;
+  for (unsigned dim : dimsBeside1(op->getResult(0))) {
+    const AffineExpr loop = result.getResult(dim);
+    if (!isa<AffineDimExpr>(loop) || !moves(constants, loop) || moves(others, loop))
+      continue;
+    if (isFound)
+      return std::nullopt;
+    isFound = true;
+    for (auto [step, coefficient] : at.index[dim].terms) {
+      found.count *= attempt.space.loop(step).extent;
+      for (unsigned d = 0; d < point.size(); ++d)
+        if (coefficient == 1 && point[d].uses(step))
+          found.dim = d;
     }
-  if (!natural || *natural == lane || shape[lane] == 1)
+  }
+  return found.dim ? std::optional(found) : std::nullopt;
+}
+
+/// The dimension along whose lanes the value, maps of a product with constants, is best computed
+/// before it is turned to have `lane` along them; none if it is best computed so at once, where the
+/// constants' rows are swept for each of the product's tiles.
+std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
+  const ArrayRef<int64_t> shape = shapeOf(base);
+  if (shape.empty() || shape[lane] == 1)
+    return std::nullopt;
+  const std::optional<ChannelsOf> channels = channelsOf(base);
+  if (!channels || *channels->dim == lane)
     return std::nullopt;
   const auto tiles = [&](int64_t extent, int64_t of) { return (extent + of - 1) / of; };
   const Range range = ranges.of(base);
   const int64_t parts = range.isFinite() || range.fillsRows ? 1 : 2; // 0 times infinity is no 0
   const int64_t all = cast<RankedTensorType>(base.getType()).getNumElements(),
-                sweeps = tiles(depthOf(op), options.lanes / 2),
-                atOnce = all / shape[*natural] * sweeps * tiles(shape[*natural], options.lanes),
+                sweeps = tiles(depthOf(channels->product), options.lanes / 2),
+                atOnce = all / channels->count * sweeps * tiles(channels->count, options.lanes),
                 turning = all / shape[lane] * tiles(shape[lane], options.lanes);
   constexpr int64_t kStep = 1000; // vectors in about the time that a further step takes
-  return atOnce + 2 * parts * turning + kStep < turning * (sweeps + hasBias) ? natural
-                                                                             : std::nullopt;
+  return atOnce + 2 * parts * turning + kStep < turning * (sweeps + channels->hasMaps)
+             ? channels->dim
+             : std::nullopt;
 }
 
 /// Whether constants that the value's kernel multiplies by are more than the value.

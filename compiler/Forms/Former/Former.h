@@ -221,6 +221,14 @@ private:
   int64_t passesAgain(mlir::Value base);
   bool isTurnedSooner(mlir::Value base, Stored known, unsigned lane);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);
+  struct ChannelsOf {
+    mlir::linalg::LinalgOp product;
+    bool hasMaps = false;
+    std::optional<unsigned> dim; ///< of the value, that channels lie along one by one
+    int64_t count = 1;           ///< channels that the value has of the product
+  };
+  std::optional<ChannelsOf> channelsOf(mlir::Value base);
+  std::optional<ChannelsOf> channelsOf(Attempt &attempt, mlir::Value base, const Point &point);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {

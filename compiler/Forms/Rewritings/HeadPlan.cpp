@@ -52,6 +52,7 @@ struct HeadPlanner::Search {
   HeadPlan plan;
   std::optional<unsigned> writer;
   std::vector<unsigned> toVisit;
+  bool repeats = false; ///< constants that are streamed
 };
 
 HeadPlanner::HeadPlanner(const KernelGraph &graph)
@@ -74,6 +75,10 @@ std::optional<HeadPlan> HeadPlanner::plan(unsigned tensor, unsigned dim,
     if (!visit(search, kernel))
       return std::nullopt;
   }
+  // Columns of each head alone are vectors of their own to what is installed, and one vector to the
+  // constant.
+  if (search.repeats && !search.writer && sweeps(search.plan))
+    return std::nullopt;
   return search.plan;
 }
 
@@ -222,22 +227,26 @@ bool HeadPlanner::sweepsHeads(const Kernel &kernel, const Loops &loops) const {
 }
 
 bool HeadPlanner::mergesToo(Search &search, const Kernel &kernel, const Access &access,
-                            const Loops &loops) const {
+                            const Loops &loops, bool canRepeat) const {
   const Tensor &tensor = graph.tensors[access.tensor];
   if (whole(kernel, laneIndex(access), search.plan.lanes, LoopKind::Contracted) != loops.lane)
     return false;
-  if (search.writer && tensor.role == TensorRole::Constant)
+  if (tensor.role == TensorRole::Constant && canRepeat) {
+    search.repeats = true;
     return !isUsed(access, loops.head) &&
            dimOf(graph, kernel, access, loops.lane) == tensor.laneDim;
+  }
   const std::optional<unsigned> dim = headDim(kernel, access, loops.head);
   return dim && add(search, access.tensor, *dim);
 }
 
-/// Sums over the lanes of one head: both factors merge.
+/// Sums over the lanes of one head: both factors merge. Constants that meet all heads alike are
+/// repeated along the lanes: what is streamed takes no more sweeps for that.
 bool HeadPlanner::sumsWithin(Search &search, const Kernel &kernel, const Loops &loops) const {
   return std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
     return (!usesLoop(term.a, loops.lane) && !usesLoop(term.w, loops.lane)) ||
-           (mergesToo(search, kernel, term.a, loops) && mergesToo(search, kernel, term.w, loops));
+           (mergesToo(search, kernel, term.a, loops, true) &&
+            mergesToo(search, kernel, term.w, loops, search.writer.has_value()));
   });
 }
 

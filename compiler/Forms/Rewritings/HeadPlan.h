@@ -60,8 +60,8 @@ private:
   std::optional<Loops> loopsOf(const HeadPlan &plan, const Kernel &kernel) const;
   std::optional<unsigned> headDim(const Kernel &kernel, const Access &access, unsigned head) const;
   bool joins(Search &search, unsigned kernel, const Loops &loops) const;
-  bool mergesToo(Search &search, const Kernel &kernel, const Access &access,
-                 const Loops &loops) const;
+  bool mergesToo(Search &search, const Kernel &kernel, const Access &access, const Loops &loops,
+                 bool canRepeat) const;
   bool sumsWithin(Search &search, const Kernel &kernel, const Loops &loops) const;
   bool sweepsHeads(const Kernel &kernel, const Loops &loops) const;
   bool canLayOut(const Kernel &kernel, const Access &access, bool isFactor) const;
