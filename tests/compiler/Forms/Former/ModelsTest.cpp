@@ -68,6 +68,43 @@ TEST(Products, OfARowEachOfABatch) {
             kFp16);
 }
 
+/// Does a product stream a constant other than a selection?
+bool streamsConstants(const KernelGraph &graph) {
+  return std::ranges::any_of(graph.kernels, [&](const Kernel &kernel) {
+    return std::ranges::any_of(kernel.terms, [&](const Term &term) {
+      const Tensor &a = graph.tensors[term.a.tensor];
+      return a.role == TensorRole::Constant && a.name != "select";
+    });
+  });
+}
+
+TEST(Products, PartsOfOneThatAreWantedAlongOtherLanesAreMadeAlongTheirChannelsAndTurned) {
+  // Two parts of one projection of 8 rows by 256 lanes; the second is summed over its rows. To make it along these sweeps each of its 320 channels
+  // 16 times, for 8 lanes.
+  PrecisionOptions options;
+  options.lanes = 32;
+  const std::string projected = "g (float[8,256] x, float[4,8] p) => (float[4,320] y, float[8,320] q) <float[256,640] w = {" + numbers(256 * 640, 13, 0.01) +
+                                "}, float[640] b = {" + numbers(640, 7) +
+                                "}, int64[2] both = {320, 320}> { m = MatMul (x, w)\n s = Add (m, b)\n q, v = Split <axis = 1> (s, both)\n "
+                                "y = MatMul (p, v) }";
+  const Model part = formed(projected, options);
+  EXPECT_LT(part.error, kFp16);
+  EXPECT_FALSE(streamsConstants(part.graph));
+  // The same by heads, as an attention takes it.
+  const Model heads = formed("g (float[8,256] x, float[5,4,8] p) => (float[5,4,64] y, float[8,320] k) <float[256,640] w = {" + numbers(256 * 640, 13, 0.01) +
+                                 "}, int64[2] both = {320, 320}, int64[3] split = {8, 5, 64}> { m = MatMul (x, w)\n k, v = Split <axis = 1> (m, both)\n "
+                                 "r = Reshape (v, split)\n h = Transpose <perm = [1,0,2]> (r)\n y = MatMul (p, h) }",
+                             options);
+  EXPECT_LT(heads.error, kFp16);
+  EXPECT_FALSE(streamsConstants(heads.graph));
+  // Few channels are made along the rows at once.
+  const Model small = formed("g (float[8,32] x, float[4,8] p) => (float[4,16] y, float[8,16] q) <float[32,32] w = {" + numbers(32 * 32, 13) +
+                                 "}, int64[2] both = {16, 16}> { m = MatMul (x, w)\n q, v = Split <axis = 1> (m, both)\n y = MatMul (p, v) }",
+                             options);
+  EXPECT_LT(small.error, kFp16);
+  EXPECT_TRUE(streamsConstants(small.graph));
+}
+
 TEST(Products, StreamTheSameRowsForAllLanesOfTheirResultAndNoPadding) {
   const Model batch = formed("g (float[6,4,8] x) => (float[4,6] y) <float[6,8,1] w = {" + numbers(48, 13) + "}, int64[2] s = {6, 4}> { p = MatMul (x, w)\n"
                              " r = Reshape (p, s)\n y = Transpose <perm = [1,0]> (r) }");

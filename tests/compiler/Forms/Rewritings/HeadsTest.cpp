@@ -162,6 +162,49 @@ TEST(MergeHeads, LetsHeadsOfQueriesAndKeysLieInOneRow) {
   }
 }
 
+/// Turns [heads, rows, lanes] to have its rows along the lanes, as the output `name`.
+void turn(KernelGraph &graph, const std::string &name, unsigned x) {
+  const std::vector<int64_t> from = graph.tensors[x].shape;
+  std::vector<float> identity(size_t(from[2] * from[2]), 0.0f);
+  for (int64_t i = 0; i < from[2]; ++i)
+    identity[size_t(i * from[2] + i)] = 1;
+  const unsigned select = addConstant(graph, "select", {from[2], from[2]}, ElementType::Fp16, 1,
+                                      identity),
+                 out = addTensor(graph, name, from, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(from[0]), t = build.loop(from[1]), d = build.loop(from[2]),
+                 c = build.loop(from[2], LoopKind::Contracted);
+  build.term({select, {at(d), at(c)}, 0}, {x, {at(h), at(t), at(c)}, 0}, 0);
+  build.store(build.accumulator(), {out, {at(h), at(t), at(d)}});
+  build.finish(name);
+}
+
+TEST(MergeHeads, LetsHeadsOfWhatIsTurnedLieInOneRow) {
+  const Machine machine = *loadMachine("tsp-v1");
+  const Shape s{6, 32, 32};
+  KernelGraph graph;
+  graph.name = "turned";
+  const unsigned x = addTensor(graph, "x", {s.tokens, 24}, ElementType::Fp16, 1, TensorRole::Input);
+  turn(graph, "values", project(graph, "v", x, s, 1));
+  // Of run-time weights, each head is columns of its own, which a selection of all cannot meet.
+  const unsigned m = project(graph, "m", x, {s.heads, s.lanes, 24}, 2),
+                 sums =
+                     addTensor(graph, "sums", {s.heads, s.tokens, s.lanes}, ElementType::Fp16, 2);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(s.heads), t = build.loop(s.tokens), d = build.loop(s.lanes),
+                 c = build.loop(24, LoopKind::Contracted);
+  build.term({x, {at(t), at(c)}, 0}, {m, {at(h), at(d), at(c)}, 0}, 0);
+  build.store(build.accumulator(), {sums, {at(h), at(t), at(d)}});
+  build.finish("sums");
+  turn(graph, "other", sums);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(mergeHeads(graph, machine), 1u);
+  EXPECT_EQ(named(graph, "v").shape, (std::vector<int64_t>{s.tokens, s.heads * s.lanes}));
+  EXPECT_EQ(named(graph, "sums").shape, (std::vector<int64_t>{s.heads, s.tokens, s.lanes}));
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+}
+
 TEST(PackHeads, ComputesScoresOfSeveralHeadsInOneVector) {
   const Machine machine = *loadMachine("tsp-v1");
   struct Case {
