@@ -447,8 +447,7 @@ std::vector<forms::Pass> passesOf(std::vector<PlannedPass> planned) {
 } // namespace
 
 Expected<bool> canSplitK(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work) {
-  if (kernel.terms.empty() || hasOwnLanes(c, kernel) || work.roles.heads ||
-      !work.roles.running.empty())
+  if (kernel.terms.empty() || hasOwnLanes(c, kernel) || work.roles.heads)
     return false;
   for (const Term &term : kernel.terms) // what is made at run time is copied as a whole
     if (c.tensor(term.w.tensor).role != forms::TensorRole::Constant)

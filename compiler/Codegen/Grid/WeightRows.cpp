@@ -3,8 +3,10 @@
 
 #include "compiler/Codegen/Grid/Contraction.h"
 #include "compiler/Codegen/Grid/Shares.h"
+#include "compiler/Forms/Rewritings/UnrollRunning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 #include <unordered_map>
@@ -287,33 +289,54 @@ double WeightRows::idleIfWhole(const Partition &p, size_t kernel) const {
   return most;
 }
 
+/// Cycles from one row of a running reduction to the next, for the VXM; 0 for other kernels.
+double WeightRows::cyclesOfStep(size_t k) const {
+  const Kernel &kernel = c.graph.kernels[k];
+  const auto node = std::ranges::find(kernel.nodes, forms::Node::Kind::Reduce, &forms::Node::kind);
+  if (works[k].roles.running.empty() || node == kernel.nodes.end())
+    return 0;
+  int64_t steps = 1;
+  for (const forms::Loop &loop : kernel.loops)
+    steps *= loop.kind == forms::LoopKind::Running ? loop.extent : 1;
+  const int64_t interval = forms::stepInterval(c.machine, node->op),
+                rows = std::max<int64_t>(1, works[k].strips * works[k].stripRows / steps);
+  return double(interval) /
+         double(std::min({interval, int64_t(c.machine.vxm.runningAccumulators), rows}));
+}
+
 void WeightRows::splitIdle(Partition &p) const {
   // Cycles of a worker that sweeps `vectors`, of shares of at most `passes` passes: an accumulator
   // row waits between two of them.
-  const auto cyclesOf = [&](int64_t vectors, int64_t workers, int64_t passes) {
-    return double(std::max((vectors + workers - 1) / workers,
-                           passes * int64_t(c.machine.latency.accumulateInterval)));
+  const auto cyclesOf = [&](double vectors, int64_t passes) {
+    return std::max(std::ceil(vectors),
+                    double(passes * int64_t(c.machine.latency.accumulateInterval)));
   };
   for (size_t k = 0; k < works.size(); ++k) {
     if (!longerHalf[k])
       continue;
-    const int64_t team = int64_t(teamOf(c, c.graph.kernels[k])), pairs = team / kHemispheres;
+    const auto team = double(teamOf(c, c.graph.kernels[k])), pairs = team / kHemispheres;
+    // A running reduction stays in one piece, and the VXM takes its rows.
+    const bool running = !works[k].roles.running.empty();
+    const double step = cyclesOfStep(k);
     double whole = 0, split = 0; // of the busiest worker, all PEs summed
     for (const std::vector<Share> &shares : p.shares[k]) {
-      int64_t vectors = 0, passes = 0, halfVectors[2] = {0, 0}, halfPasses[2] = {0, 0};
+      double vectors = 0, steps = 0, longest = 0, halfVectors[2] = {0, 0};
+      int64_t passes = 0, halfPasses[2] = {0, 0};
       for (const Share &share : shares) {
         const TileList &its = tilesOf(k, share);
-        const int64_t rows = unitsOf(works[k], share) * works[k].stripRows;
-        vectors += rows * its.passes;
+        const auto rows = double(share.strips * works[k].stripRows);
+        vectors += rows * double(its.passes);
+        steps += rows * step;
         passes = std::max(passes, its.passes);
+        longest = std::max(longest, running ? rows * std::max(step, double(its.passes)) : 0);
         for (unsigned h = 0; h < 2; ++h) {
-          halfVectors[h] += rows * its.halves[h];
+          halfVectors[h] += rows * double(its.halves[h]);
           halfPasses[h] = std::max(halfPasses[h], its.halves[h]);
         }
       }
-      whole += cyclesOf(vectors, team, passes);
-      split += std::max(cyclesOf(halfVectors[0], pairs, halfPasses[0]),
-                        cyclesOf(halfVectors[1], pairs, halfPasses[1]));
+      whole += std::max({cyclesOf(vectors / team, passes), steps / team, longest});
+      split += std::max({cyclesOf(halfVectors[0] / pairs, halfPasses[0]),
+                         cyclesOf(halfVectors[1] / pairs, halfPasses[1]), steps / pairs});
     }
     p.splitK[k] = split < 0.9 * whole; // else more reads and operations for little
   }

@@ -50,6 +50,8 @@ private:
   std::vector<std::optional<double>> longerHalf;
   std::vector<unsigned> kernels; ///< per different tile: how many take it
 
+  double cyclesOfStep(size_t kernel) const;
+
   /// What one PE stores.
   struct Stored {
     std::array<std::vector<int>, kHemispheres> users; ///< per different tile: shares that take it

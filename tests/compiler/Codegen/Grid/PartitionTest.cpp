@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Grid/Shares.h"
 #include "compiler/Codegen/Grid/Storage.h"
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/KernelBuilder.h"
 
 #include <gtest/gtest.h>
 
@@ -534,6 +535,34 @@ TEST(Partition, SplitsKWhereAHemisphereWouldWait) {
     ASSERT_TRUE(p) << p.error();
     EXPECT_EQ(p->splitK.front(), its.splits);
   }
+}
+
+TEST(Partition, SplitsKOfAReductionThatIsOneWorkers) {
+  // y[n] = the sum over r of what x[r] is by a matrix, of so many passes: in one piece for n lanes.
+  const auto splits = [](int64_t lanes, int64_t passes) {
+    forms::KernelGraph graph;
+    graph.name = "sums";
+    const unsigned x = addTensor(graph, "x", {50, passes, 20}, ElementType::Fp16, 2,
+                                 forms::TensorRole::Input),
+                   m = addSplat(graph, "m", {lanes, passes, 20}, ElementType::Fp16, 2, 0.5f),
+                   y = addTensor(graph, "y", {lanes}, ElementType::Fp32, 0,
+                                 forms::TensorRole::Output);
+    forms::KernelBuilder build(graph);
+    const unsigned n = build.loop(lanes), r = build.loop(50, forms::LoopKind::Running),
+                   k = build.loop(passes, forms::LoopKind::Contracted),
+                   c = build.loop(20, forms::LoopKind::Contracted);
+    build.term({x, {forms::at(r), forms::at(k), forms::at(c)}},
+               {m, {forms::at(n), forms::at(k), forms::at(c)}}, 0);
+    build.store(build.reduce(AluOp::AddF32, build.accumulator()), {y, {forms::at(n)}});
+    build.finish("sums");
+    Dealt dealt(graph, 1);
+    const Expected<grid::Partition> p = grid::solve(dealt.problem(), "spread");
+    EXPECT_TRUE(p) << (p ? "" : p.error());
+    return p && p->splitK.front();
+  };
+  EXPECT_TRUE(splits(10, 8));
+  EXPECT_FALSE(splits(10, 1)) << "nothing to split";
+  EXPECT_FALSE(splits(60, 8)) << "lanes for both hemispheres";
 }
 
 TEST(Partition, SplitsKRatherThanThatAHemisphereIdlesWhereWeightsLieOnce) {
