@@ -126,18 +126,17 @@ std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
 /// where what is between is stored anyway.
 std::optional<Former::ChannelsOf> Former::channelsOf(Value base) {
   const ArrayRef<int64_t> shape = shapeOf(base);
-  std::optional<Splits> splits = Splits();
-  for (constexpr int kTries = 4; int i : llvm::seq(kTries)) {
-    (void)i;
-    Attempt attempt(graph, *splits);
-    Point index;
+  Splits splits;
+  constexpr int kTries = 4; // to cut the loops as views do
+  for (int i = 0; i < kTries; ++i) {
+    Attempt attempt(graph, splits);
+    Point point;
     for (unsigned dim = 0; dim < shape.size(); ++dim)
-      index.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
-    if (std::optional<ChannelsOf> found = channelsOf(attempt, base, index))
+      point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
+    const std::optional<ChannelsOf> found = channelsOf(attempt, base, point);
+    if (found || !attempt.space.wanted)
       return found;
-    splits = attempt.space.wanted;
-    if (!splits)
-      break;
+    splits = *attempt.space.wanted;
   }
   return std::nullopt;
 }
@@ -153,8 +152,8 @@ std::optional<Former::ChannelsOf> Former::channelsOf(Attempt &attempt, Value bas
     if (failed(its) || its->padded)
       return std::nullopt;
     at = *its;
-    const bool isWhole = at.base == base || value != base || !copied;
-    if (at.base != base && (stored.count(at.base) || (isWhole && demand(at.base) != 1)))
+    const bool isPart = value == base && copied; // others take other parts
+    if (at.base != base && (stored.count(at.base) || (!isPart && demand(at.base) != 1)))
       return std::nullopt;
     linalg::LinalgOp op = formOf(at.base);
     if (!op || !isFormable(op))
@@ -212,7 +211,8 @@ std::optional<Former::ChannelsOf> Former::channelsOf(Attempt &attempt, Value bas
 /// constants' rows are swept for each of the product's tiles.
 std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
   const ArrayRef<int64_t> shape = shapeOf(base);
-  if (shape.empty() || shape[lane] == 1)
+  const FailureOr<ElementType> type = memoryType(base);
+  if (shape.empty() || shape[lane] == 1 || failed(type) || *type == ElementType::Int32)
     return std::nullopt;
   const std::optional<ChannelsOf> channels = channelsOf(base);
   if (!channels || *channels->dim == lane)
