@@ -243,9 +243,13 @@ bool HeadPlanner::mergesToo(Search &search, const Kernel &kernel, const Access &
 /// Sums over the lanes of one head: both factors merge. Constants that meet all heads alike are
 /// repeated along the lanes: what is streamed takes no more sweeps for that.
 bool HeadPlanner::sumsWithin(Search &search, const Kernel &kernel, const Loops &loops) const {
+  // Lanes of a result that are heads take different rows of what is streamed: that is no repeat.
+  const bool canRepeat = std::ranges::none_of(kernel.results, [&](const Result &result) {
+    return coefficient(laneIndex(result.access), loops.head) != 0;
+  });
   return std::all_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
     return (!usesLoop(term.a, loops.lane) && !usesLoop(term.w, loops.lane)) ||
-           (mergesToo(search, kernel, term.a, loops, true) &&
+           (mergesToo(search, kernel, term.a, loops, canRepeat || search.writer) &&
             mergesToo(search, kernel, term.w, loops, search.writer.has_value()));
   });
 }
