@@ -221,6 +221,7 @@ private:
   int64_t passesAgain(mlir::Value base);
   bool isTurnedSooner(mlir::Value base, Stored known, unsigned lane);
   std::optional<unsigned> laneOfSum(mlir::Value base, unsigned lane);
+  /// Of a value that maps make of a product with constants: along which dimension its channels lie.
   struct ChannelsOf {
     mlir::linalg::LinalgOp product;
     bool hasMaps = false;

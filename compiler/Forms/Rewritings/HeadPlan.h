@@ -41,7 +41,8 @@ public:
   /// What has to merge with dimension `dim` of the tensor, if that can be. Exact: no product and no
   /// sum changes. With `writer`, the tensor's, that kernel's terms are the caller's to change, and
   /// what does not step through heads as a plan has it may be laid out anew (constants) or made
-  /// again for each head (maps and products of constants).
+  /// again for each head (maps and products of constants). Without, that holds for constants that
+  /// are streamed alone.
   std::optional<HeadPlan> plan(unsigned tensor, unsigned dim,
                                std::optional<unsigned> writer = std::nullopt) const;
 

@@ -102,7 +102,7 @@ unsigned mergeHeads(KernelGraph &graph, const Machine &machine) {
   const HeadPlanner planner(graph);
   std::optional<Touched> touched(Touched{graph});
   unsigned merged = 0;
-  Repeats repeats; // of nothing: what merges changes nothing else
+  Repeats repeats; // of constants that are streamed
   for (unsigned t = 0; t < graph.tensors.size(); ++t) {
     const Tensor &tensor = graph.tensors[t];
     const auto mergeIfPossible = [&](unsigned dim) {
