@@ -317,6 +317,16 @@ bool keepsLanes(const KernelGraph &graph, const Kernel &map, const std::vector<u
                      [&](const Result &result) { return lanesOf(map, result.access) == wanted; });
 }
 
+/// The fp32 that `widening`, of one argument, has back from its 16 bits, but for their rounding.
+std::optional<unsigned> beforeRounding(const Kernel &kernel, const Node &widening) {
+  const Node &narrow = kernel.nodes[widening.args[0]];
+  for (const ElementType type : {ElementType::Fp16, ElementType::Bf16})
+    if (widening.op == widenToF32(type) && narrow.kind == Node::Kind::Op &&
+        narrow.op == narrowFromF32(type))
+      return narrow.args[0];
+  return std::nullopt;
+}
+
 bool Merger::merge(size_t at) {
   auto [isHost, index] = graph.order[at];
   if (isHost)
@@ -366,8 +376,15 @@ bool Merger::merge(size_t at) {
           continue;
         std::vector<unsigned> nodes;
         for (Node node : map.nodes) {
+          const Node *read = node.args.size() == 1 ? &map.nodes[node.args[0]] : nullptr;
           for (unsigned &arg : node.args)
             arg = nodes[arg];
+          if (read && read->kind == Node::Kind::Operand && replacement[read->index] != ~0u &&
+              goesWithItsReader(map.operands[read->index].tensor))
+            if (const std::optional<unsigned> value = beforeRounding(writer, node)) {
+              nodes.push_back(*value);
+              continue;
+            }
           if (node.kind == Node::Kind::Operand) {
             if (replacement[node.index] != ~0u) {
               nodes.push_back(replacement[node.index]);

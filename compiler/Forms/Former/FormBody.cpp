@@ -232,7 +232,27 @@ static bool wasNarrow(KernelBuilder &build, unsigned node) {
   return n.kind == Node::Kind::Op && (n.op == AluOp::CvtF16F32 || n.op == AluOp::CvtBf16F32);
 }
 
+/// z, where the node is 1 + e^-z.
+static std::optional<unsigned> divisorOfSigmoid(KernelBuilder &build, unsigned node) {
+  const std::vector<Node> &nodes = build.kernel().nodes;
+  const auto is = [&](unsigned n, AluOp op) {
+    return nodes[n].kind == Node::Kind::Op && nodes[n].op == op;
+  };
+  if (!is(node, AluOp::AddF32))
+    return std::nullopt;
+  for (const unsigned one : {0u, 1u})
+    if (const unsigned power = nodes[node].args[1 - one];
+        isImmediate(build, nodes[node].args[one], 1) && is(power, AluOp::ExpF32))
+      if (const unsigned negated = nodes[power].args[0]; is(negated, AluOp::NegF32))
+        return nodes[negated].args[0];
+  return std::nullopt;
+}
+
 static unsigned divide(KernelBuilder &build, unsigned x, unsigned y) {
+  if (const std::optional<unsigned> z = divisorOfSigmoid(build, y)) {
+    const unsigned sigmoid = build.op(AluOp::SigmoidF32, {*z});
+    return isImmediate(build, x, 1) ? sigmoid : build.op(AluOp::MulF32, {x, sigmoid});
+  }
   const Node divisor = build.kernel().nodes[y];
   if (isImmediate(build, x, 1)) {
     if (divisor.kind == Node::Kind::Op && divisor.op == AluOp::SqrtF32)

@@ -71,6 +71,16 @@ static FailureOr<Point> evaluateMap(LoopSpace &space, AffineMap map, const Point
   return result;
 }
 
+/// Does a window slide along lanes of its input in which the result does not lie? Then each result
+/// takes other lanes of a row: the input is read along the result's lanes, as rows.
+bool Former::slidesBesideLanes(Attempt &attempt, linalg::LinalgOp op, const Point &dims) {
+  const AffineExpr expr = op.getIndexingMapsArray()[0].getResult(lanesOfReduced(op));
+  if (isa<AffineDimExpr>(expr))
+    return false;
+  const std::optional<Linear> first = attempt.space.evaluate(expr, dims);
+  return first && (attempt.lane < 0 || !first->uses(unsigned(attempt.lane)));
+}
+
 /// A rectified value, or what keeps it so: quantisation around zero, maxima, concatenation.
 bool Former::isNonNegative(Value value) const {
   Value base = baseOf(value);
@@ -126,17 +136,18 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   bool isRow = attempt.lane < 0 || llvm::none_of(index, [&](const Linear &at) {
                  return at.uses(unsigned(attempt.lane));
                });
-  if (reducesLanes(op) && combiner == Combiner::Sum)
-    return sumOverLanes(attempt, op, index);
-  if (reducesLanes(op) && isRow)
-    return extremeOverLanes(attempt, op, index);
   AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   Point dims(extents.size());
-  SmallVector<unsigned> reduced;
-  int64_t points = 1;
   for (auto [expr, at] : llvm::zip(result.getResults(), index))
     dims[cast<AffineDimExpr>(expr).getPosition()] = at;
+  const bool isOverLanes = reducesLanes(op) && !slidesBesideLanes(attempt, op, dims);
+  if (isOverLanes && combiner == Combiner::Sum)
+    return sumOverLanes(attempt, op, index);
+  if (isOverLanes && isRow)
+    return extremeOverLanes(attempt, op, index);
+  SmallVector<unsigned> reduced;
+  int64_t points = 1;
   for (auto [dim, iterator] : llvm::enumerate(op.getIteratorTypesArray()))
     if (iterator == utils::IteratorType::reduction)
       reduced.push_back(unsigned(dim)), points *= extents[dim];

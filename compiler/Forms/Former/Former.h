@@ -329,6 +329,7 @@ private:
   unsigned lanesOfReduced(mlir::linalg::LinalgOp op);
   bool reducesLanes(mlir::linalg::LinalgOp op);
   bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
+  bool slidesBesideLanes(Attempt &attempt, mlir::linalg::LinalgOp op, const Point &dims);
   bool meetsMaximum(mlir::Value value);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
 
