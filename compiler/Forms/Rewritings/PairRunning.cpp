@@ -90,7 +90,7 @@ std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &ker
 /// `room`: rows of memory for the copies that they are read from.
 int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduction &of,
                      const Machine &machine, int64_t room) {
-  constexpr double kStep = 200;        // cycles from reading an operand to reading the result
+  constexpr double kStep = 100;        // cycles from reading an operand to reading the result
   constexpr int64_t kMostStreams = 32; // that operands come on
   const Tensor &tensor = graph.tensors[kernel.operands[of.operand].tensor];
   const int64_t steps = kernel.loops[of.loop].extent, vector = machine.lanes(),
@@ -104,15 +104,18 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
     held *= d == tensor.laneDim ? (tensor.shape[d] + vector - 1) / vector : tensor.shape[d];
   const int64_t operations = bytes < 4 ? 2 : 1; // for each: to widen, to combine
   const double interval = stepCycles(graph, kernel, kernel.nodes[of.node], machine);
+  const auto alusFor = [&](int64_t each) { return each * operations - 1; };
   const auto cyclesOf = [&](int64_t each) {
     const double running = double(rows / each) * interval / kHemispheres / machine.pes();
-    return each == 1 ? running : running + double(rows / each) / machine.pes() + kStep;
+    const bool isTwice = kHemispheres * alusFor(each) <= int64_t(machine.vxm.alus);
+    return each == 1 ? running
+                     : running + double(rows / each) / (isTwice ? kHemispheres : 1) / machine.pes() +
+                           kStep;
   };
   int64_t best = 1;
-  for (int64_t each = 2; each <= steps / 2; each *= 2)
-    if (steps % each == 0 && each * operations - 1 <= int64_t(machine.vxm.alus) &&
-        each * bytes <= kMostStreams && held * bytes * each <= room &&
-        cyclesOf(each) < cyclesOf(best))
+  for (int64_t each = 2; each <= steps && each * bytes <= kMostStreams; ++each)
+    if (steps % each == 0 && alusFor(each) <= int64_t(machine.vxm.alus) &&
+        held * bytes * each <= room && cyclesOf(each) < cyclesOf(best))
       best = each;
   return best;
 }
@@ -136,9 +139,12 @@ void pair(KernelGraph &graph, unsigned number, const Reduction &of, int64_t each
       moves *= loop == of.loop ? each : 1;
     level.push_back(map.load(access));
   }
-  for (; level.size() > 1; level.resize(level.size() / 2))
-    for (size_t k = 0; k < level.size() / 2; ++k)
+  for (size_t size = level.size(); size > 1; size = (size + 1) / 2) {
+    for (size_t k = 0; k < size / 2; ++k)
       level[k] = map.op(combine, {level[2 * k], level[2 * k + 1]});
+    if (size % 2)
+      level[size / 2] = level[size - 1];
+  }
   Access part{0, {}, 0};
   std::vector<int64_t> shape;
   for (unsigned l = 0; l < kernel.loops.size(); ++l)
@@ -165,20 +171,23 @@ unsigned pairRunning(KernelGraph &graph, const Machine &machine) {
   constexpr int64_t kMostShare = 8, kAtOnce = 2; // of all rows; tensors with copies at a time
   const int64_t all = int64_t(kHemispheres) * machine.memory.slices * machine.rowsPerSlice(),
                 room = std::min(all / kMostShare, roomBeside(graph, machine) / kAtOnce);
-  unsigned shortened = 0;
+  unsigned maps = 0;
   const std::vector<std::pair<bool, unsigned>> order = std::move(graph.order);
   graph.order.clear();
   for (auto [isHost, number] : order) {
-    if (!isHost)
-      if (const std::optional<Reduction> of = reductionOf(graph, graph.kernels[number]))
-        if (const int64_t each = neighboursOf(graph, graph.kernels[number], *of, machine, room);
-            each > 1) {
-          pair(graph, number, *of, each); // its map goes before it
-          ++shortened;
-        }
+    for (bool isShorter = !isHost; isShorter;) {
+      const std::optional<Reduction> of = reductionOf(graph, graph.kernels[number]);
+      const int64_t each =
+          of ? neighboursOf(graph, graph.kernels[number], *of, machine, room) : 1;
+      isShorter = each > 1;
+      if (isShorter) {
+        pair(graph, number, *of, each); // its map goes before it
+        ++maps;
+      }
+    }
     graph.order.push_back({isHost, number});
   }
-  return shortened;
+  return maps;
 }
 
 } // namespace millrace::forms
