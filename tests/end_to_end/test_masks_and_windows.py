@@ -219,3 +219,15 @@ def test_the_largest_masked_scores_are_those_that_were_compared(millrace, tmp_pa
     assert (got["found"] == np.take_along_axis(got["masked"], got["places"].astype(np.int64), axis=-1)).all()
     assert ((got["y"] > 0).sum(axis=-1) <= np.minimum(kept, np.arange(tokens) + 1)).all()
     assert ((got["y"] > 0).sum(axis=-1) > np.minimum(kept, np.arange(tokens) + 1) // 2).all()
+
+
+@pytest.mark.parametrize("shape, attributes", [((17, 1, 17), {"kernel_shape": [3]}), ((40, 3, 33), {"kernel_shape": [9]}),
+                                               ((17, 1, 17), {"kernel_shape": [5], "pads": [2, 2]}),
+                                               ((5, 1, 17, 8), {"kernel_shape": [3, 3], "strides": [2, 1]})])
+def test_a_window_slides_along_lanes_of_another_reader(millrace, tmp_path, shape, attributes):
+    """The average is taken of rows, lane by lane, along the lanes that the softmax over dimension 0 has."""
+    nodes = [node("Tanh", ["x"], ["t"]), node("Softmax", ["t"], ["s"], axis=0), node("AveragePool", ["t"], ["p"], **attributes),
+             node("ReduceSum", ["s", "rest"], ["q"], keepdims=1), node("Mul", ["p", "q"], ["y"])]
+    report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal(shape).astype(np.float32)},
+                   {"rest": np.arange(1, len(shape), dtype=np.int64)})
+    assert report["host_ops"] == []

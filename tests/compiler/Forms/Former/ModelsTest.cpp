@@ -204,6 +204,15 @@ TEST(Reductions, OfWindows) {
   EXPECT_LT(onGrid("g (float[1,4,7,6] x) => (float[1,4,1,1] y) { y = GlobalAveragePool (x) }"), kFp16);
 }
 
+TEST(Reductions, OfWindowsAlongADimensionThatAnotherReaderLeavesAcrossLanes) {
+  for (const char *pool : {"AveragePool <kernel_shape = [3]>", "AveragePool <kernel_shape = [4], strides = [2]>",
+                           "AveragePool <kernel_shape = [9], pads = [4,4]>", "MaxPool <kernel_shape = [3]>"})
+    EXPECT_LT(onGrid(std::string("g (float[17,1,17] x) => (float[17,1,17] s, float[17,1,N] p) { t = Tanh (x) s = Softmax <axis = 0> (t) p = ") +
+                     pool + " (t) }"),
+              kFp16)
+        << pool;
+}
+
 TEST(Reductions, AMaximumOfRectifiedValuesThatStartsAboveZeroOrBelow) {
   // What is rectified at a bound below zero is no magnitude: its bits do not order it.
   for (const char *low : {"0.0", "-0.5", "-1.0"})
@@ -215,6 +224,36 @@ TEST(Reductions, AMaximumOfRectifiedValuesThatStartsAboveZeroOrBelow) {
     })"),
               kFp16)
         << low;
+}
+
+TEST(Maps, MakeASigmoidInOneOperationHoweverItIsWritten) {
+  const std::string w = " <float[8,8,1,1] w = {" + numbers(64, 13) + "}, float one = {1.0}> { a = Conv (x, w) ";
+  for (const char *silu : {"s = Sigmoid (a) y = Mul (a, s)", "n = Neg (a) e = Exp (n) d = Add (one, e) s = Div (one, d) y = Mul (s, a)",
+                           "n = Neg (a) e = Exp (n) d = Add (e, one) y = Div (a, d)"}) {
+    const Model model = formed("g (float[1,8,5,5] x) => (float[1,8,5,5] y)" + w + silu + " }");
+    ASSERT_EQ(model.graph.kernels.size(), 1u) << silu;
+    std::vector<AluOp> ops; // of the product, not rounded before
+    for (const Node &node : model.graph.kernels[0].nodes)
+      if (node.kind == Node::Kind::Op)
+        ops.push_back(node.op);
+    EXPECT_THAT(ops, testing::ElementsAre(AluOp::SigmoidF32, AluOp::MulF32, AluOp::CvtF32F16Fin)) << silu;
+    EXPECT_LT(model.error, kFp16) << silu;
+  }
+}
+
+TEST(Maps, GoOnWithWhatIsStoredWhereOthersReadItToo) {
+  const Model model = formed("g (float[1,8,5,5] x) => (float[1,8,5,5] y, float[1,8,3,3] p) <float[8,8,1,1] w = {" + numbers(64, 13) +
+                             "}> { a = Conv (x, w) s = Sigmoid (a) y = Mul (a, s) p = MaxPool <kernel_shape = [3,3]> (a) }");
+  EXPECT_LT(model.error, kFp16);
+  unsigned sigmoids = 0;
+  for (const Kernel &kernel : model.graph.kernels)
+    for (const Node &node : kernel.nodes) {
+      if (node.kind != Node::Kind::Op || node.op != AluOp::SigmoidF32)
+        continue;
+      ++sigmoids;
+      EXPECT_EQ(kernel.nodes[node.args[0]].op, AluOp::CvtF16F32);
+    }
+  EXPECT_EQ(sigmoids, 1u);
 }
 
 TEST(Maps, BroadcastFromEveryDimension) {
