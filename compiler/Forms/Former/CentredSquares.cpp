@@ -4,6 +4,7 @@
 #include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 /// Fewer squares leave the rounding of each to be seen in their sum.
 constexpr int64_t kLeastSquares = 64;
+/// Sums of so many elements are shorter than what a sum waits for another one, about.
+constexpr int64_t kMostAtOnce = 1 << 13;
 
 /// A sum over some loops of one tensor that it reads with a projected permutation.
 bool sumsOneTensor(linalg::LinalgOp op) {
@@ -224,6 +227,86 @@ Value cloneOn(OpBuilder &builder, linalg::LinalgOp op, Value input) {
   return clone->getResult(0);
 }
 
+/// Where the view has the dimension, whole and alone.
+std::optional<unsigned> dimInView(Operation *view, unsigned dim) {
+  auto collapse = dyn_cast<tensor::CollapseShapeOp>(view);
+  auto expand = dyn_cast<tensor::ExpandShapeOp>(view);
+  if (!collapse && !expand)
+    return std::nullopt;
+  const int64_t extent = shapeOf(view->getOperand(0))[dim];
+  const ArrayRef<int64_t> shape = shapeOf(view->getResult(0));
+  for (const auto &[merged, group] : llvm::enumerate(
+           collapse ? collapse.getReassociationIndices() : expand.getReassociationIndices())) {
+    if (collapse ? !llvm::is_contained(group, int64_t(dim)) : merged != dim)
+      continue;
+    for (const int64_t to : collapse ? ReassociationIndices{int64_t(merged)} : group)
+      if (shape[size_t(to)] == extent)
+        return unsigned(to);
+  }
+  return std::nullopt;
+}
+
+/// Does a product take the value, or what maps and views make of it, along other dimensions than
+/// `dim`? Then the value lies along those.
+bool isReadAcross(Value value, unsigned dim) {
+  constexpr size_t kMostValues = 64; // the nearest first
+  SetVector<std::pair<Value, unsigned>> seen;
+  seen.insert({value, dim});
+  for (size_t i = 0; i < seen.size() && seen.size() < kMostValues; ++i) {
+    const auto [of, at] = seen[i];
+    for (OpOperand &use : of.getUses()) {
+      auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+      if (!op || op->getNumResults() != 1) {
+        if (const auto to = dimInView(use.getOwner(), at))
+          seen.insert({use.getOwner()->getResult(0), *to});
+        continue;
+      }
+      const auto loop = dyn_cast<AffineDimExpr>(op.getMatchingIndexingMap(&use).getResult(at));
+      if (!loop || op.getIteratorTypesArray()[loop.getPosition()] != utils::IteratorType::parallel)
+        continue;
+      if (isContraction(op))
+        return true;
+      const AffineMap result = op.getIndexingMapsArray().back();
+      if (const auto to = result.getResultPosition(loop))
+        seen.insert({op->getResult(0), *to});
+    }
+  }
+  return false;
+}
+
+/// Are both sums of the normalisation better made at once?
+bool areMadeAtOnce(const CentredSquares &centred) {
+  const Value differences = centred.square ? centred.square->getOperand(0)
+                                           : centred.sum->getOperand(0);
+  const SummedDims dims = dimsOf(centred.sum);
+  return cast<RankedTensorType>(differences.getType()).getNumElements() <= kMostAtOnce ||
+         (dims.summed.size() == 1 && isReadAcross(differences, dims.summed.front()));
+}
+
+/// Does the sum add up many squares to a number of which a root is taken, at once or after other
+/// maps, and nothing else?
+bool isUnderRoot(linalg::LinalgOp sum) {
+  constexpr unsigned kMostMaps = 4; // a mean, an epsilon, a view of either
+  if (!sumsOneTensor(sum) || countOf(sum) < kLeastSquares)
+    return false;
+  const Value input = sum->getOperand(0);
+  const bool isSquare = combinedValue(sum) == sum.getBlock()->getArgument(0)
+                            ? bool(squaredBy(formOf(input), scalarOf(formOf(input))))
+                            : bool(squaredBy(sum, combinedValue(sum)));
+  Operation *op = sum;
+  for (unsigned maps = 0; isSquare && maps < kMostMaps && op->getResult(0).hasOneUse(); ++maps) {
+    op = *op->getResult(0).user_begin();
+    auto map = dyn_cast<linalg::LinalgOp>(op);
+    if (map ? !scalarOf(map) : !isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      return false;
+    if (map && llvm::any_of(*map.getBlock(), [](Operation &each) {
+          return isa<math::SqrtOp, math::RsqrtOp>(each);
+        }))
+      return true;
+  }
+  return false;
+}
+
 void expand(CentredSquares found) {
   OpBuilder builder(found.user);
   const Location loc = found.user.getLoc();
@@ -265,12 +348,18 @@ void expand(CentredSquares found) {
 
 } // namespace
 
-void expandCentredSquares(func::FuncOp function) {
+void prepareSquares(func::FuncOp function) {
   SmallVector<CentredSquares> all;
   function.walk([&](linalg::GenericOp op) {
-    if (!op->hasAttr(kDevice))
-      if (auto found = centredSquaresOf(op))
-        all.push_back(*found);
+    if (op->hasAttr(kDevice))
+      return;
+    const std::optional<CentredSquares> centred = centredSquaresOf(op);
+    if (centred && areMadeAtOnce(*centred))
+      all.push_back(*centred);
+    else if (isUnderRoot(op))
+      op->setAttr(kRoundedSquares, UnitAttr::get(op.getContext()));
+    if (centred && op->hasAttr(kRoundedSquares)) // what all of a row is less is not rounded
+      centred->mean.getDefiningOp()->setAttr(kKeepFp32, UnitAttr::get(op.getContext()));
   });
   for (const CentredSquares &found : all)
     expand(found);

@@ -2,6 +2,7 @@
 //
 // Reductions: small windows as trees, rows as running operations, lanes as contractions with ones.
 #include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Rewrite.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -244,34 +245,40 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   return taps[0];
 }
 
-/// Stores a value computed in fp32 as the sum of two bf16 tensors.
-FailureOr<std::array<unsigned, 2>> Former::storeTwoTerms(Value key, ArrayRef<int64_t> shape,
-                                                         unsigned lane, Compute compute) {
-  if (auto found = twoTerms.find(key.getAsOpaquePointer()); found != twoTerms.end())
+/// Stores a value computed in fp32 as a bf16 tensor, or the sum of two.
+FailureOr<SmallVector<unsigned, 2>> Former::storeTerms(Value key, ArrayRef<int64_t> shape,
+                                                       unsigned lane, bool isRounded,
+                                                       Compute compute) {
+  if (auto found = termsOf.find(key.getAsOpaquePointer()); found != termsOf.end())
     return found->second;
-  unsigned high = newTensor(key, shape, lane, ElementType::Bf16);
-  graph.tensors[high].name += ".hi";
-  unsigned low = newTensor(key, shape, lane, ElementType::Bf16);
-  graph.tensors[low].name += ".lo";
+  SmallVector<unsigned, 2> terms;
+  for (const char *suffix : {".hi", ".lo"}) {
+    if (isRounded && !terms.empty())
+      break;
+    terms.push_back(newTensor(key, shape, lane, ElementType::Bf16));
+    graph.tensors[terms.back()].name += isRounded ? "" : suffix;
+  }
   LogicalResult done = emitKernel(
       key, shape, lane, {}, compute, [&](Attempt &attempt, const Point &point, Scalar value) {
         KernelBuilder &build = attempt.build;
+        Access to{terms.front(), {}, 0};
+        for (const Linear &at : point)
+          to.index.push_back(at.affine());
         unsigned top = build.op(narrowFromF32(ElementType::Bf16), {value.node});
+        build.storeBits(top, to);
+        if (isRounded)
+          return;
         const unsigned wide = build.op(AluOp::CvtBf16F32, {top});
         unsigned rest = build.op(AluOp::SubF32, {value.node, wide});
         if (!ranges.of(key).isBounded()) // infinity less itself would be NaN
           rest = build.op(AluOp::SelectF32,
                           {build.op(AluOp::NeF32, {value.node, wide}), rest, build.constant(0)});
-        Access to{high, {}, 0};
-        for (const Linear &at : point)
-          to.index.push_back(at.affine());
-        build.storeBits(top, to);
-        to.tensor = low;
+        to.tensor = terms.back();
         build.store(rest, to);
       });
   if (failed(done))
     return failure();
-  return twoTerms[key.getAsOpaquePointer()] = {high, low};
+  return termsOf[key.getAsOpaquePointer()] = terms;
 }
 
 SmallVector<unsigned> dimsBeside1(Value value) {
@@ -413,7 +420,7 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     unsigned band = addConstant(graph, "band" + std::to_string(size), {lanes, width},
                                 ElementType::Bf16, 1, values);
     auto square = [&](Attempt &inner, const Point &point) { return compute(inner, source, point); };
-    auto terms = storeTwoTerms(source, shapeOf(source), dim, square);
+    auto terms = storeTerms(source, shapeOf(source), dim, /*isRounded=*/false, square);
     if (failed(terms))
       return failure();
     for (unsigned term : *terms) {
@@ -521,7 +528,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     const std::optional<LaneChoice> known = shownLane(input);
     const unsigned lane =
         known && llvm::is_contained(reduced, known->dim) ? known->dim : reduced.back();
-    auto terms = storeTwoTerms(op->getResult(0), shapeOf(input), lane, each);
+    auto terms = storeTerms(op->getResult(0), shapeOf(input), lane,
+                            op->hasAttr(kRoundedSquares), each);
     if (failed(terms))
       return failure();
     for (unsigned term : *terms) {

@@ -321,8 +321,11 @@ private:
   std::optional<unsigned> runningOfSum(const Attempt &attempt, mlir::linalg::LinalgOp op);
   mlir::FailureOr<Scalar> sumOverLanes(Attempt &attempt, mlir::linalg::LinalgOp op,
                                        const Point &index);
-  mlir::FailureOr<std::array<unsigned, 2>>
-  storeTwoTerms(mlir::Value key, llvm::ArrayRef<int64_t> shape, unsigned lane, Compute compute);
+  /// `isRounded`: one alone.
+  mlir::FailureOr<llvm::SmallVector<unsigned, 2>> storeTerms(mlir::Value key,
+                                                             llvm::ArrayRef<int64_t> shape,
+                                                             unsigned lane, bool isRounded,
+                                                             Compute compute);
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
   bool isNonNegative(mlir::Value value) const;
   /// The dimension of what is reduced that lies along lanes.
@@ -388,7 +391,7 @@ private:
   llvm::DenseMap<mlir::Value, LaneChoice> laneChoices;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
-  std::map<void *, std::array<unsigned, 2>> twoTerms;
+  std::map<void *, llvm::SmallVector<unsigned, 2>> termsOf;
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
   llvm::DenseSet<mlir::Value> hostTables; ///< that look-ups leave to the host
   std::map<std::vector<int64_t>, unsigned> splats, selections;

@@ -44,12 +44,19 @@ void noteRealFactors(mlir::func::FuncOp function);
 /// it, up to three, made beside the map. None where something is no constant.
 llvm::SmallVector<mlir::Value, 1> centredParts(mlir::linalg::LinalgOp dequantize);
 
-/// The sum of squares of x less its own mean becomes the sum of x's squares less that of the
-/// mean's, at least 0: both sums of a normalisation are made at once. Where products add to x, so
-/// that it is rounded to 16 bits: with a mean of r deviations that puts r * 1.4e-4 deviations of
-/// noise on each element, and the variance of n squares of two parts is off by some r^2 * 4e-6 /
-/// sqrt(n), which is less up to r = 1,000.
-void expandCentredSquares(mlir::func::FuncOp function);
+/// On a sum of squares: each is rounded to bf16.
+inline constexpr char kRoundedSquares[] = "millrace.rounded_squares";
+
+/// Squares of normalisations. A sum of many of which a root is taken is noted to be one of rounded
+/// squares: of n alike, their roundings put 1e-3 / sqrt(n) on what scales a row, and 1e-3 at most
+/// where one square is nearly all; fp16 does as much to the element that is squared.
+///
+/// Where both sums of a normalisation are better made at once, as few elements are summed or products
+/// take what is normalised along other dimensions, the sum of squares of x less its own mean becomes the sum of x's squares less that of the mean's, at
+/// least 0. Where products add to x, so that it is rounded to 16 bits: with a mean of r deviations
+/// that puts r * 1.4e-4 deviations of noise on each element, and the variance of n squares of two
+/// parts is off by some r^2 * 4e-6 / sqrt(n), which is less up to r = 1,000.
+void prepareSquares(mlir::func::FuncOp function);
 
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).

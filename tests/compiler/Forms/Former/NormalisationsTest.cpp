@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Are the two sums of a normalisation made at once where that costs no accuracy, and there alone?
+// Are the two sums of a normalisation made at once where that costs no accuracy and saves time, and there alone? And are its squares
+// rounded once where there are many?
 #include "tests/compiler/Forms/Former/OnnxModel.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 using namespace millrace;
 using namespace millrace::forms;
@@ -23,12 +25,13 @@ bool sumsSquaresOfRows(const KernelGraph &graph) {
   });
 }
 
-/// y = the normalised p, where `make` makes p of x.
-Model normalised(const std::string &make, int width, const std::string &how) {
-  const std::string n = std::to_string(width);
-  return formed("g (float[3," + n + "] x) => (float[3," + n + "] y) <float[" + n + "] s = {" + numbers(width, 7, 0.5) + "}, float[" + n +
-                "] b = {" + numbers(width, 5) + "}, float[" + n + "," + n + "] w = {" + numbers(width * width, 13) + "}, float[" + n +
-                "," + n + "] same = {" + numbers(width * width, 1, 0.25) + "}, float e = {0.001}, int64[1] one = {1}, int64[1] zero = {0}> { " + make + "\n" + how + " }");
+/// y = the normalised p, where `make` makes p of x, in so many rows; `shape` of y if it is another.
+Model normalised(const std::string &make, int width, const std::string &how, int rows = 3, std::string shape = "") {
+  const std::string n = std::to_string(width), same = "float[" + std::to_string(rows) + "," + n + "]";
+  return formed("g (" + same + " x) => (" + (shape.empty() ? same : shape) + " y) <float[" + n + "] s = {" + numbers(width, 7, 0.5) +
+                "}, float[" + n + "] b = {" + numbers(width, 5) + "}, float[" + n + "," + n + "] w = {" + numbers(width * width, 13) +
+                "}, float[" + n + "," + n + "] same = {" + numbers(width * width, 1, 0.25) +
+                "}, float e = {0.001}, int64[1] one = {1}, int64[1] zero = {0}> { " + make + "\n" + how + " }");
 }
 
 const char *const kNorm = "y = LayerNormalization (p, s, b)",
@@ -52,6 +55,46 @@ TEST(Normalisations, OfWhatMayBeExactOrOfFewElementsSubtractTheMeanFirst) {
   const Model other = normalised("p = MatMul (x, w)", 64, kOtherMean);
   EXPECT_FALSE(sumsSquaresOfRows(other.graph)) << "the mean of other elements";
   EXPECT_LT(other.error, 3 * kFp16);
+}
+
+/// Tensors of bf16 that are summed, in parts or not.
+size_t summedInBf16(const KernelGraph &graph) {
+  std::set<unsigned> summed;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms)
+      if (graph.tensors[term.a.tensor].type == ElementType::Bf16)
+        summed.insert(term.a.tensor);
+  return summed.size();
+}
+
+TEST(Normalisations, OfManyElementsSumRoundedSquaresOfDifferences) {
+  for (const char *how : {kNorm, kSteps}) {
+    const Model model = normalised("p = MatMul (x, w)", 64, how, 160);
+    EXPECT_LT(model.error, 3 * kFp16) << how;
+    EXPECT_FALSE(sumsSquaresOfRows(model.graph)) << how;
+    EXPECT_EQ(summedInBf16(model.graph), 1u) << how;
+  }
+}
+
+TEST(Normalisations, RoundSquaresOfWhichARootIsTakenAlone) {
+  const char *const squares = "q = Mul (p, p)\n v = ReduceSum (q, one)\n";
+  const Model scaled = normalised("p = MatMul (x, w)", 64, std::string(squares) + "ve = Add (v, e)\n t = Sqrt (ve)\n y = Div (p, t)");
+  EXPECT_EQ(summedInBf16(scaled.graph), 1u);
+  EXPECT_LT(scaled.error, 3 * kFp16);
+  const Model plain = normalised("p = MatMul (x, w)", 64, std::string(squares) + "ve = Add (v, e)\n y = Div (p, ve)");
+  EXPECT_EQ(summedInBf16(plain.graph), 2u);
+  EXPECT_EQ(summedInBf16(normalised("p = MatMul (x, w)", 48, std::string(squares) + "ve = Add (v, e)\n t = Sqrt (ve)\n y = Div (p, t)").graph),
+            2u)
+      << "of few";
+}
+
+TEST(Normalisations, ReadAlongOtherDimensionsMakeBothSumsAtOnce) {
+  const Model model = normalised("p = MatMul (x, w)", 64,
+                                 "m = ReduceMean (p, one)\n d = Sub (p, m)\n q = Mul (d, d)\n v = ReduceMean (q, one)\n ve = Add (v, e)\n"
+                                 "t = Sqrt (ve)\n n = Div (d, t)\n c = Transpose <perm = [1,0]> (n)\n y = MatMul (c, x)",
+                                 160, "float[64,64]");
+  EXPECT_TRUE(sumsSquaresOfRows(model.graph));
+  EXPECT_LT(model.error, 3 * kFp16);
 }
 
 TEST(Normalisations, OfConstantRowsAreTheBias) {
