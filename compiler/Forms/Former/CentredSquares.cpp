@@ -229,14 +229,16 @@ Value cloneOn(OpBuilder &builder, linalg::LinalgOp op, Value input) {
 
 /// Where the view has the dimension, whole and alone.
 std::optional<unsigned> dimInView(Operation *view, unsigned dim) {
+  if (isa<tensor::PadOp>(view))
+    return dim;
   auto collapse = dyn_cast<tensor::CollapseShapeOp>(view);
   auto expand = dyn_cast<tensor::ExpandShapeOp>(view);
   if (!collapse && !expand)
     return std::nullopt;
   const int64_t extent = shapeOf(view->getOperand(0))[dim];
   const ArrayRef<int64_t> shape = shapeOf(view->getResult(0));
-  for (const auto &[merged, group] : llvm::enumerate(
-           collapse ? collapse.getReassociationIndices() : expand.getReassociationIndices())) {
+  for (const auto &[merged, group] : llvm::enumerate(collapse ? collapse.getReassociationIndices()
+                                                              : expand.getReassociationIndices())) {
     if (collapse ? !llvm::is_contained(group, int64_t(dim)) : merged != dim)
       continue;
     for (const int64_t to : collapse ? ReassociationIndices{int64_t(merged)} : group)
@@ -261,14 +263,17 @@ bool isReadAcross(Value value, unsigned dim) {
           seen.insert({use.getOwner()->getResult(0), *to});
         continue;
       }
-      const auto loop = dyn_cast<AffineDimExpr>(op.getMatchingIndexingMap(&use).getResult(at));
-      if (!loop || op.getIteratorTypesArray()[loop.getPosition()] != utils::IteratorType::parallel)
-        continue;
-      if (isContraction(op))
-        return true;
+      const AffineExpr expr = op.getMatchingIndexingMap(&use).getResult(at);
       const AffineMap result = op.getIndexingMapsArray().back();
-      if (const auto to = result.getResultPosition(loop))
-        seen.insert({op->getResult(0), *to});
+      for (auto [number, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
+        if (iterator != utils::IteratorType::parallel || !expr.isFunctionOfDim(unsigned(number)))
+          continue;
+        if (isContraction(op) && !isDepthwise(op))
+          return true;
+        if (const auto to =
+                result.getResultPosition(getAffineDimExpr(unsigned(number), op.getContext())))
+          seen.insert({op->getResult(0), *to});
+      }
     }
   }
   return false;
@@ -276,8 +281,8 @@ bool isReadAcross(Value value, unsigned dim) {
 
 /// Are both sums of the normalisation better made at once?
 bool areMadeAtOnce(const CentredSquares &centred) {
-  const Value differences = centred.square ? centred.square->getOperand(0)
-                                           : centred.sum->getOperand(0);
+  const Value differences =
+      centred.square ? centred.square->getOperand(0) : centred.sum->getOperand(0);
   const SummedDims dims = dimsOf(centred.sum);
   return cast<RankedTensorType>(differences.getType()).getNumElements() <= kMostAtOnce ||
          (dims.summed.size() == 1 && isReadAcross(differences, dims.summed.front()));
@@ -299,9 +304,8 @@ bool isUnderRoot(linalg::LinalgOp sum) {
     auto map = dyn_cast<linalg::LinalgOp>(op);
     if (map ? !scalarOf(map) : !isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
       return false;
-    if (map && llvm::any_of(*map.getBlock(), [](Operation &each) {
-          return isa<math::SqrtOp, math::RsqrtOp>(each);
-        }))
+    if (map && llvm::any_of(*map.getBlock(),
+                            [](Operation &each) { return isa<math::SqrtOp, math::RsqrtOp>(each); }))
       return true;
   }
   return false;

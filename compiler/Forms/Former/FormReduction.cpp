@@ -528,8 +528,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     const std::optional<LaneChoice> known = shownLane(input);
     const unsigned lane =
         known && llvm::is_contained(reduced, known->dim) ? known->dim : reduced.back();
-    auto terms = storeTerms(op->getResult(0), shapeOf(input), lane,
-                            op->hasAttr(kRoundedSquares), each);
+    auto terms =
+        storeTerms(op->getResult(0), shapeOf(input), lane, op->hasAttr(kRoundedSquares), each);
     if (failed(terms))
       return failure();
     for (unsigned term : *terms) {

@@ -35,8 +35,8 @@ inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 /// is `kOfReals`.
 void foldDequantized(mlir::func::FuncOp function);
 
-/// For products of integers that are not exact to the last rounding: what is dequantised at run time
-/// and multiplied with another such, one of them with a zero point, is `kOfReals`; reals are
+/// For products of integers that are not exact to the last rounding: what is dequantised at run
+/// time and multiplied with another such, one of them with a zero point, is `kOfReals`; reals are
 /// multiplied.
 void noteRealFactors(mlir::func::FuncOp function);
 
@@ -51,11 +51,12 @@ inline constexpr char kRoundedSquares[] = "millrace.rounded_squares";
 /// squares: of n alike, their roundings put 1e-3 / sqrt(n) on what scales a row, and 1e-3 at most
 /// where one square is nearly all; fp16 does as much to the element that is squared.
 ///
-/// Where both sums of a normalisation are better made at once, as few elements are summed or products
-/// take what is normalised along other dimensions, the sum of squares of x less its own mean becomes the sum of x's squares less that of the mean's, at
-/// least 0. Where products add to x, so that it is rounded to 16 bits: with a mean of r deviations
-/// that puts r * 1.4e-4 deviations of noise on each element, and the variance of n squares of two
-/// parts is off by some r^2 * 4e-6 / sqrt(n), which is less up to r = 1,000.
+/// Where both sums of a normalisation are better made at once, as few elements are summed or
+/// products take what is normalised along other dimensions, the sum of squares of x less its own
+/// mean becomes the sum of x's squares less that of the mean's, at least 0. Where products add to
+/// x, so that it is rounded to 16 bits: with a mean of r deviations that puts r * 1.4e-4 deviations
+/// of noise on each element, and the variance of n squares of two parts is off by some r^2 * 4e-6 /
+/// sqrt(n), which is less up to r = 1,000.
 void prepareSquares(mlir::func::FuncOp function);
 
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
@@ -72,9 +73,9 @@ void viewIntegers(mlir::func::FuncOp function);
 
 /// Maps and sums between a view that joins dimensions and views that cut them again as they were
 /// become ones over the dimensions that are joined, where a quantiser is among them: what it gives
-/// is stored in its own shape, whose lanes may be all of a normalised image. The same where products
-/// sum all that is joined and its innermost part is too short for the lanes: a small image that is
-/// flattened lies along its channels. Sums in another order.
+/// is stored in its own shape, whose lanes may be all of a normalised image. The same where
+/// products sum all that is joined and its innermost part is too short for the lanes: a small image
+/// that is flattened lies along its channels. Sums in another order.
 void expandJoined(mlir::func::FuncOp function);
 /// The same for one view, whatever is among them.
 void expandJoined(mlir::tensor::CollapseShapeOp view);

@@ -108,9 +108,10 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
   const auto cyclesOf = [&](int64_t each) {
     const double running = double(rows / each) * interval / kHemispheres / machine.pes();
     const bool isTwice = kHemispheres * alusFor(each) <= int64_t(machine.vxm.alus);
-    return each == 1 ? running
-                     : running + double(rows / each) / (isTwice ? kHemispheres : 1) / machine.pes() +
-                           kStep;
+    return each == 1
+               ? running
+               : running + double(rows / each) / (isTwice ? kHemispheres : 1) / machine.pes() +
+                     kStep;
   };
   int64_t best = 1;
   for (int64_t each = 2; each <= steps && each * bytes <= kMostStreams; ++each)
@@ -177,8 +178,7 @@ unsigned pairRunning(KernelGraph &graph, const Machine &machine) {
   for (auto [isHost, number] : order) {
     for (bool isShorter = !isHost; isShorter;) {
       const std::optional<Reduction> of = reductionOf(graph, graph.kernels[number]);
-      const int64_t each =
-          of ? neighboursOf(graph, graph.kernels[number], *of, machine, room) : 1;
+      const int64_t each = of ? neighboursOf(graph, graph.kernels[number], *of, machine, room) : 1;
       isShorter = each > 1;
       if (isShorter) {
         pair(graph, number, *of, each); // its map goes before it

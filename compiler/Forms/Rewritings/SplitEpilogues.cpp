@@ -273,30 +273,123 @@ Kernel secondPart(KernelGraph &graph, const Kernel &kernel, unsigned cut, const 
   return second;
 }
 
+/// How kernels are cut: with so many operations at most, and so many reads of a tensor.
+struct Limits {
+  unsigned most = 0;
+  MostReads reads;
+  const Machine *machine = nullptr;
+};
+
+/// Cuts a kernel as often as it has to be. Returns the parts behind the first.
+std::vector<unsigned> cut(KernelGraph &graph, unsigned number, const Limits &limits) {
+  std::vector<unsigned> parts;
+  for (unsigned last = number;; last = parts.back()) {
+    const Machine *machine = limits.machine;
+    Kernel kernel = graph.kernels[last];
+    std::optional<unsigned> at = findCut(graph, kernel, limits.most, limits.reads, machine);
+    if (!at && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
+      kernel = sumsFirst(kernel);
+      at = findCut(graph, kernel, limits.most, limits.reads, machine);
+      if (!at && !epilogueNeedsOfRows(kernel, graph, *machine).fit(*machine))
+        at = findCut(graph, kernel, limits.most, limits.reads, machine, /*atSum=*/true);
+    }
+    const std::optional<Access> between = at ? addBetween(graph, kernel, *at) : std::nullopt;
+    if (!between)
+      return parts;
+    graph.kernels[last] = firstPart(kernel, *at, *between);
+    graph.kernels.push_back(secondPart(graph, kernel, *at, *between));
+    parts.push_back(unsigned(graph.kernels.size() - 1));
+  }
+}
+
+/// Into how many parts a kernel is cut.
+size_t partsOf(const KernelGraph &graph, const Kernel &kernel, const Limits &limits) {
+  KernelGraph alone; // with its tensors, by the same numbers
+  alone.tensors.resize(graph.tensors.size());
+  const auto take = [&](const Access &access) {
+    const Tensor &tensor = graph.tensors[access.tensor];
+    Tensor &its = alone.tensors[access.tensor];
+    its.shape = tensor.shape;
+    its.type = tensor.type;
+    its.laneDim = tensor.laneDim;
+    its.role = tensor.role;
+  };
+  for (const Access &operand : kernel.operands)
+    take(operand);
+  for (const Result &result : kernel.results)
+    take(result.access);
+  alone.kernels.push_back(kernel);
+  return 1 + cut(alone, 0, limits).size();
+}
+
+/// The map with a constant that it adds to a sum of many products added to the first of them: parts
+/// that read as many neighbours as they can leave ALUs free, the last one, with what follows the
+/// sum, may not. Nothing if it adds none.
+std::optional<Kernel> biasFirst(const KernelGraph &graph, const Kernel &kernel) {
+  const std::vector<unsigned> uses = usesOfNodes(kernel);
+  const auto isSum = [&](unsigned n) {
+    return kernel.nodes[n].kind == Node::Kind::Op && kernel.nodes[n].op == AluOp::AddF32;
+  };
+  const auto isConstant = [&](unsigned n) {
+    const Node &node = kernel.nodes[n];
+    return node.kind == Node::Kind::Operand &&
+           graph.tensors[kernel.operands[node.index].tensor].role == TensorRole::Constant;
+  };
+  for (unsigned end = 0; end < kernel.nodes.size(); ++end) {
+    if (!isSum(end) ||
+        isConstant(kernel.nodes[end].args[0]) == isConstant(kernel.nodes[end].args[1]))
+      continue;
+    const bool isSecond = isConstant(kernel.nodes[end].args[1]);
+    const unsigned bias = kernel.nodes[end].args[isSecond], sum = kernel.nodes[end].args[!isSecond];
+    unsigned first = sum, sums = 0;
+    for (; isSum(first) && uses[first] == 1; first = kernel.nodes[first].args[0])
+      ++sums;
+    if (sums < 2 || uses[first] != 1)
+      continue;
+    Kernel moved = kernel;
+    std::vector<unsigned> place(kernel.nodes.size());
+    moved.nodes = {kernel.nodes[bias]};
+    for (unsigned n = 0; n < kernel.nodes.size(); ++n) {
+      if (n == end) {
+        place[n] = place[sum];
+        continue;
+      }
+      Node node = kernel.nodes[n];
+      for (unsigned &arg : node.args)
+        arg = place[arg];
+      place[n] = unsigned(moved.nodes.size());
+      moved.nodes.push_back(std::move(node));
+      if (n != first)
+        continue;
+      moved.nodes.push_back({Node::Kind::Op, 0, 0, AluOp::AddF32, {place[n], 0}});
+      place[n] = unsigned(moved.nodes.size() - 1);
+    }
+    for (Result &result : moved.results)
+      result.node = place[result.node];
+    dropDeadNodes(moved);
+    return moved;
+  }
+  return std::nullopt;
+}
+
 unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room room) {
   unsigned split = 0;
   const int64_t left = machine && room < Room::Spare ? rowsBesideConstants(graph, *machine) : 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
     order.push_back({isHost, index});
-    const MostReads reads = isHost || !machine
-                                ? MostReads{}
-                                : mostReads(graph, graph.kernels[index], *machine, room, left);
-    while (!isHost) {
-      Kernel kernel = graph.kernels[order.back().second];
-      std::optional<unsigned> cut = findCut(graph, kernel, most, reads, machine);
-      if (!cut && machine && !epilogueNeeds(kernel, graph, *machine).fit(*machine)) {
-        kernel = sumsFirst(kernel);
-        cut = findCut(graph, kernel, most, reads, machine);
-        if (!cut && !epilogueNeedsOfRows(kernel, graph, *machine).fit(*machine))
-          cut = findCut(graph, kernel, most, reads, machine, /*atSum=*/true);
-      }
-      const std::optional<Access> between = cut ? addBetween(graph, kernel, *cut) : std::nullopt;
-      if (!between)
-        break;
-      graph.kernels[order.back().second] = firstPart(kernel, *cut, *between);
-      graph.kernels.push_back(secondPart(graph, kernel, *cut, *between));
-      order.push_back({false, unsigned(graph.kernels.size() - 1)});
+    if (isHost)
+      continue;
+    Kernel &kernel = graph.kernels[index];
+    Limits limits{most, {}, machine};
+    if (machine)
+      limits.reads = mostReads(graph, kernel, *machine, room, left);
+    if (machine && isWindow(graph, kernel))
+      if (std::optional<Kernel> moved = biasFirst(graph, kernel);
+          moved && partsOf(graph, *moved, limits) < partsOf(graph, kernel, limits))
+        kernel = std::move(*moved);
+    for (const unsigned part : cut(graph, index, limits)) {
+      order.push_back({false, part});
       ++split;
     }
   }

@@ -18,12 +18,15 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// others or many operands come at once, and those that read one tensor at more than five places:
 /// three where copies of it would take more than a quarter of what constants leave, or room is
 /// spared, two where memory is least.
+/// Before a window is cut, a bias that is added to its sum is added to the first product
+/// where that leaves fewer parts.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         Room room = Room::Ample);
 
-/// Where the value of node `cut` lies between two kernels: as the first result does, a dimension per
-/// parallel loop of its access; before a reduction there is a value for every step of the running
-/// loops. Nothing where the result's lanes are more than a loop, or a loop moves two dimensions.
+/// Where the value of node `cut` lies between two kernels: as the first result does, a dimension
+/// per parallel loop of its access; before a reduction there is a value for every step of the
+/// running loops. Nothing where the result's lanes are more than a loop, or a loop moves two
+/// dimensions.
 std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsigned cut);
 /// What stays in the kernel if it ends with node `cut`.
 Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result);

@@ -84,7 +84,7 @@ bool canUnroll(const Kernel &kernel) {
 class Unroller {
 public:
   Unroller(KernelGraph &graph, const Kernel &kernel)
-      : kernel(kernel), runs(runningNodes(kernel)), uses(usesOfNodes(kernel)), build(graph) {}
+      : kernel(kernel), runs(runningNodes(kernel)), build(graph) {}
 
   Kernel unrolled() {
     build.kernel().name = kernel.name;
@@ -107,7 +107,6 @@ public:
 private:
   const Kernel &kernel;
   const std::vector<bool> runs;
-  const std::vector<unsigned> uses; ///< per node
   KernelBuilder build;
   std::vector<Point> points;
   std::map<std::pair<unsigned, size_t>, unsigned> known;
@@ -121,30 +120,6 @@ private:
                     [&](const auto &t) { return kernel.loops[t.first].kind == LoopKind::Running; });
     }
     return build.operand(std::move(access));
-  }
-
-  /// Which argument of the operation is added to a sum over all steps that nothing else uses.
-  std::optional<unsigned> addedToSum(const Node &node) const {
-    if (node.op == AluOp::AddF32)
-      for (const unsigned given : {0u, 1u}) {
-        const unsigned sum = node.args[1 - given];
-        if (kernel.nodes[sum].kind == Node::Kind::Reduce && kernel.nodes[sum].op == AluOp::AddF32 &&
-            kernel.nodes[node.args[given]].kind == Node::Kind::Operand && uses[sum] == 1)
-          return given;
-      }
-    return std::nullopt;
-  }
-
-  /// The reduction of all steps, to `first` if it is a sum that something is added to: a bias goes
-  /// before the steps, into a part that reads as many neighbours as it can, and leaves ALUs of the
-  /// last part to what follows.
-  unsigned combined(const Node &reduce, std::optional<unsigned> first) {
-    unsigned value = valueOf(reduce.args[0], 0);
-    if (first)
-      value = build.op(reduce.op, {value, valueOf(*first, 0)});
-    for (size_t s = 1; s < points.size(); ++s)
-      value = build.op(reduce.op, {value, valueOf(reduce.args[0], s)});
-    return value;
   }
 
   unsigned valueOf(unsigned n, size_t step) {
@@ -161,13 +136,11 @@ private:
       value = build.immediate(node.bits);
       break;
     case Node::Kind::Reduce:
-      value = combined(node, std::nullopt);
+      value = valueOf(node.args[0], 0);
+      for (size_t s = 1; s < points.size(); ++s)
+        value = build.op(node.op, {value, valueOf(node.args[0], s)});
       break;
     case Node::Kind::Op: {
-      if (const std::optional<unsigned> given = addedToSum(node)) {
-        value = combined(kernel.nodes[node.args[1 - *given]], node.args[*given]);
-        break;
-      }
       std::vector<unsigned> args;
       for (unsigned a : node.args)
         args.push_back(valueOf(a, step));

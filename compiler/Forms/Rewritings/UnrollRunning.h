@@ -11,7 +11,7 @@ namespace millrace::forms {
 /// depthwise convolution, an average over windows). A reduction takes a bundle for each row of
 /// results and waits for its accumulator at every step; a map streams its rows, one a cycle, and
 /// may have any layout. Done where that takes fewer cycles. Sums are taken in the order of the
-/// steps, a bias after the first. Returns how many it unrolled.
+/// steps. Returns how many it unrolled.
 unsigned unrollRunning(KernelGraph &graph, const Machine &machine);
 
 /// Cycles from one step of a running reduction to the next in the same accumulator (S8).
