@@ -107,6 +107,54 @@ TEST(SplitEpilogues, CutsWhatWritesRowsThatAReshapeMerged) {
     EXPECT_NEAR(after[n], before[n], 1e-4f * (1 + std::fabs(before[n])));
 }
 
+/// y = act(sum over 3 x 3 taps of x * w + b), in fp16.
+KernelGraph biasedWindow(bool isGated) {
+  KernelGraph graph;
+  graph.name = "window";
+  const unsigned x = addTensor(graph, "x", {18, 18, 320}, ElementType::Fp16, 2, TensorRole::Input),
+                 y = addTensor(graph, "y", {16, 16, 320}, ElementType::Fp16, 2);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(16), v = build.loop(16), c = build.loop(320);
+  std::optional<unsigned> sum;
+  for (int64_t tap = 0; tap < 9; ++tap) {
+    const unsigned w = addConstant(graph, "w" + std::to_string(tap), {320}, ElementType::Fp32, 0,
+                                   randomValues(320, unsigned(tap), 1));
+    const unsigned product =
+        build.op(AluOp::MulF32, {build.load({x, {at(h, 1, tap / 3), at(v, 1, tap % 3), at(c)}, 0}),
+                                 build.operand({w, {at(c)}, 0})});
+    sum = sum ? build.op(AluOp::AddF32, {*sum, product}) : product;
+  }
+  const unsigned b = addConstant(graph, "b", {320}, ElementType::Fp32, 0, randomValues(320, 20, 1));
+  sum = build.op(AluOp::AddF32, {*sum, build.operand({b, {at(c)}, 0})});
+  sum = isGated ? build.op(AluOp::MulF32, {*sum, build.op(AluOp::SigmoidF32, {*sum})})
+                : build.op(AluOp::ReluF32, {*sum});
+  build.store(*sum, {y, {at(h), at(v), at(c)}, 0});
+  build.finish("window");
+  const unsigned out =
+      addTensor(graph, "out", {16, 16, 320}, ElementType::Fp32, 2, TensorRole::Output);
+  KernelBuilder copy(graph);
+  const std::vector<AffineIndex> all{at(copy.loop(16)), at(copy.loop(16)), at(copy.loop(320))};
+  copy.store(copy.load({y, all, 0}), {out, all, 0});
+  copy.finish("copy");
+  return graph;
+}
+
+TEST(SplitEpilogues, AddsABiasToTheFirstProductWhereThatLeavesFewerParts) {
+  for (const bool isGated : {true, false}) { // 17 ALUs behind five taps, or 15
+    KernelGraph graph = biasedWindow(isGated);
+    const std::vector<float> before = outputOf(graph);
+    EXPECT_EQ(splitEpilogues(graph, 12, tsp()), 1u) << isGated;
+    const Kernel &first = graph.kernels[0];
+    EXPECT_EQ(std::any_of(first.operands.begin(), first.operands.end(),
+                          [&](const Access &a) { return graph.tensors[a.tensor].name == "b"; }),
+              isGated);
+    const std::vector<float> after = outputOf(graph);
+    ASSERT_EQ(after.size(), before.size());
+    for (size_t n = 0; n < after.size(); ++n)
+      EXPECT_NEAR(after[n], before[n], 2e-3f * (1 + std::fabs(before[n])));
+  }
+}
+
 TEST(FoldOperands, LeavesWhatDiffersFromRowToRow) {
   KernelGraph graph;
   const unsigned x = addTensor(graph, "x", {5, 8}, ElementType::Fp16, 1, TensorRole::Input);
