@@ -97,7 +97,7 @@ std::optional<Cycle> Flight::beginOf(Number number) const {
 
 /// What the part's bursts occupy, those from `first` on.
 void Flight::note(Number number, size_t first) {
-  const std::vector<Instruction> &bursts = c.program.pes.front().instructions;
+  const std::vector<Instruction> &bursts = c.program.pes[pe].instructions;
   Cycle begin = INT64_MAX, end = 0;
   Busy alu{INT64_MAX, 0, 0};
   for (size_t i = first; i < bursts.size(); ++i) {
@@ -139,7 +139,7 @@ Expected<size_t> Flight::scheduleNext() {
   if (!next) // each waits for parts of kernels before its own: the first kernel's wait for none
     return Error{"parts of kernels wait for each other"};
   const size_t place = parts[*next].place;
-  const size_t bursts = c.program.pes.front().instructions.size();
+  const size_t bursts = c.program.pes[pe].instructions.size();
   if (Status s = parts[*next].part.schedule(); !s)
     return s.takeError();
   note(*next, bursts);

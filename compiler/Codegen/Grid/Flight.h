@@ -26,7 +26,7 @@ struct Part {
 /// long as the kernel's part before took from its begin to its epilogue, enough ALUs are free.
 class Flight {
 public:
-  Flight(const Context &c, unsigned alus) : c(c), alus(alus) {}
+  Flight(const Context &c, unsigned alus, unsigned pe) : c(c), alus(alus), pe(pe) {}
 
   /// `place` of the kernel in the order.
   void add(size_t place, size_t kernel, const Work &work, std::vector<Part> parts);
@@ -61,7 +61,7 @@ private:
   };
 
   const Context &c;
-  const unsigned alus;
+  const unsigned alus, pe; ///< the one that computes
   std::vector<Waiting> parts;
   std::vector<Cycle> done;            ///< per part: when its results can be read; -1 while it waits
   std::map<size_t, Seen> open;        ///< per place of a kernel

@@ -120,6 +120,7 @@ Status GridCompiler::planPartition() {
   const placement::Placement line = placement::solve(machine, tactic.pes);
   if (Status s = placement::verify(machine, line); !s)
     return s;
+  firstPe = line.order.front();
   storage.planCopies(order, options.sparing && pressure > 2);
   PartitionProblem problem{
       c, works, line.order,
@@ -422,8 +423,8 @@ Status GridCompiler::scheduleAll() {
         return s;
   begun.resize(graph.kernels.size());
   ended.assign(order.size(), false);
-  Flight flight(c, program.alus);
-  const unsigned together = machine.pes() == 1 ? tactic.flight : 1;
+  Flight flight(c, program.alus, firstPe);
+  const unsigned together = c.pes == 1 ? tactic.flight : 1;
   for (size_t at = 0; at < order.size(); ++at) {
     const auto [host, index] = graph.order[order[at]];
     while (flight.kernels() > 0 && (host || flight.kernels() >= together))

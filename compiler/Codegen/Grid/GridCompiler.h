@@ -94,6 +94,7 @@ private:
   Context c;
   placement::Routes routes;
   Partition partition;
+  unsigned firstPe = 0; ///< of the line
   bool tooLarge = false;
   std::vector<Work> works; ///< per kernel
   Storage storage;

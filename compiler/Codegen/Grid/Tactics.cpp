@@ -188,7 +188,7 @@ std::vector<Tactic> lengthsOf(const Tactic &like) {
 std::vector<Tactic> flightsOf(const Tactic &like, const Free &free) {
   std::vector<Tactic> round;
   for (const unsigned kernels : {2u, 3u, 12u})
-    if (free.flights) {
+    if (free.flights || like.pes == 1) {
       round.push_back(like);
       round.back().flight = kernels;
     }

@@ -20,7 +20,7 @@ struct Tactic {
   uint64_t seed = 0;           ///< not 0: the order's priorities are drawn near what they are
   int64_t mapRows = 2048;      ///< most rows of a map in one piece
   unsigned bands = 2;          ///< a share of a contraction has 1/bands of the accumulator rows
-  unsigned flight = 1;         ///< kernels that are scheduled together, on a single PE
+  unsigned flight = 1;         ///< kernels that are scheduled together, where one PE computes
   unsigned pes = 0;            ///< that compute, the first of the fabric's line; 0: all
   bool mixed = false;          ///< weights and activations may lie in the same slices
   /// Replicas for Install lie in other slices, halves of an owner's rows in other banks, than in
@@ -45,7 +45,7 @@ constexpr unsigned kMostEffort = 3;
 struct Free {
   bool orders = true;             ///< orders other than that of `first`
   std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
-  bool flights = false;           ///< Tactic::flight
+  bool flights = false;           ///< Tactic::flight; with one of several PEs it may always be
   bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
   std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
