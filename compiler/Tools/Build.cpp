@@ -104,7 +104,7 @@ void ModelOptions::addTo(CLI::App &command) {
        command
            .add_option(
                "--effort", effort,
-               "how many schedules are tried for fewer cycles: 0, one; 1, 15 at most; 2, 64; 3, "
+               "how many schedules are tried for fewer cycles: 0, one; 1, 16 at most; 2, 64; 3, "
                "320; fewer of large programs; more of small ones, over fewer PEs. From 2 on "
                "bundles move once placed")
            ->check(CLI::Range(0u, grid::kMostEffort))

@@ -164,6 +164,7 @@ void Improvement::run(Image &image, CompileReport &report) {
                                           : std::vector<unsigned>(),
        .flights = machine.pes() == 1,
        .places = true,
+       .halves = !way.alternates,
        .parts = partsOf(machine)},
       [this](const Tactic &tactic) { return count(tactic); }, options.searching);
   report.tried = found.tried;

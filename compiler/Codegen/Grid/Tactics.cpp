@@ -252,12 +252,18 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Orders, fewer PEs, lengths of pieces, kernels scheduled together, then orders that are drawn
-/// while any are allowed.
+/// Halves in two banks where they are in one, orders, fewer PEs, lengths of pieces, kernels
+/// scheduled together, then orders that are drawn while any are allowed.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
-  search.run(ordersOf(first, first, free));
   std::vector<Tactic> round;
+  if (free.halves) {
+    round.push_back(first);
+    round.back().otherBanks = true;
+    search.run(std::move(round));
+  }
+  search.run(ordersOf(best, first, free));
+  round.clear();
   for (const unsigned pes : free.pes) {
     round.push_back(best);
     round.back().pes = pes;
@@ -288,7 +294,8 @@ Found searchTactics(const Tactic &first, uint64_t cycles, uint64_t bursts, unsig
       return budgets[e].of(budgets[e].schedules + fewer, bursts) -
              (e > 1 ? budgets[e - 1].of(budgets[e - 1].schedules + fewer, bursts) : 0);
     };
-    search.allow(more(kBudgets));
+    const uint64_t tries = more(kBudgets);
+    search.allow(tries + (tries && e == 1 && free.halves)); // that one beside the others
     searchOrders(search, first, free);
     if (!free.places && free.parts.empty())
       continue;

@@ -47,6 +47,7 @@ struct Free {
   std::vector<unsigned> pes = {}; ///< numbers of PEs that may compute instead of those of `first`
   bool flights = false;           ///< Tactic::flight; with one of several PEs it may always be
   bool places = false;            ///< Tactic::mixed, otherSlices, otherBanks
+  bool halves = false;            ///< otherBanks puts halves of rows in two banks: tried first
   std::vector<Used> parts = {};   ///< of the machine's units that may be used instead of all
 };
 /// Numbers of PEs below `pes` (0: all of the machine's), the largest first: a column less than all,

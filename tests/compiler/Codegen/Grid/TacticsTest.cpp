@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 
 using namespace millrace;
@@ -64,6 +65,34 @@ TEST(Tactics, FewerPesAreTriedBesideAllElse) {
   EXPECT_EQ(pes, (std::vector<unsigned>{7, 3, 1, 3})) << "and the best one from then on";
   EXPECT_EQ(fewer.best.text(),
             "critical, maps of 128 rows, sweeps of 1/8 of the accumulators, over 3 PEs");
+}
+
+TEST(Tactics, HalvesInTwoBanksAreTriedFirstAndBesideAllElse) {
+  const auto slowBanks = [](const Tactic &tactic) {
+    return made(tactic) + (tactic.otherBanks ? 0 : 500);
+  };
+  for (const uint64_t bursts : {100, 200'000}) {
+    const Found all = searchTactics({}, 5000, bursts, 1, {}, slowBanks),
+                halves = searchTactics({}, 5000, bursts, 1, {.halves = true}, slowBanks);
+    ASSERT_EQ(halves.tried.size(), all.tried.size() + 1) << bursts;
+    EXPECT_TRUE(halves.tried[1].tactic.otherBanks);
+    EXPECT_TRUE(halves.best.otherBanks) << "and the best one from then on";
+  }
+  EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 1, {.halves = true}, slowBanks).tried.size(), 1u);
+}
+
+TEST(Tactics, KernelsAreScheduledTogetherWhereOnePeComputes) {
+  const auto alone = [](const Tactic &tactic) {
+    return made(tactic) + (tactic.pes == 1 ? 0 : 500);
+  };
+  const Found one = searchTactics({}, 5000, 100, 1, {.pes = {1}}, alone),
+              two = searchTactics({}, 5000, 100, 1, {.pes = {2}}, alone);
+  const auto together = [](const Found &found) {
+    return std::any_of(found.tried.begin(), found.tried.end(),
+                       [](const Tried &tried) { return tried.tactic.flight > 1; });
+  };
+  EXPECT_TRUE(together(one));
+  EXPECT_FALSE(together(two));
 }
 
 TEST(Tactics, FewerPesAreAColumnLessAndPowersOfTwo) {
