@@ -20,6 +20,7 @@
 #include "compiler/Forms/Rewritings/SpaceHeads.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitResults.h"
 #include "compiler/Forms/Rewritings/SplitRunning.h"
 #include "compiler/Forms/Rewritings/SplitSums.h"
 #include "compiler/Forms/Rewritings/SplitTables.h"
@@ -168,6 +169,8 @@ static const Rewriting table[] = {
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
        splitEpilogues(graph, longestChain(machine), machine, options.room);
+       if (splitResults(graph, machine)) // one result may be cut where several may not
+         splitEpilogues(graph, longestChain(machine), machine, options.room);
        return Lines();
      }},
     {"pair-running", "combines neighbours before a reduction runs over many rows",

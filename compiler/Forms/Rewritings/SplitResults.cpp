@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Rewritings/SplitResults.h"
 
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
+#include <functional>
 #include <map>
 
 namespace millrace::forms {
@@ -43,14 +45,12 @@ Kernel withResult(const Kernel &kernel, const Result &result) {
   return one;
 }
 
-} // namespace
-
-unsigned splitResults(KernelGraph &graph) {
+unsigned split(KernelGraph &graph, const std::function<bool(const Kernel &)> &isChosen) {
   unsigned added = 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (const auto &[isHost, index] : graph.order) {
     order.push_back({isHost, index});
-    if (isHost || graph.kernels[index].results.size() < 2)
+    if (isHost || graph.kernels[index].results.size() < 2 || !isChosen(graph.kernels[index]))
       continue;
     const Kernel kernel = graph.kernels[index];
     for (size_t r = 0; r < kernel.results.size(); ++r) {
@@ -68,6 +68,18 @@ unsigned splitResults(KernelGraph &graph) {
   }
   graph.order = std::move(order);
   return added;
+}
+
+} // namespace
+
+unsigned splitResults(KernelGraph &graph) {
+  return split(graph, [](const Kernel &) { return true; });
+}
+
+unsigned splitResults(KernelGraph &graph, const Machine &machine) {
+  return split(graph, [&](const Kernel &kernel) {
+    return epilogueNeedsOfRows(kernel, graph, machine).alus > machine.vxm.alus;
+  });
 }
 
 } // namespace millrace::forms

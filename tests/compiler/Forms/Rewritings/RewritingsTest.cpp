@@ -418,6 +418,12 @@ TEST(SplitResults, GivesEachResultAKernelAndKeepsValues) {
   const int64_t macs = graph.macs();
   const auto inputs = randomInputs(graph);
   const auto before = outputsOf(graph, inputs);
+  KernelGraph few = graph; // ALUs
+  Machine machine = tsp();
+  EXPECT_EQ(splitResults(few, machine), 0u);
+  machine.vxm.alus = 1;
+  EXPECT_EQ(splitResults(few, machine), 1u);
+  EXPECT_EQ(outputsOf(few, inputs), before);
   EXPECT_EQ(splitResults(graph), 1u);
   EXPECT_EQ(graph.verify(), "");
   for (const Kernel &one : graph.kernels)
