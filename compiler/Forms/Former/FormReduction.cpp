@@ -482,7 +482,8 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // Parts of a concatenation may lie in lane tiles of their own, which are no columns of one tile.
   if (isInstalled && source->base.getDefiningOp<tensor::ConcatOp>())
     return failure();
-  // A value in memory is summed as it is stored; what only this sum computes goes as two terms.
+  // A value in memory is summed as it is stored; what only this sum computes goes
+  // as two terms, or as one where it is squares that may be rounded.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
   if (isPlain && (isStored || !isMap(formOf(source->base)))) {
     // Along the lanes that it has anyway, if all of them are summed.
