@@ -223,41 +223,61 @@ unsigned opCount(const Kernel &kernel) {
                                 [](const Node &node) { return node.kind == Node::Kind::Op; }));
 }
 
-/// For every loop of `map` the loop of `writer` that indexes the tensor alike; nothing if the
+/// Terms of loops that move, the smallest steps first.
+std::vector<std::pair<unsigned, int64_t>> movingTerms(const Kernel &kernel,
+                                                      const AffineIndex &index) {
+  auto terms = index.terms;
+  std::erase_if(terms, [&](const auto &term) { return kernel.loops[term.first].extent == 1; });
+  std::sort(terms.begin(), terms.end(),
+            [](const auto &a, const auto &b) { return a.second < b.second; });
+  return terms;
+}
+
+/// For every loop of a map, what it is in loops of who writes what it reads: one of them, or
+/// several of which it counts the steps. Empty for loops of one step.
+using Counts = std::vector<AffineIndex>;
+
+/// What makes `read` of the map the index that the writer writes, point by point; nothing if the
 /// accesses differ.
-std::optional<std::vector<unsigned>> alike(const Kernel &map, const Access &read,
-                                           const Kernel &writer, const Access &written) {
+std::optional<Counts> alike(const Kernel &map, const Access &read, const Kernel &writer,
+                            const Access &written) {
   if (read.lookup)
     return std::nullopt;
-  std::vector<unsigned> loops(map.loops.size(), ~0u);
+  Counts counts(map.loops.size());
   std::vector<bool> taken(writer.loops.size());
   for (size_t dim = 0; dim < read.index.size(); ++dim) {
-    auto x = read.index[dim].terms, y = written.index[dim].terms;
-    auto byCoefficient = [](auto a, auto b) { return a.second < b.second; };
-    std::sort(x.begin(), x.end(), byCoefficient);
-    std::sort(y.begin(), y.end(), byCoefficient);
-    if (read.index[dim].offset != written.index[dim].offset || x.size() != y.size())
+    const auto x = movingTerms(map, read.index[dim]), y = movingTerms(writer, written.index[dim]);
+    if (read.index[dim].offset != written.index[dim].offset)
       return std::nullopt;
-    for (size_t i = 0; i < x.size(); ++i) {
-      auto [from, coefficient] = x[i];
-      auto [to, other] = y[i];
-      if (coefficient != other || map.loops[from].extent != writer.loops[to].extent ||
-          (loops[from] != ~0u && loops[from] != to) || (loops[from] == ~0u && taken[to]))
+    auto next = y.begin();
+    for (auto [loop, step] : x) {
+      AffineIndex count;
+      int64_t steps = 1;
+      for (; steps < map.loops[loop].extent && next != y.end() && next->second == step * steps;
+           ++next) {
+        count.terms.push_back({next->first, steps});
+        steps *= writer.loops[next->first].extent;
+      }
+      const bool isNew = counts[loop].terms.empty();
+      if (steps != map.loops[loop].extent || (!isNew && counts[loop] != count))
         return std::nullopt;
-      loops[from] = to;
-      taken[to] = true;
+      for (auto [its, unused] : count.terms) {
+        if (isNew && taken[its])
+          return std::nullopt;
+        taken[its] = true;
+      }
+      counts[loop] = std::move(count);
     }
+    if (next != y.end())
+      return std::nullopt;
   }
   for (unsigned i = 0; i < map.loops.size(); ++i)
-    if (loops[i] == ~0u) {
-      if (map.loops[i].extent != 1)
-        return std::nullopt;
-      loops[i] = 0; // index 0 only: any loop that is dropped below
-    }
+    if (counts[i].terms.empty() && map.loops[i].extent != 1)
+      return std::nullopt;
   for (unsigned i = 0; i < writer.loops.size(); ++i)
     if (!taken[i] && writer.loops[i].kind == LoopKind::Parallel && writer.loops[i].extent != 1)
       return std::nullopt;
-  return loops;
+  return counts;
 }
 
 bool Merger::isReadyBefore(unsigned tensor, size_t position) const {
@@ -279,17 +299,20 @@ bool Merger::isReadyBefore(unsigned tensor, size_t position) const {
   return true;
 }
 
-Access renamed(Access access, const Kernel &map, const std::vector<unsigned> &loops) {
-  auto rename = [&](std::vector<AffineIndex> &indices) {
+/// The access in loops of the writer.
+Access counted(Access access, const Counts &counts) {
+  const auto count = [&](std::vector<AffineIndex> &indices) {
     for (AffineIndex &index : indices) {
-      std::erase_if(index.terms, [&](auto term) { return map.loops[term.first].extent == 1; });
-      for (auto &[loop, coefficient] : index.terms)
-        loop = loops[loop];
+      AffineIndex its{index.offset, {}};
+      for (auto [loop, step] : index.terms)
+        for (auto [counting, steps] : counts[loop].terms)
+          its.terms.push_back({counting, step * steps});
+      index = std::move(its);
     }
   };
-  rename(access.index);
+  count(access.index);
   if (access.lookup)
-    rename(access.lookup->index);
+    count(access.lookup->index);
   return access;
 }
 
@@ -303,18 +326,19 @@ bool writeOneTensor(const Kernel &a, const Kernel &b) {
 }
 
 /// Do the same loops of the writer run along the lanes of what the map writes?
-bool keepsLanes(const KernelGraph &graph, const Kernel &map, const std::vector<unsigned> &loops,
+bool keepsLanes(const KernelGraph &graph, const Kernel &map, const Counts &counts,
                 const Kernel &writer) {
-  auto lanesOf = [&](const Kernel &kernel, const Access &access) {
+  auto lanesOf = [&](const Access &access) {
     std::set<unsigned> lanes;
     for (auto [loop, step] : access.index[graph.tensors[access.tensor].laneDim].terms)
-      if (kernel.loops[loop].extent > 1)
-        lanes.insert(&kernel == &map ? loops[loop] : loop);
+      if (writer.loops[loop].extent > 1)
+        lanes.insert(loop);
     return lanes;
   };
-  const std::set<unsigned> wanted = lanesOf(writer, writer.results.front().access);
-  return std::all_of(map.results.begin(), map.results.end(),
-                     [&](const Result &result) { return lanesOf(map, result.access) == wanted; });
+  const std::set<unsigned> wanted = lanesOf(writer.results.front().access);
+  return std::all_of(map.results.begin(), map.results.end(), [&](const Result &result) {
+    return lanesOf(counted(result.access, counts)) == wanted;
+  });
 }
 
 /// The fp32 that `widening`, of one argument, has back from its 16 bits, but for their rounding.
@@ -354,8 +378,8 @@ bool Merger::merge(size_t at) {
         if (result.access.tensor != read.tensor || opCount(writer) + opCount(map) > chain ||
             writeOneTensor(map, writer))
           continue;
-        auto loops = alike(map, read, writer, result.access);
-        if (!loops || !keepsLanes(graph, map, *loops, writer))
+        const auto counts = alike(map, read, writer, result.access);
+        if (!counts || !keepsLanes(graph, map, *counts, writer))
           continue;
         // Everything else that the map reads exists before the writer runs, or is one of its
         // results, read alike.
@@ -365,7 +389,7 @@ bool Merger::merge(size_t at) {
           for (const Result &other : writer.results)
             if (other.access.tensor == map.operands[i].tensor)
               if (auto same = alike(map, map.operands[i], writer, other.access);
-                  same && *same == *loops)
+                  same && *same == *counts)
                 replacement[i] = other.node;
           fits =
               replacement[i] != ~0u || (isReadyBefore(map.operands[i].tensor, position) &&
@@ -390,7 +414,7 @@ bool Merger::merge(size_t at) {
               nodes.push_back(replacement[node.index]);
               continue;
             }
-            writer.operands.push_back(renamed(map.operands[node.index], map, *loops));
+            writer.operands.push_back(counted(map.operands[node.index], *counts));
             node.index = unsigned(writer.operands.size() - 1);
           }
           writer.nodes.push_back(node);
@@ -398,7 +422,7 @@ bool Merger::merge(size_t at) {
         }
         std::vector<Result> added;
         for (Result mine : map.results)
-          added.push_back({nodes[mine.node], renamed(mine.access, map, *loops)});
+          added.push_back({nodes[mine.node], counted(mine.access, *counts)});
         writer.results.insert(writer.results.end(), added.begin(), added.end());
         if (writer.provenance.find(map.provenance) == std::string::npos)
           writer.provenance += " " + map.provenance;
