@@ -90,6 +90,8 @@ private:
   Kernel kernel;
   unsigned lane = 0; ///< loop
   std::map<unsigned, unsigned> running;
+  /// Nodes that say where there is an element, by the loop of rows and the bytes.
+  std::map<std::pair<unsigned, std::vector<uint8_t>>, unsigned> masks;
 
   /// The element of lane `l` of a row: the slots of its dimensions and the values of the loops
   /// along the lanes. In a gap the one before it again: readers multiply gaps by 0, which is 0 only
@@ -104,6 +106,7 @@ private:
   AffineIndex rowIndex(const Access &access, unsigned dim, int64_t row) const;
   void addTerm(size_t index, const std::vector<TermRow> &rows, int64_t macs);
   Access constant(const Access &access);
+  unsigned maskOf(unsigned rowLoop, std::vector<uint8_t> inside, const std::string &name);
   void maskOutside(size_t resultIndex);
 };
 
@@ -309,6 +312,22 @@ Access PhaseBuilder::constant(const Access &access) {
   return out;
 }
 
+/// The node that reads a mask, which several results may share.
+unsigned PhaseBuilder::maskOf(unsigned rowLoop, std::vector<uint8_t> inside,
+                              const std::string &name) {
+  const auto [known, isNew] =
+      masks.emplace(std::pair(rowLoop, inside), unsigned(kernel.nodes.size()));
+  if (!isNew)
+    return known->second;
+  const int64_t rows = kernel.loops[rowLoop].extent, lanes = kernel.loops[lane].extent;
+  const unsigned mask =
+      addTensor(graph, name, {rows, lanes}, ElementType::UInt8, 1, TensorRole::Constant);
+  graph.tensors[mask].data = std::move(inside);
+  kernel.nodes.push_back({Node::Kind::Operand, unsigned(kernel.operands.size()), 0, {}, {}});
+  kernel.operands.push_back({mask, {at(rowLoop), at(lane)}, 0});
+  return known->second;
+}
+
 /// Stores what readers expect beside the tensor in places that no element has.
 void PhaseBuilder::maskOutside(size_t index) {
   const unsigned tensor = old.results[index].access.tensor;
@@ -334,17 +353,13 @@ void PhaseBuilder::maskOutside(size_t index) {
       }
     if (!any)
       continue;
-    const unsigned mask =
-        addTensor(graph, graph.tensors[tensor].name + suffix + ".inside" + std::to_string(d),
-                  {rows, lanes}, ElementType::UInt8, 1, TensorRole::Constant);
-    graph.tensors[mask].data = std::move(inside);
+    const unsigned mask = maskOf(
+        j, std::move(inside), graph.tensors[tensor].name + suffix + ".inside" + std::to_string(d));
     const unsigned first = unsigned(kernel.nodes.size());
-    kernel.nodes.push_back({Node::Kind::Operand, unsigned(kernel.operands.size()), 0, {}, {}});
-    kernel.operands.push_back({mask, {at(j), at(lane)}, 0});
     kernel.nodes.push_back({Node::Kind::Immediate, 0, pad, {}, {}});
     kernel.nodes.push_back(
-        {Node::Kind::Op, 0, 0, AluOp::SelectF32, {first, kernel.results[index].node, first + 1}});
-    kernel.results[index].node = first + 2;
+        {Node::Kind::Op, 0, 0, AluOp::SelectF32, {mask, kernel.results[index].node, first}});
+    kernel.results[index].node = first + 1;
   }
 }
 

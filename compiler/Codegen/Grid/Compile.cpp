@@ -16,10 +16,13 @@ namespace {
 /// Half of the memory for values beyond estimates.
 constexpr unsigned kMostPressure = 5;
 
-/// In turn: as they are; where weights leave few rows, with less of these; with bursts that are led
-/// around each other. Of the last two the one of fewer cycles is taken.
+/// In turn: as they are; with bursts that are led around each other; where weights leave few rows,
+/// with less of these. Where one of the last had to take room from weights, another follows, and
+/// the one of fewer cycles is taken.
 constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},
                          {ColumnPlaces::Apart, false, true},
+                         {ColumnPlaces::Sets, true, true},
+                         {ColumnPlaces::Shared, true, true},
                          {ColumnPlaces::Sets, false, false},
                          {ColumnPlaces::Apart, false, false},
                          {ColumnPlaces::Sets, false, true, 0, /*sharesRows=*/true},
@@ -36,13 +39,21 @@ std::vector<Way> waysOf(const Tactic &tactic, const Way &found) {
         found.columnPlaces == ColumnPlaces::Sets ? ColumnPlaces::Apart : ColumnPlaces::Sets;
   if (tactic.otherBanks)
     other.alternates = !found.alternates;
-  if (!(other == found))
-    return {other};
+  if (!(other == found)) {
+    Way around = other;
+    around.detours = true;
+    return found.detours ? std::vector<Way>{other} : std::vector<Way>{other, around};
+  }
   if (tactic.used == Used()) {
-    Way apart = found; // where bursts meet that did not in the usual order
-    apart.detours = true;
+    Way around = found; // where bursts meet that did not in the usual order
+    around.detours = true;
+    Way apart = around;
     apart.alternates = false;
-    return found.detours ? std::vector<Way>{found} : std::vector<Way>{found, apart};
+    std::vector<Way> ways = {found};
+    for (const Way &way : {around, apart})
+      if (!(way == ways.back()))
+        ways.push_back(way);
+    return ways;
   }
   std::vector<Way> ways;
   for (Way way : kWays) {
@@ -59,6 +70,12 @@ std::vector<Way> waysOf(const Tactic &tactic, const Way &found) {
 /// Values that both hemispheres hold whole, found by trying.
 class WholeValues {
 public:
+  bool empty() const { return values.empty(); }
+  /// There is no room for them, however little weights take.
+  void giveUp() {
+    isFull = !values.empty();
+    values.clear();
+  }
   /// Compiles with them by `run`, again while that fails for what they are.
   template <class Make, class Run> auto compile(Make make, Run run) {
     while (true) {
@@ -72,7 +89,7 @@ public:
 
 private:
   std::set<unsigned> values;
-  bool isFull = false; ///< with values that would have to be whole
+  bool isFull = false; ///< with values that would have to be whole: there are none then
   unsigned turns = 0;
 
   bool learnFrom(const GridCompiler &failed) {
@@ -80,10 +97,6 @@ private:
     if (isFull || turns == kMostTurns)
       return false;
     ++turns;
-    if (!failed.crowded() && failed.full() && !values.empty()) {
-      values.clear();
-      return isFull = true;
-    }
     const std::set<unsigned> met = failed.partsThatMet();
     values.insert(met.begin(), met.end());
     return !met.empty();
@@ -212,27 +225,30 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     Way way;
     WholeValues whole;
   };
-  std::optional<Compiled> sharing; // rows, by itself
+  std::optional<Compiled>
+      other; // with less room for weights: perhaps another way takes fewer cycles
   WholeValues whole;
   const auto best = [&](Compiled found) -> Image {
-    if (sharing && sharing->report.predictedCycles <= found.report.predictedCycles)
-      found = std::move(*sharing);
+    if (other && other->report.predictedCycles <= found.report.predictedCycles)
+      found = std::move(*other);
     report = std::move(found.report);
     if (options.effort > 0)
       Improvement(graph, machine, options, found.way, found.whole, before).run(found.image, report);
     return std::move(found.image);
   };
   for (Way way : kWays) {
-    if (way.sharesRows && (options.sharesRows || !isTight || sharing))
+    if (other ? !way.detours : way.sharesRows && (options.sharesRows || !isTight))
       continue;
     std::optional<unsigned> crowdedAt;
     const bool alternates = way.alternates;
     bool wasTooLarge = false;
+    WholeValues apart; // what is led around each other need not lie in both hemispheres
+    WholeValues &its = way.detours ? apart : whole;
     // What shares rows stores each weight once.
     const unsigned from = way.sharesRows ? std::max(start, 1u) : start;
     for (way.pressure = from;; ++way.pressure) {
       way.alternates = alternates && way.pressure < 2;
-      auto [made, image] = whole.compile(
+      auto [made, image] = its.compile(
           [&](const std::set<unsigned> &values) {
             report = before;
             return std::make_unique<GridCompiler>(graph, machine, options, report, way,
@@ -240,10 +256,11 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
           },
           [](GridCompiler &compiler) { return compiler.run(); });
       const GridCompiler &compiler = *made;
-      if (image && !way.sharesRows)
-        return best({std::move(*image), std::move(report), way, whole});
       if (image) {
-        sharing = {std::move(*image), std::move(report), way, whole};
+        Compiled found{std::move(*image), std::move(report), way, its};
+        if (!way.sharesRows && (way.detours || its.empty() || way.pressure == from))
+          return best(std::move(found));
+        other = std::move(found);
         break;
       }
       if (options.refused)
@@ -264,7 +281,7 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
       const bool isNew = !compiler.isTooLarge() ? way.pressure < 3 || !isSame
                          : isOne                ? !isSame || options.sparing
                                                 : !wasTooLarge || options.sparing;
-      if (compiler.isBeyondMemory() && !sharing) // however weights are dealt
+      if (compiler.isBeyondMemory() && !other) // however weights are dealt
         return image.takeError();
       wasTooLarge = compiler.isTooLarge();
       dealt = compiler.hemispheres();
@@ -272,7 +289,12 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
         continue;
       if (report.crowded && way.pressure < 2 && compiler.isTight() && !isKnown)
         continue;
-      if (!first && !crowdedAt && !sharing)
+      if (!report.crowded && !its.empty()) { // bursts met, or values would not be whole
+        its.giveUp();
+        report.crowded = true;
+        crowdedAt = crowdedAt.value_or(from);
+      }
+      if (!first && !crowdedAt && !other)
         return image.takeError();
       if (!first ||
           (way.detours && !report.crowded)) // rows elsewhere, or those that wait, had no room
@@ -281,10 +303,10 @@ Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
     }
     start = crowdedAt.value_or(start);
   }
-  if (sharing) {
-    Compiled its = std::move(*sharing);
-    sharing.reset();
-    return best(std::move(its));
+  if (other) {
+    Compiled found = std::move(*other);
+    other.reset();
+    return best(std::move(found));
   }
   report.crowded = true;
   return *first;

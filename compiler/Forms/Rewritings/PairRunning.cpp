@@ -90,8 +90,9 @@ std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &ker
 /// `room`: rows of memory for the copies that they are read from.
 int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduction &of,
                      const Machine &machine, int64_t room) {
-  constexpr double kStep = 100;        // cycles from reading an operand to reading the result
-  constexpr int64_t kMostStreams = 32; // that operands come on
+  constexpr double kStep = 100; // cycles from reading an operand to reading the result
+  // Copies that are read together lie in slices of their own, and leave as many to what is written.
+  const int64_t mostSlices = machine.memory.slices / 2;
   const Tensor &tensor = graph.tensors[kernel.operands[of.operand].tensor];
   const int64_t steps = kernel.loops[of.loop].extent, vector = machine.lanes(),
                 bytes = byteWidth(tensor.type), lanes = kernel.loops[of.lane].extent;
@@ -114,7 +115,7 @@ int64_t neighboursOf(const KernelGraph &graph, const Kernel &kernel, const Reduc
                      kStep;
   };
   int64_t best = 1;
-  for (int64_t each = 2; each <= steps && each * bytes <= kMostStreams; ++each)
+  for (int64_t each = 2; each <= steps && each * bytes <= mostSlices; ++each)
     if (steps % each == 0 && alusFor(each) <= int64_t(machine.vxm.alus) &&
         held * bytes * each <= room && cyclesOf(each) < cyclesOf(best))
       best = each;

@@ -9,8 +9,9 @@ namespace millrace::forms {
 
 /// A running reduction takes a row in as many cycles as its operation takes. Where it has many
 /// rows, maps combine a few neighbours each first, as many as the VXM takes at once and as there is
-/// room for: each of them is read from a copy of its own. Again while that saves cycles, along the
-/// innermost loop that is left. Returns how many maps it made.
+/// room for: each of them is read from a copy of its own, and all copies lie in half of the slices
+/// at most. Again while that saves cycles, along the innermost loop that is left. Returns how many
+/// maps it made.
 unsigned pairRunning(KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::forms

@@ -182,8 +182,9 @@ TEST(PairRunning, CombinesNeighboursWhereARunTakesLong) {
       EXPECT_EQ(pairRunning(after, tsp()), 1u);
       ASSERT_EQ(after.kernels.size(), 3u);
       const Kernel &map = after.kernels[2];
-      EXPECT_EQ(map.operands.size(), 8u);
-      EXPECT_EQ(after.kernels[1].loops[2].extent, 128 / 8);
+      const unsigned copies = type == ElementType::Fp16 ? 8 : 4; // 16 of 44 slices; not 32
+      EXPECT_EQ(map.operands.size(), copies);
+      EXPECT_EQ(after.kernels[1].loops[2].extent, 128 / copies);
       EXPECT_LT(distance(before, after), op == AluOp::MaxF32 ? 1e-30 : 1e-6);
     }
 }
@@ -200,7 +201,7 @@ TEST(PairRunning, LeavesShortRunsAndWhatHasNoRoomForCopies) {
 /// Copies for speed have what constants and values leave of the memory. What was combined is
 /// combined again.
 TEST(PairRunning, TakesFewerCopiesWhereConstantsFillTheMemory) {
-  for (const auto &[tables, operands] : {std::pair{1, 8}, {2500, 4}, {2650, 2}}) {
+  for (const auto &[tables, operands] : {std::pair{1, 4}, {2650, 2}}) {
     KernelGraph graph = reduceRows(AluOp::MaxF32, ElementType::Fp32, 12, 128, 128);
     const unsigned table =
         addTensor(graph, "table", {tables, 128, 128}, ElementType::Fp16, 2, TensorRole::Constant);
