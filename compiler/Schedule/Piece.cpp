@@ -317,6 +317,13 @@ bool Piece::reads(unsigned pe, Hemisphere h, unsigned slice) const {
   });
 }
 
+bool Piece::touches(unsigned pe, Hemisphere h, unsigned slice, Cycle at) const {
+  return std::any_of(bursts.begin(), bursts.end(), [&](const Burst &b) {
+    return b.pe == pe && b.unit.kind == UnitKind::Mem && b.unit.hemisphere == h &&
+           b.unit.index == slice && b.at <= at && at <= b.at + lastElementCycle(b.proto);
+  });
+}
+
 bool Piece::clashes() const {
   std::vector<std::pair<unsigned, Cycle>> dispatches;
   for (const Burst &b : bursts)

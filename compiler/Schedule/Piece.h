@@ -92,6 +92,8 @@ public:
   const Unit &unitOf(BurstId burst) const { return bursts[burst].unit; }
   /// Does the piece read this slice already?
   bool reads(unsigned pe, Hemisphere h, unsigned slice) const;
+  /// Does a burst of the piece in the slice go on in cycle `at` from its start?
+  bool touches(unsigned pe, Hemisphere h, unsigned slice, Cycle at) const;
 
 private:
   struct Burst {

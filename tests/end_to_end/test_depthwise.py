@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Depthwise convolutions run on the grid: every lane sums the products of its own channel."""
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -84,3 +86,16 @@ def test_several_results_of_each_channel_are_read_as_they_are(millrace, tmp_path
     report = judged(millrace, tmp_path, nodes, [1, 3, 64, 64], {"w0": numbers(64, 3, 3, 3) / 5, "w1": numbers(128, 1, 3, 3, seed=1) / 3,
                                                               "w2": numbers(128, 1, 1, 1, seed=2), "b1": numbers(128, seed=3)})
     assert report["measured_cycles"] < 8_000
+
+
+def test_weights_are_latched_before_the_taps_that_lie_in_their_slices_are_read(millrace, tmp_path, call):
+    """32 slices hold copies for five taps and four bytes of nine weights: first refused, then led around each other."""
+    machine = tmp_path / "few.yaml"
+    text = (Path(__file__).resolve().parents[2] / "arch" / "machines" / "tsp-v1.yaml").read_text()
+    machine.write_text(text.replace("\n  slices: 44\n", "\n  slices: 32\n"))
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Conv", ["a", "w1", "b1"], ["b"], group=64, pads=[1] * 4), node("Relu", ["b"], ["y"])]
+    constants = {"w0": numbers(64, 8, 1, 1) / 4, "w1": numbers(64, 1, 3, 3, seed=1) / 3, "b1": numbers(64, seed=2)}
+    judged(millrace, tmp_path, nodes, [1, 8, 20, 20], constants, str(machine))
+    model = next(tmp_path.glob("*.onnx"))
+    _, told = call("compile", model, "-m", machine, "--verbose", "-o", tmp_path / "image")
+    assert "scheduling took" in told and "constant row" not in told and "belong together" not in told

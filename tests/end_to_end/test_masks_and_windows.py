@@ -231,3 +231,21 @@ def test_a_window_slides_along_lanes_of_another_reader(millrace, tmp_path, shape
     report = check(millrace, tmp_path, nodes, {"x": NUMBERS.standard_normal(shape).astype(np.float32)},
                    {"rest": np.arange(1, len(shape), dtype=np.int64)})
     assert report["host_ops"] == []
+
+
+@pytest.mark.parametrize("size, channels", [(88, 64), (112, 96)])
+def test_results_that_end_alike_share_a_mask(millrace, tmp_path, call, size, channels):
+    """Bands of columns reach beyond the image; what a normalisation stores of a row, centred and squared, is cut off there by one operand."""
+    nodes = [node("Conv", ["x", "w0"], ["a"], strides=[4, 4]), node("Transpose", ["a"], ["t"], perm=[0, 2, 3, 1]),
+             node("LayerNormalization", ["t", "s", "b"], ["l"], axis=-1), node("Transpose", ["l"], ["u"], perm=[0, 3, 1, 2]),
+             node("Conv", ["u", "w1"], ["v"], pads=[1] * 4), node("Relu", ["v"], ["y"])]
+    constants = {"w0": NUMBERS.standard_normal((channels, 3, 4, 4)) / 7, "s": NUMBERS.standard_normal(channels),
+                 "b": NUMBERS.standard_normal(channels), "w1": NUMBERS.standard_normal((channels, channels, 3, 3)) / 20}
+    constants = {name: np.float32(a) for name, a in constants.items()}
+    check(millrace, tmp_path, nodes, {"x": np.float32(NUMBERS.standard_normal((1, 3, size, size)))}, constants)
+    call("compile", next(tmp_path.glob("*.onnx")), "-m", "tsp-v1", "--to", "spatial", "-o", tmp_path / "kernels.mlir")
+    kernels = (tmp_path / "kernels.mlir").read_text().split("spatial.kernel ")[1:]
+    masked = [[line for line in kernel.splitlines() if "spatial.operand" in line and ".inside" in line] for kernel in kernels]
+    results = [kernel.count("spatial.write") for kernel in kernels]
+    assert any(lines and several > 1 for lines, several in zip(masked, results))
+    assert all(len(lines) <= 1 for lines in masked)

@@ -80,10 +80,11 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &d, 
 }
 
 Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &d, Hemisphere h,
-                                        const std::vector<uint8_t> &bytes, unsigned width) {
+                                        const std::vector<uint8_t> &bytes, unsigned width,
+                                        bool mayMeet) {
   const auto isRead = [&](unsigned slice) { return piece.reads(d.pe, h, slice); };
   const auto besideReads = [&]() -> Expected<ConstantRow> {
-    if (c.detours) { // whose reads are led around each other
+    if (mayMeet || c.detours) { // whose reads are led around each other
       if (std::optional<ConstantRow> row =
               c.findConstantRow(*d.kernel, d.pe, h, bytes, width, isRead))
         return *std::move(row);

@@ -18,11 +18,10 @@ struct Domain {
                               ///< at the tile's start
   std::optional<unsigned> loop0, loop1; ///< loops that i0 and i1 run
   Flow flow;
-  int64_t lanes = 0; ///< lanes of the tile
-  bool linear =
-      false; ///< i0 (i1 of a running reduction) runs through several loops at even steps, inside
-             ///< every dimension that they index; one that none of them indexes (a tap of a
-             ///< window) may lie outside
+  int64_t lanes = 0;   ///< lanes of the tile
+  bool linear = false; ///< i0 (i1 of a running reduction) runs through several loops at even steps,
+                       ///< inside every dimension that they index; one that none of them indexes (a
+                       ///< tap of a window) may lie outside
   bool keepsCopies = false; ///< constants lie apart from what the kernel reads
   uint32_t provenance = 0;
 };
@@ -46,10 +45,11 @@ Expected<Box> insideOf(const Context &c, const Access &access, const Domain &dom
                        const Flow &flow);
 
 /// A constant row that the piece can read beside what it reads already; where the domain keeps
-/// copies, apart from all that the kernel reads and writes, as far as there are slices.
+/// copies, apart from all that the kernel reads and writes, as far as there are slices. `mayMeet`:
+/// any row if there is none, to be read in another cycle.
 Expected<ConstantRow> constantRowBeside(Context &c, Piece &piece, const Domain &domain,
                                         Hemisphere h, const std::vector<uint8_t> &bytes,
-                                        unsigned width);
+                                        unsigned width, bool mayMeet = false);
 
 /// Streams an access past `position` at `arrive` + flow; where it leaves the tensor a constant row
 /// of pads stands in.

@@ -54,6 +54,15 @@ private:
   std::vector<std::optional<Piece::BurstId>> bursts;
   std::map<std::pair<unsigned, Cycle>, Source> delayed; ///< (node, ready cycle)
   std::map<unsigned, unsigned> operandReads; ///< tensor -> reads of it so far in this piece
+  /// What an ALU has to have in its latch, by which cycle, and who takes it from there.
+  struct Latched {
+    unsigned node = 0;
+    Piece::AluVar alu = 0;
+    Cycle at = 0;
+    Piece::BurstId user = 0;
+    std::vector<ProducerOf> operands;
+  };
+  std::vector<Latched> latched;
 
   bool isOp(unsigned n) const {
     return kernel.nodes[n].kind == Node::Kind::Op || kernel.nodes[n].kind == Node::Kind::Reduce;
@@ -96,7 +105,9 @@ private:
   Expected<Source> take(unsigned n, Cycle at);
   Expected<Source> origin(unsigned n, Cycle at);
   Expected<Source> delay(unsigned n, Source from, Cycle at);
-  Expected<Piece::BurstId> addLatch(unsigned n, Piece::AluVar alu, Cycle at);
+  Status load(const Latched &latch);
+  Expected<ConstantRow> constantRowOf(unsigned n, bool mayMeet);
+  bool meets(const ConstantRow &row, Cycle arrive) const;
   Expected<Piece::StreamVar> readOperand(unsigned n, const Flow &flow, Cycle arrive);
   Expected<std::vector<uint8_t>> constantLanes(const Access &access) const;
   bool holds(const Copy &copy, unsigned tile, const Access &access, const Flow &flow) const;
@@ -166,10 +177,7 @@ Expected<Piece::StreamVar> Mesh::readOperand(unsigned n, const Flow &flow, Cycle
   if (access.lookup)
     return readLookup(c, piece, kernel.nodes[n].index, d, flow, arrive);
   if (isConstant(n) && isLatched(n)) {
-    Expected<std::vector<uint8_t>> bytes = constantLanes(access);
-    if (!bytes)
-      return bytes.takeError();
-    Expected<ConstantRow> row = constantRowBeside(c, piece, d, side, *bytes, width);
+    Expected<ConstantRow> row = constantRowOf(n, /*mayMeet=*/false);
     if (!row)
       return row.takeError();
     Piece::StreamVar s = piece.stream(d.pe, side, Direction::Inward, width);
@@ -321,15 +329,50 @@ Expected<Mesh::Source> Mesh::take(unsigned n, Cycle at) {
   return delay(n, known->second, at);
 }
 
-Expected<Piece::BurstId> Mesh::addLatch(unsigned n, Piece::AluVar alu, Cycle at) {
-  Expected<Piece::StreamVar> stream = readOperand(n, Flow{}, at);
-  if (!stream)
-    return stream.takeError();
-  Instruction latch = instruction(Opcode::Latch, Flow{});
-  latch.provenance = d.provenance;
-  Piece::BurstId burst = piece.addAlu(alu, latch, at);
-  piece.tap(burst, ProducerOf::A, *stream, 0, byteWidth(c.tensor(accessOf(n).tensor).type), 0);
-  return burst;
+Expected<ConstantRow> Mesh::constantRowOf(unsigned n, bool mayMeet) {
+  const Access &access = accessOf(n);
+  Expected<std::vector<uint8_t>> bytes = constantLanes(access);
+  if (!bytes)
+    return bytes.takeError();
+  return constantRowBeside(c, piece, d, side, *bytes, byteWidth(c.tensor(access.tensor).type),
+                           mayMeet);
+}
+
+/// Does something go on in its slices when the row is read?
+bool Mesh::meets(const ConstantRow &row, Cycle arrive) const {
+  return std::any_of(row.slices.begin(), row.slices.end(), [&](unsigned slice) {
+    return piece.touches(d.pe, side, slice, arrive - timing.readTo(slice, 0));
+  });
+}
+
+/// Loads a latch, once all else is there: a constant whose slices are read or written meanwhile
+/// comes earlier, before that begins.
+Status Mesh::load(const Latched &latch) {
+  constexpr Cycle kEarliest = 128; // before it is taken: an ALU is held as long
+  const unsigned width = byteWidth(c.tensor(accessOf(latch.node).tensor).type);
+  Piece::StreamVar stream = 0;
+  Cycle at = latch.at;
+  if (isConstant(latch.node)) {
+    Expected<ConstantRow> row = constantRowOf(latch.node, /*mayMeet=*/true);
+    if (!row)
+      return row.takeError();
+    while (at > latch.at - kEarliest && meets(*row, at))
+      --at;
+    stream = piece.stream(d.pe, side, Direction::Inward, width);
+    readConstant(c, piece, d.pe, side, *row, Flow{}, stream, 0, at, d.provenance);
+  } else {
+    Expected<Piece::StreamVar> read = readOperand(latch.node, Flow{}, at);
+    if (!read)
+      return read.takeError();
+    stream = *read;
+  }
+  Instruction i = instruction(Opcode::Latch, Flow{});
+  i.provenance = d.provenance;
+  const Piece::BurstId burst = piece.addAlu(latch.alu, i, at);
+  piece.tap(burst, ProducerOf::A, stream, 0, width, 0);
+  for (const ProducerOf operand : latch.operands)
+    piece.latch(latch.user, operand, burst);
+  return Success{};
 }
 
 Status Mesh::place(unsigned n) {
@@ -360,18 +403,13 @@ Status Mesh::place(unsigned n) {
     }
   }
   const Piece::AluVar alu = piece.alu(d.pe);
-  Piece::BurstId loads = 0;
-  if (latch) {
-    Expected<Piece::BurstId> added = addLatch(*latch, alu, dispatch[n] - 1);
-    if (!added)
-      return added.takeError();
-    loads = *added;
-  }
   const Piece::BurstId burst = piece.addAlu(alu, i, dispatch[n]);
   bursts[n] = burst;
+  if (latch)
+    latched.push_back({*latch, alu, dispatch[n] - 1, burst, {}});
   for (size_t k = 0; k < node.args.size(); ++k)
     if (fromLatch[k])
-      piece.latch(burst, ProducerOf(k), loads);
+      latched.back().operands.push_back(ProducerOf(k));
     else if (sources[k])
       wire(piece, burst, ProducerOf(k), sources[k]->width, sources[k]->kind == Source::Kind::Stream,
            sources[k]->stream, sources[k]->burst);
@@ -464,7 +502,12 @@ Status Mesh::build() {
     if (needed[n] && isOp(n))
       if (Status s = place(n); !s)
         return s;
-  return store();
+  if (Status s = store(); !s)
+    return s;
+  for (const Latched &latch : latched)
+    if (Status s = load(latch); !s)
+      return s;
+  return Success{};
 }
 
 } // namespace

@@ -229,8 +229,7 @@ Status GridCompiler::scheduleMap(size_t k, const Share &share, unsigned pe, Hemi
       ++attempt;
       continue;
     }
-    if ((c.detours || c.columnPlaces != ColumnPlaces::Sets) && !d.keepsCopies &&
-        piece.conflict()) { // first with constants elsewhere
+    if (!d.keepsCopies && piece.conflict()) { // first with constants elsewhere
       d.keepsCopies = true;
       attempt = 0;
       continue;

@@ -28,6 +28,7 @@
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/SubtractInSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
+#include "compiler/Forms/Rewritings/WidenWindows.h"
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Layouts/AppendParts.h"
 #include "compiler/Layouts/Assign.h"
@@ -164,6 +165,11 @@ static const Rewriting table[] = {
     {"share-sums", "makes a sum that all lanes of a long result share once",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        shareSums(graph, machine);
+       return Lines();
+     }},
+    {"widen-windows", "stores in fp32 what windows would convert at each tap",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       widenWindows(graph, longestChain(machine), machine, options.room);
        return Lines();
      }},
     {"split-epilogues", "cuts epilogues of more operations than the machine can chain",

@@ -71,8 +71,11 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
 /// Every read of one tensor in a bundle needs a copy of it to itself, with slices for each byte: so
 /// many reads at most where a cut can help, fewer where the copies would take much of the memory.
 struct MostReads {
-  unsigned reads = 5, bytes = 12;
+  unsigned reads = 5, bytes = 20;
   bool usesAllAlus = true; ///< partial sums cost more than what else ALUs could do
+  unsigned of(const Tensor &tensor) const {
+    return std::max(1u, std::min(reads, bytes / byteWidth(tensor.type)));
+  }
 };
 
 /// Rows of memory that constants leave.
@@ -93,8 +96,7 @@ MostReads mostReads(const KernelGraph &graph, const Kernel &kernel, const Machin
     if (const Tensor &tensor = graph.tensors[operand.tensor]; tensor.role != TensorRole::Constant) {
       const int64_t lanes = tensor.shape[tensor.laneDim], vector = machine.lanes();
       rows[operand.tensor] = elementCount(tensor) / lanes * ((lanes + vector - 1) / vector) *
-                             std::min(usual.reads * byteWidth(tensor.type), usual.bytes) *
-                             kHemispheres;
+                             usual.of(tensor) * byteWidth(tensor.type) * kHemispheres;
     }
   return std::any_of(rows.begin(), rows.end(), [&](const auto &r) { return r.second > left / 4; })
              ? few
@@ -114,8 +116,7 @@ bool readsTooOften(const KernelGraph &graph, const Kernel &kernel, unsigned node
       const Tensor &tensor = graph.tensors[kernel.operands[arg.index].tensor];
       counted[arg.index] = true;
       if (tensor.role != TensorRole::Constant &&
-          ++reads[kernel.operands[arg.index].tensor] >
-              std::max(1u, std::min(most.reads, most.bytes / byteWidth(tensor.type))))
+          ++reads[kernel.operands[arg.index].tensor] > most.of(tensor))
         return true;
     }
   return false;
@@ -302,8 +303,8 @@ std::vector<unsigned> cut(KernelGraph &graph, unsigned number, const Limits &lim
   }
 }
 
-/// Into how many parts a kernel is cut.
-size_t partsOf(const KernelGraph &graph, const Kernel &kernel, const Limits &limits) {
+/// A graph of what a kernel is cut into.
+KernelGraph cutAlone(const KernelGraph &graph, const Kernel &kernel, const Limits &limits) {
   KernelGraph alone; // with its tensors, by the same numbers
   alone.tensors.resize(graph.tensors.size());
   const auto take = [&](const Access &access) {
@@ -319,7 +320,8 @@ size_t partsOf(const KernelGraph &graph, const Kernel &kernel, const Limits &lim
   for (const Result &result : kernel.results)
     take(result.access);
   alone.kernels.push_back(kernel);
-  return 1 + cut(alone, 0, limits).size();
+  cut(alone, 0, limits);
+  return alone;
 }
 
 /// The map with a constant that it adds to a sum of many products added to the first of them: parts
@@ -372,6 +374,21 @@ std::optional<Kernel> biasFirst(const KernelGraph &graph, const Kernel &kernel) 
   return std::nullopt;
 }
 
+/// The kernel as it had better be cut.
+Kernel toCut(const KernelGraph &graph, const Kernel &kernel, const Limits &limits) {
+  if (limits.machine && isWindow(graph, kernel))
+    if (std::optional<Kernel> moved = biasFirst(graph, kernel);
+        moved && cutAlone(graph, *moved, limits).kernels.size() <
+                     cutAlone(graph, kernel, limits).kernels.size())
+      return std::move(*moved);
+  return kernel;
+}
+
+Limits limitsOf(const KernelGraph &graph, const Kernel &kernel, unsigned most,
+                const Machine *machine, Room room, int64_t left) {
+  return {most, machine ? mostReads(graph, kernel, *machine, room, left) : MostReads(), machine};
+}
+
 unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room room) {
   unsigned split = 0;
   const int64_t left = machine && room < Room::Spare ? rowsBesideConstants(graph, *machine) : 0;
@@ -380,14 +397,8 @@ unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room r
     order.push_back({isHost, index});
     if (isHost)
       continue;
-    Kernel &kernel = graph.kernels[index];
-    Limits limits{most, {}, machine};
-    if (machine)
-      limits.reads = mostReads(graph, kernel, *machine, room, left);
-    if (machine && isWindow(graph, kernel))
-      if (std::optional<Kernel> moved = biasFirst(graph, kernel);
-          moved && partsOf(graph, *moved, limits) < partsOf(graph, kernel, limits))
-        kernel = std::move(*moved);
+    const Limits limits = limitsOf(graph, graph.kernels[index], most, machine, room, left);
+    graph.kernels[index] = toCut(graph, graph.kernels[index], limits);
     for (const unsigned part : cut(graph, index, limits)) {
       order.push_back({false, part});
       ++split;
@@ -404,6 +415,30 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most) {
 }
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine, Room room) {
   return split(graph, most, &machine, room);
+}
+
+double cyclesOfMap(const KernelGraph &graph, const Kernel &kernel, unsigned most,
+                   const Machine &machine, Room room) {
+  if (!kernel.terms.empty())
+    return 0;
+  const Access &result = kernel.results.front().access;
+  const Tensor &to = graph.tensors[result.tensor];
+  const std::optional<unsigned> lane =
+      unitLoop(kernel, result.index[to.laneDim], LoopKind::Parallel);
+  const int64_t vector = machine.lanes();
+  double rows = 1;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    rows *=
+        double(lane == l ? (kernel.loops[l].extent + vector - 1) / vector : kernel.loops[l].extent);
+  const Limits limits =
+      limitsOf(graph, kernel, most, &machine, room, rowsBesideConstants(graph, machine));
+  const KernelGraph parts = cutAlone(graph, toCut(graph, kernel, limits), limits);
+  double cycles = 0;
+  for (const Kernel &part : parts.kernels)
+    cycles += kHemispheres * epilogueNeedsOfRows(part, parts, machine).alus <= machine.vxm.alus
+                  ? rows / kHemispheres
+                  : rows;
+  return cycles;
 }
 
 } // namespace millrace::forms

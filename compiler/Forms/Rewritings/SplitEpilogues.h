@@ -16,12 +16,17 @@ namespace millrace::forms {
 unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// Cuts also those that need more ALUs or streams than the machine has, since values wait for
 /// others or many operands come at once, and those that read one tensor at more than five places:
-/// three where copies of it would take more than a quarter of what constants leave, or room is
-/// spared, two where memory is least.
+/// three (two of fp32) where copies of it would take more than a quarter of what constants leave,
+/// or room is spared, two where memory is least.
 /// Before a window is cut, a bias that is added to its sum is added to the first product
 /// where that leaves fewer parts.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         Room room = Room::Ample);
+
+/// Cycles of the VXM that a map takes once splitEpilogues has cut it: a row in each, or two where
+/// both hemispheres' rows find ALUs.
+double cyclesOfMap(const KernelGraph &graph, const Kernel &kernel, unsigned most,
+                   const Machine &machine, Room room);
 
 /// Where the value of node `cut` lies between two kernels: as the first result does, a dimension
 /// per parallel loop of its access; before a reduction there is a value for every step of the

@@ -148,4 +148,36 @@ TEST(MergeMaps, LeavesWhatOthersReadToo) {
   EXPECT_EQ(graph.kernels.size(), 6u);
 }
 
+/// t[w, i, c]: rows of x in windows of 3 x 5, of which a map makes y; with `half`, of the first half of them.
+KernelGraph windowsOfRows(bool half) {
+  KernelGraph graph;
+  graph.name = "windows";
+  const unsigned x = addTensor(graph, "x", {12, 20, 24}, ElementType::Fp16, 2, TensorRole::Input);
+  const unsigned t = addTensor(graph, "t", {16, 15, 24}, ElementType::Fp16, 2);
+  const unsigned y = addTensor(graph, "y", {half ? 8 : 16, 15, 24}, ElementType::Fp16, 2, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned wy = build.loop(4), wx = build.loop(4), iy = build.loop(3), ix = build.loop(5), c = build.loop(24);
+  build.store(build.op(AluOp::ReluF32, {build.load({x, {window(wy, 3, iy, 1, 0), window(wx, 5, ix, 1, 0), at(c)}})}),
+              {t, {window(wy, 4, wx, 1, 0), window(iy, 5, ix, 1, 0), at(c)}});
+  build.finish("cut");
+  KernelBuilder map(graph);
+  const std::vector<AffineIndex> point{at(map.loop(half ? 8 : 16)), at(map.loop(15)), at(map.loop(24))};
+  map.store(map.op(AluOp::AddF32, {map.load({t, point}), map.constant(0.25f)}), {y, point});
+  map.finish("add");
+  EXPECT_EQ(graph.verify(), "");
+  return graph;
+}
+
+TEST(MergeMaps, AMapOfWholeLoopsTakesTheStepsOfSeveral) {
+  const KernelGraph plain = windowsOfRows(false);
+  KernelGraph merged = plain;
+  mergeMaps(merged, 12);
+  ASSERT_EQ(merged.kernels.size(), 1u);
+  EXPECT_EQ(merged.verify(), "");
+  expectClose(plain, merged);
+  KernelGraph half = windowsOfRows(true); // the others would be computed for nobody
+  mergeMaps(half, 12);
+  EXPECT_EQ(half.kernels.size(), 2u);
+}
+
 } // namespace
