@@ -125,7 +125,7 @@ struct ColumnRun {
 
 std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &columns,
                                   const RowPattern &rows, const Flow &flow, unsigned bytes,
-                                  unsigned width, std::optional<unsigned> only) {
+                                  unsigned width, std::optional<unsigned> only, bool alternates) {
   std::vector<ColumnRun> runs;
   // The last run of each slice. Runs of two bytes never interleave: a port serves one burst.
   std::vector<size_t> open(width, SIZE_MAX);
@@ -136,7 +136,7 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
       const unsigned place = unsigned(n + int64_t(width / 2) * b) % width;
       const int64_t address = columns.addresses[b * width + place] + n / width;
       size_t &last = open[place];
-      const bool goesOn = last != SIZE_MAX && runs[last].byte == b;
+      const bool goesOn = !alternates && last != SIZE_MAX && runs[last].byte == b;
       if (goesOn && runs[last].takes(address, at))
         continue;
       const bool isLoose = goesOn && runs[last].isLoose();
@@ -151,9 +151,9 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
       const int64_t n = layout.columnOf(rows.row + i1 * rows.step1 + i0 * rows.step0);
       const Cycle at = i1 * flow.c1 + i0 * flow.c0;
       add(n, at);
-      // An odd distance behind: other slices take it in the same cycle.
-      if (const int64_t behind = columns.rows - 1 - n; columns.repeats && behind < width - 1)
-        add(columns.rows + behind, at);
+      if (const int64_t again = n + repeatDistance(width);
+          columns.repeats && again >= columns.rows && again < columns.rows + width - 1)
+        add(again, at);
     }
   for (size_t i = 0, all = runs.size(); i < all; ++i)
     if (runs[i].isLoose()) {
@@ -166,10 +166,11 @@ std::vector<ColumnRun> columnRuns(const TensorLayout &layout, const Columns &col
 void writeColumns(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
                   const Columns &columns, const RowPattern &rows, const Flow &flow,
                   Piece::StreamVar stream, Cycle leave, uint32_t provenance,
-                  std::optional<unsigned> only) {
+                  std::optional<unsigned> only, bool alternates) {
   const unsigned width = c.machine.mxm.columnsPerInstall;
   const unsigned bytes = unsigned(columns.slices.size()) / width;
-  for (const ColumnRun &run : columnRuns(layout, columns, rows, flow, bytes, width, only)) {
+  for (const ColumnRun &run :
+       columnRuns(layout, columns, rows, flow, bytes, width, only, alternates)) {
     const unsigned at = run.byte * width + run.place, slice = columns.slices[at],
                    position = c.machine.position(slice);
     Instruction i = instruction(Opcode::Write, Flow{run.count, 1, std::max<Cycle>(run.step, 1), 1});
@@ -231,10 +232,10 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
 
 void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
                unsigned tile, const RowPattern &rows, const Flow &flow, Piece::StreamVar stream,
-               Cycle leave, uint32_t provenance, std::optional<unsigned> only) {
+               Cycle leave, uint32_t provenance, std::optional<unsigned> only, bool alternates) {
   if (copy.columns) {
     writeColumns(c, piece, layout, copy, copy.columnTiles[tile], rows, flow, stream, leave,
-                 provenance, only);
+                 provenance, only, alternates);
     return;
   }
   for (const Cut &cut : cutAtSegments(piece, copy, tile, rows, flow, copy.isPart))

@@ -41,9 +41,11 @@ void readConstant(Context &c, Piece &piece, unsigned pe, Hemisphere h, const Con
 
 /// Writes the group that passes position 0 outward at `leave` + flow into rows of a row or column
 /// copy: all bytes, or the first stream as byte `only`. Elements whose rows a copy of a part of the
-/// tensor does not hold go nowhere.
+/// tensor does not hold go nowhere. `alternates`: columns one by one, as others of the piece go to
+/// the same slices in between.
 void writeRows(Context &c, Piece &piece, const TensorLayout &layout, const Copy &copy,
                unsigned tile, const RowPattern &rows, const Flow &flow, Piece::StreamVar stream,
-               Cycle leave, uint32_t provenance, std::optional<unsigned> only = std::nullopt);
+               Cycle leave, uint32_t provenance, std::optional<unsigned> only = std::nullopt,
+               bool alternates = false);
 
 } // namespace millrace::grid

@@ -112,6 +112,11 @@ private:
   Expected<std::vector<uint8_t>> constantLanes(const Access &access) const;
   bool holds(const Copy &copy, unsigned tile, const Access &access, const Flow &flow) const;
   Status store();
+  /// Do several results go to the tensor?
+  bool writesOften(unsigned tensor) const {
+    return std::count_if(kernel.results.begin(), kernel.results.end(),
+                         [&](const forms::Result &r) { return r.access.tensor == tensor; }) > 1;
+  }
   Cycle earliestUse(unsigned n) const;
 };
 
@@ -486,7 +491,8 @@ Status Mesh::store() {
             stream = piece.stream(d.pe, h, Direction::Outward, width);
             piece.feed(burst, unsigned(h), *stream, 0, width, 0, leave - last - piece.at(burst));
           }
-          writeRows(c, piece, layout, copy, *tile, rows, flow, *stream, leave, d.provenance);
+          writeRows(c, piece, layout, copy, *tile, rows, flow, *stream, leave, d.provenance, {},
+                    writesOften(r->access.tensor));
         }
       }
       if (stream)

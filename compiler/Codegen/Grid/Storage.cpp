@@ -32,7 +32,7 @@ bool Storage::installsMoreThan(const Work &work) const {
 /// are fewer, have zeros behind them.
 ColumnPadding Storage::paddingOf(unsigned tensor) const {
   return c.pes == 1 && !c.ofHost[tensor] &&
-                 c.layouts[tensor].rows >= c.machine.mxm.columnsPerInstall
+                 c.layouts[tensor].rows >= repeatDistance(c.machine.mxm.columnsPerInstall)
              ? ColumnPadding::Repeats
              : ColumnPadding::Zeros;
 }

@@ -38,10 +38,15 @@ struct Segment {
 /// they follow each other, or no two bytes of any places are.
 struct Columns {
   int64_t rows = 0;
-  bool repeats = false; ///< behind the last column lie those before it again, the last one first
+  /// Behind the last column lie those again that are `repeatDistance` before.
+  bool repeats = false;
   std::vector<unsigned> slices, addresses; ///< per byte and place
   std::vector<uint32_t> regions;           ///< per byte and place
 };
+
+/// A column more than a group: other slices take a column again in the same cycle, whichever hold
+/// its other bytes.
+inline int64_t repeatDistance(int64_t columnsPerInstall) { return columnsPerInstall + 1; }
 
 /// One copy of (a row range of) a tensor on one hemisphere.
 struct Copy {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 namespace millrace::forms {
 namespace {
@@ -166,6 +167,28 @@ private:
     return sum + rows * double(group);
   }
 
+  /// How many heads from `head` on may be masked together: whose columns of one row go to different
+  /// slices, and so do those that lie behind the last column again.
+  int64_t headsAtOnce(int64_t head, int64_t group, unsigned bytes) const {
+    constexpr int64_t kMost = 4; // of six, swin_t took longer
+    const int64_t slices = machine.mxm.columnsPerInstall;
+    std::set<int64_t> taken;
+    const auto take = [&](int64_t column) {
+      bool isFree = true;
+      for (unsigned b = 0; b < bytes; ++b)
+        isFree &= taken.insert((column + slices / 2 * b) % slices).second;
+      return isFree;
+    };
+    int64_t heads = 0;
+    for (; head + heads < group && heads < kMost; ++heads) {
+      const int64_t column = (head + heads) * scores.columns;
+      const bool isLast = head + heads + 1 == group;
+      if (!take(column) || (isLast && !take(column + 1)))
+        break;
+    }
+    return std::max<int64_t>(1, heads);
+  }
+
   /// What is installed, once for each head of a group, with the lanes of other heads zero.
   unsigned mask(int64_t group) {
     const Access from = graph.kernels[scores.kernel].terms[0].w;
@@ -180,21 +203,24 @@ private:
     const std::string name = installed.name + ".masked",
                       provenance = graph.kernels[scores.kernel].provenance;
     const unsigned width = byteWidth(installed.type);
-    for (int64_t head = 0; head < group; ++head) { // one after the other: their rows share slices
-      const unsigned bits = addTensor(graph, installed.name + ".head" + std::to_string(head),
-                                      {lanes}, installed.type, 0, TensorRole::Constant);
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        const bool isOf = lane >= first && (lane - first) / scores.lanes % group == head;
-        graph.tensors[bits].data.insert(graph.tensors[bits].data.end(), width, isOf ? 0xff : 0);
-      }
+    for (int64_t head = 0; head < group;) {
       KernelBuilder b(graph);
       Access whole{from.tensor, {}, 0};
       for (int64_t extent : installed.shape)
         whole.index.push_back(at(b.loop(extent)));
-      const Access lanesOfHead{bits, {whole.index[installed.laneDim]}, 0};
-      Access to{masked, whole.index, 0};
-      to.index[scores.columnDim].offset = head * scores.columns;
-      b.storeBits(b.op(AluOp::And, {b.operand(whole), b.operand(lanesOfHead)}), to);
+      const unsigned value = b.operand(whole);
+      for (const int64_t end = head + headsAtOnce(head, group, width); head < end; ++head) {
+        const unsigned bits = addTensor(graph, installed.name + ".head" + std::to_string(head),
+                                        {lanes}, installed.type, 0, TensorRole::Constant);
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          const bool isOf = lane >= first && (lane - first) / scores.lanes % group == head;
+          graph.tensors[bits].data.insert(graph.tensors[bits].data.end(), width, isOf ? 0xff : 0);
+        }
+        const Access lanesOfHead{bits, {whole.index[installed.laneDim]}, 0};
+        Access to{masked, whole.index, 0};
+        to.index[scores.columnDim].offset = head * scores.columns;
+        b.storeBits(b.op(AluOp::And, {value, b.operand(lanesOfHead)}), to);
+      }
       const unsigned made = b.finish(name, provenance);
       graph.order.pop_back();
       graph.order.insert(

@@ -210,15 +210,23 @@ TEST(PackHeads, ComputesScoresOfSeveralHeadsInOneVector) {
   struct Case {
     Shape shape;
     int64_t group;
+    std::vector<size_t> together; ///< heads masked by one kernel: their columns are in other slices
   };
-  for (const auto &[s, group] : {Case{{3, 49, 32}, 3}, Case{{12, 50, 16}, 6}, Case{{4, 128, 64}, 2},
-                                 Case{{6, 49, 32}, 3}, Case{{5, 17, 24}, 5}}) {
+  for (const auto &[s, group, together] :
+       {Case{{3, 49, 32}, 3, {3}}, Case{{12, 50, 16}, 6, {4, 2}}, Case{{4, 128, 64}, 2, {1, 1}},
+        Case{{6, 49, 32}, 3, {3}}, Case{{5, 17, 24}, 5, {4, 1}}}) {
     KernelGraph graph = buildAttentions(s);
     const auto inputs = randomInputs(graph);
     const auto before = outputsOf(graph, inputs);
     const int64_t macs = graph.macs();
     mergeHeads(graph, machine);
     EXPECT_EQ(packHeads(graph, machine), 2u);
+    std::vector<size_t> masking;
+    for (const auto &[isHost, k] : graph.order)
+      if (const std::string &name = graph.kernels[k].name;
+          name.starts_with("first") && name.ends_with(".masked"))
+        masking.push_back(graph.kernels[k].results.size());
+    EXPECT_EQ(masking, together) << s.heads << " heads of " << s.tokens;
     for (const char *name : {"first.scores", "second.most"})
       EXPECT_EQ(named(graph, name).shape.back(), group * s.tokens) << name;
     EXPECT_EQ(named(graph, "first").shape, (std::vector<int64_t>{s.heads, s.tokens, s.tokens}));
