@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 using namespace millrace;
 using namespace millrace::forms;
@@ -201,8 +202,11 @@ TEST(PairRunning, LeavesShortRunsAndWhatHasNoRoomForCopies) {
 /// Copies for speed have what constants and values leave of the memory. What was combined is
 /// combined again.
 TEST(PairRunning, TakesFewerCopiesWhereConstantsFillTheMemory) {
-  for (const auto &[tables, operands] : {std::pair{1, 4}, {2650, 2}}) {
-    KernelGraph graph = reduceRows(AluOp::MaxF32, ElementType::Fp32, 12, 128, 128);
+  for (const auto &[type, tables, operands] : {std::tuple{ElementType::Fp16, 1, 8},
+                                               {ElementType::Fp32, 1, 4},
+                                               {ElementType::Fp16, 2650, 4},
+                                               {ElementType::Fp32, 2650, 2}}) {
+    KernelGraph graph = reduceRows(AluOp::MaxF32, type, 12, 128, 128);
     const unsigned table =
         addTensor(graph, "table", {tables, 128, 128}, ElementType::Fp16, 2, TensorRole::Constant);
     graph.kernels[0].operands.push_back({table, {AffineIndex{}, at(1), at(2)}, 0});

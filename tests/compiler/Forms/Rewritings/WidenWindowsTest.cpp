@@ -41,10 +41,10 @@ KernelGraph windowOf(int64_t size, ElementType type, Also also = Also::Nothing) 
     const unsigned value =
         build.op(AluOp::MulF32, {build.load({x, point, 0}), build.constant(1.1f)});
     if (also == Also::Mask) {
-      const unsigned mask = build.operand({addConstant(graph, "mask", {channels}, ElementType::Fp32,
-                                                       0, std::vector<float>(size_t(channels), 1)),
-                                           {point[2]},
-                                           0});
+      std::vector<float> inside(size_t(channels), 1);
+      inside[5] = inside[47] = 0; // -2 is stored there
+      const unsigned mask = build.operand(
+          {addConstant(graph, "mask", {channels}, ElementType::Fp32, 0, inside), {point[2]}, 0});
       build.storeBits(build.op(AluOp::SelectF32, {mask, build.op(narrowFromF32(type), {value}),
                                                   build.immediate(encode(type, -2))}),
                       {z, point, 0});
