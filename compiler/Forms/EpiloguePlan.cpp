@@ -237,4 +237,8 @@ EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph
   return NeedsCount(kernel, graph, machine, rows).needs();
 }
 
+bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine) {
+  return kHemispheres * epilogueNeedsOfRows(kernel, graph, machine).alus <= machine.vxm.alus;
+}
+
 } // namespace millrace::forms

@@ -45,5 +45,7 @@ EpilogueNeeds epilogueNeeds(const Kernel &kernel, const KernelGraph &graph, cons
 /// come, and what those held is free again.
 EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph,
                                   const Machine &machine);
+/// Do a row of each hemisphere find ALUs at once?
+bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::forms

@@ -123,8 +123,9 @@ Status GridCompiler::planPartition() {
   firstPe = line.order.front();
   storage.planCopies(order, options.sparing && pressure > 2);
   PartitionProblem problem{
-      c, works, line.order,
-      std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows()), tactic.pes};
+      c,          works,
+      line.order, std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows()),
+      tactic.pes, storage.plannedCopies()};
   for (unsigned turn = 0;; ++turn) {
     Expected<Partition> solved = solve(problem, options.partition);
     if (!solved)
@@ -172,7 +173,9 @@ std::vector<Part> GridCompiler::partsOfContraction(size_t k) {
         if (halfOf(partition, k, team[w].hemisphere) != 0)
           std::swap(workers.front(), workers.back());
       }
-      jobs.push_back({std::move(workers), sharesOf(c, work, partition, k, pe, w, most)});
+      jobs.push_back(
+          {std::move(workers), storage.cutForOthers(k, pe, team[w].hemisphere,
+                                                    sharesOf(c, work, partition, k, pe, w, most))});
       jobs.back().atOnce = sharesAtOnce(machine, work, jobs.back().shares);
     }
   }
@@ -206,8 +209,10 @@ std::vector<Part> GridCompiler::partsOfMap(size_t k) {
   const int64_t most = std::max<int64_t>(1, tactic.mapRows / work.stripRows);
   std::vector<Part> parts;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
-    const std::vector<Share> shares[kHemispheres] = {sharesOf(c, work, partition, k, pe, 0, most),
-                                                     sharesOf(c, work, partition, k, pe, 1, most)};
+    std::vector<Share> shares[kHemispheres];
+    for (unsigned h = 0; h < kHemispheres; ++h)
+      shares[h] =
+          storage.cutForOthers(k, pe, Hemisphere(h), sharesOf(c, work, partition, k, pe, h, most));
     for (size_t j = 0; j < std::max(shares[0].size(), shares[1].size()); ++j)
       for (unsigned h = 0; h < kHemispheres; ++h)
         if (j < shares[h].size())
@@ -466,7 +471,7 @@ std::set<unsigned> GridCompiler::partsThatMet() const {
   if (!crowded())
     return parts;
   const auto add = [&](const Access &access) {
-    if (storage.isDealt(access.tensor))
+    if (storage.isDealt(access.tensor) && !storage.hasCopies(access.tensor))
       parts.insert(access.tensor);
   };
   const Kernel &met = graph.kernels[program.waits.kernel];

@@ -27,27 +27,6 @@ std::vector<bool> rowsOn(const TensorRows &rows, unsigned pe, unsigned tile) {
 
 } // namespace
 
-/// What the host touches lies whole in one place.
-bool Storage::isDealt(unsigned tensor) const {
-  return !c.whole.contains(tensor) && c.tensor(tensor).role == TensorRole::Intermediate &&
-         !c.ofHost[tensor] && needs[tensor].rows[0] && needs[tensor].rows[1];
-}
-
-/// What travels, and what nobody reads here, is in the west.
-bool Storage::holds(unsigned tensor, unsigned pe, Hemisphere h, unsigned tile, int64_t row) const {
-  const TensorRows &rows = partition.tensors[tensor];
-  if (rows.read[pe][size_t(h)].has(tile, row))
-    return true;
-  if (h == Hemisphere::East)
-    return false;
-  if (!rows.read[pe][size_t(Hemisphere::East)].has(tile, row))
-    return true;
-  for (unsigned other = 0; other < c.machine.pes(); ++other)
-    if (other != pe && rows.owned[pe].has(tile, row) && rows.needed[other].has(tile, row))
-      return true;
-  return false;
-}
-
 uint64_t Storage::rowsHeld(unsigned tensor, unsigned pe, Hemisphere h) const {
   const bool isPart = isDealt(tensor);
   uint64_t held = 0;
@@ -56,21 +35,6 @@ uint64_t Storage::rowsHeld(unsigned tensor, unsigned pe, Hemisphere h) const {
     for (size_t row = 0; row < rows.size(); ++row)
       held += rows[row] && (!isPart || holds(tensor, pe, h, tile, int64_t(row)));
   }
-  return held;
-}
-
-/// The parts of runs whose rows a hemisphere holds.
-RowRuns Storage::heldOf(const RowRuns &runs, unsigned tensor, unsigned pe, Hemisphere h) const {
-  RowRuns held(runs.size());
-  for (unsigned tile = 0; tile < runs.size(); ++tile)
-    for (const RowRun &run : runs[tile])
-      for (int64_t row = run.first, from = row; row <= run.first + run.rows; ++row) {
-        if (row < run.first + run.rows && holds(tensor, pe, h, tile, row))
-          continue;
-        if (row > from)
-          held[tile].push_back({from, row - from, run.owner});
-        from = row + 1;
-      }
   return held;
 }
 

@@ -52,7 +52,8 @@ void findReads(const PartitionProblem &problem, Partition &p, size_t k, unsigned
   const Work &work = problem.works[k];
   if (p.shares[k][pe].empty())
     return;
-  // Several reads of one tensor in one piece take its copies in turn.
+  // Several reads of one tensor in one piece take its copies in turn, those of the other hemisphere
+  // where its own has fewer.
   std::map<unsigned, unsigned> reads;
   for (const Access &o : kernel.operands)
     ++reads[o.tensor];
@@ -62,7 +63,8 @@ void findReads(const PartitionProblem &problem, Partition &p, size_t k, unsigned
     const size_t h = team.empty() ? member : size_t(team[member].hemisphere);
     for (const Share &share : sharesOf(c, work, p, k, pe, member, work.strips))
       forEachRead(c, kernel, work, share, [&](unsigned t, unsigned tile, const SteppedRows &rows) {
-        const bool isInTurn = reads.contains(t) && reads[t] > 1;
+        const bool isInTurn = reads.contains(t) && reads[t] > 1 &&
+                              (problem.copies.empty() || problem.copies[t].rows[h] < reads[t]);
         for (size_t side = 0; side < kHemispheres; ++side)
           if (side == h || isInTurn)
             p.tensors[t].read[pe][side].mark(c.layouts[t], tile, rows);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "compiler/Codegen/Grid/Work.h"
+#include "compiler/Codegen/Memory/Copies.h"
 
 #include <algorithm>
 #include <array>
@@ -55,6 +56,8 @@ struct PartitionProblem {
   /// most, to leave room for values: by (PE, hemisphere); empty: an eighth of each is left.
   std::vector<uint64_t> mostWeightRows = {};
   unsigned mostPes = 0; ///< that compute, the first of the order; 0: all
+  /// Of each tensor; none: fewer in each hemisphere than one piece reads, where it reads several.
+  std::vector<Copies> copies = {};
 
   /// PEs that compute.
   size_t pes() const { return mostPes ? std::min<size_t>(mostPes, order.size()) : order.size(); }

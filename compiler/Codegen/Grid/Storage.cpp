@@ -307,6 +307,8 @@ Status Storage::plan(bool weightsLast, bool mixed) {
     for (size_t k = 0; k < c.graph.kernels.size(); ++k)
       if (Status s = allocateConstants(k); !s)
         return s;
+  } else {
+    reserveConstantRows();
   }
   if (Status s = storeWeights(); !s)
     return s;
@@ -315,7 +317,8 @@ Status Storage::plan(bool weightsLast, bool mixed) {
   if (!weightsLast)
     if (Status s = storeColumns(); !s)
       return s;
-  reserveConstantRows();
+  if (weightsLast)
+    reserveConstantRows();
   return Success{};
 }
 
@@ -328,7 +331,9 @@ Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
       return Success{};
   const bool isPart = isDealt(tensor);
   for (Hemisphere h : {Hemisphere::West, Hemisphere::East}) {
-    const RowRuns held = isPart ? heldOf(runs, tensor, pe, h) : runs;
+    const RowRuns held = !isPart              ? runs
+                         : isGathered(tensor) ? gathered(heldOf(runs, tensor, pe, h), h)
+                                              : heldOf(runs, tensor, pe, h);
     for (unsigned n = 0; (!isPart || holdsAny(held)) && n < needs[tensor].rows[size_t(h)]; ++n)
       if (Status s = c.addRowCopy(tensor, pe, h, held, isPart); !s)
         return s;

@@ -21,6 +21,7 @@ public:
   /// Kernels and calls of the host run in this order (places of graph.order). `sparing`: no more
   /// than readers need.
   void planCopies(const std::vector<size_t> &order, bool sparing);
+  std::vector<Copies> plannedCopies() const { return {needs.begin(), needs.end()}; }
   /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly, and tables,
   /// which each PE may hold.
   uint64_t mostValueRows() const;
@@ -39,6 +40,14 @@ public:
   Expected<std::array<uint64_t, kHemispheres>> weightRowsOn(unsigned pe) const;
   /// Does each hemisphere hold the rows of the tensor that are read there, and no others?
   bool isDealt(unsigned tensor) const;
+  /// Does each hemisphere hold its rows several times?
+  bool hasCopies(unsigned tensor) const {
+    return needs[tensor].rows[0] > 1 && needs[tensor].rows[1] > 1;
+  }
+  /// Shares of a worker, cut where rows of a gathered tensor begin or end that the other hemisphere
+  /// holds, too: they are written there while its own workers write none, and come first.
+  std::vector<Share> cutForOthers(size_t kernel, unsigned pe, Hemisphere h,
+                                  const std::vector<Share> &shares) const;
   /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
   Status checkRoom() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
@@ -71,6 +80,7 @@ private:
   std::vector<Life> lives;     ///< per tensor; from SIZE_MAX: nobody touches it
   std::vector<unsigned> swept; ///< per tensor: terms that stream it
   std::vector<bool> isOperand; ///< per tensor: of an epilogue
+  mutable std::vector<std::optional<bool>> gathers; ///< per tensor, as far as it was asked
 
   std::vector<unsigned> columnsByLife() const;
   bool precedes(unsigned tensor, unsigned next) const;
@@ -113,6 +123,11 @@ private:
   RowRuns heldOf(const RowRuns &runs, unsigned tensor, unsigned pe, Hemisphere h) const;
   uint64_t rowsHeld(unsigned tensor, unsigned pe, Hemisphere h) const;
   bool isOn(unsigned tensor, unsigned pe) const;
+  /// Do rows that the other hemisphere's workers write lie among those of a hemisphere's own, as
+  /// its copies would else take twice as many slices?
+  bool isGathered(unsigned tensor) const;
+  bool findGathered(unsigned tensor) const;
+  static RowRuns gathered(RowRuns held, Hemisphere h);
 };
 
 } // namespace millrace::grid

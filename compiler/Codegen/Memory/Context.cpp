@@ -33,24 +33,30 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
     struct Touched {
       unsigned tensor;
       const forms::AffineIndex *lanes; ///< none: through the MXM, any lane tile meets any
+      unsigned copies;                 ///< as Company has them
     };
     std::vector<Touched> in, out;
     const auto lanesOf = [&](const Access &access) {
       return &access.index[tensor(access.tensor).laneDim];
     };
     for (const forms::Term &t : kernel.terms)
-      in.push_back({t.a.tensor, nullptr});
+      in.push_back({t.a.tensor, nullptr, 0});
     for (const Access &o : kernel.operands) {
-      in.push_back({o.tensor, lanesOf(o)});
+      // Each read takes a copy, of each plane's worker another.
+      const auto reads =
+          unsigned(std::count_if(kernel.operands.begin(), kernel.operands.end(),
+                                 [&](const Access &other) { return other.tensor == o.tensor; }));
+      in.push_back(
+          {o.tensor, lanesOf(o), kernel.terms.empty() ? reads : reads * machine.mxm.planes});
       if (o.lookup)
-        in.push_back({o.lookup->tensor, nullptr});
+        in.push_back({o.lookup->tensor, nullptr, 0});
     }
     for (const forms::Result &r : kernel.results)
-      out.push_back({r.access.tensor, lanesOf(r.access)});
+      out.push_back({r.access.tensor, lanesOf(r.access), 0});
     auto meet = [&](const Touched &x, const Touched &y, bool samePort) {
       if (x.tensor != y.tensor)
         company[x.tensor].push_back(
-            {y.tensor, samePort, x.lanes && y.lanes && *x.lanes == *y.lanes});
+            {y.tensor, samePort, x.lanes && y.lanes && *x.lanes == *y.lanes, y.copies});
     };
     for (const std::vector<Touched> *side : {&in, &out})
       for (const Touched &x : *side)
@@ -172,8 +178,10 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
       return other.aligned && layout.tiles[k].start != layouts[id].tiles[tile].start ? kNear
                                                                                      : amount;
     };
+    unsigned rowCopies = 0;
     for (const Copy &copy : layout.copies) {
-      if (copy.pe != pe || copy.hemisphere != h)
+      if (copy.pe != pe || copy.hemisphere != h ||
+          (!copy.columns && other.copies && rowCopies++ >= other.copies))
         continue;
       for (size_t k = 0; k < copy.tiles.size(); ++k)
         for (const Segment &s : copy.tiles[k])

@@ -62,6 +62,7 @@ struct Company {
   unsigned tensor = 0;
   bool samePort = false; ///< read with it, or written with it: other slices; else other banks
   bool aligned = false;  ///< only lane tiles that begin at one lane meet
+  unsigned copies = 0;   ///< row copies in a hemisphere, the first, that meet; 0: all
 };
 
 /// Rows [first, first + rows) that one worker writes.

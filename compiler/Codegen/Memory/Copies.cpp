@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Codegen/Memory/Copies.h"
 
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 unsigned sum(const Copies &copies) { return copies.rows[0] + copies.rows[1]; }
 
 void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned k, unsigned planes,
-               std::vector<Copies> &all) {
+               bool sparing, std::vector<Copies> &all) {
   const forms::Kernel &kernel = graph.kernels[k];
   const auto grow = [&](unsigned tensor, auto change) {
     const unsigned before = sum(all[tensor]);
@@ -35,18 +36,40 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
         graph.tensors[t.w.tensor].role != TensorRole::Constant && !w.columns)
       w.columns = true, w.columnsFor = k;
   }
-  std::map<unsigned, unsigned> reads; // of one tensor in one piece
+  // A map does two rows a cycle if either hemisphere reads copies of its own.
+  const bool apart = kernel.terms.empty() && forms::twoRowsFit(kernel, graph, machine);
+  struct Reads {
+    unsigned all = 0, ofTile = 0; ///< those of a lane tile alone, at most
+  };
+  std::map<unsigned, Reads> reads; // of one tensor in one piece
   for (const forms::Access &o : kernel.operands)
-    if (!o.lookup) // tables have copies of their own
-      ++reads[o.tensor];
-  for (auto [t, n] : reads)
-    grow(t, [n = n](unsigned(&rows)[kHemispheres]) {
+    if (!o.lookup) { // tables have copies of their own
+      const forms::Tensor &tensor = graph.tensors[o.tensor];
+      Reads &its = reads[o.tensor];
+      ++its.all;
+      its.ofTile = std::max(its.ofTile,
+                            unsigned(std::count_if(kernel.operands.begin(), kernel.operands.end(),
+                                                   [&](const forms::Access &other) {
+                                                     return other.tensor == o.tensor &&
+                                                            other.index[tensor.laneDim] ==
+                                                                o.index[tensor.laneDim];
+                                                   })));
+    }
+  for (const auto &[t, its] : reads) {
+    const bool isMade = graph.tensors[t].role == TensorRole::Intermediate && !sparing;
+    // What is swept meanwhile has a copy for that.
+    const bool isSwept =
+        isMade && std::any_of(kernel.terms.begin(), kernel.terms.end(),
+                              [t = t](const forms::Term &term) { return term.a.tensor == t; });
+    const unsigned here = isSwept ? 1 + its.all : apart && isMade ? its.ofTile : 1;
+    grow(t, [all = its.all, here](unsigned(&rows)[kHemispheres]) {
       unsigned h = 0;
-      rows[0] = std::max(rows[0], 1u);
-      rows[1] = std::max(rows[1], 1u);
-      while (rows[0] + rows[1] < n)
+      for (unsigned &own : rows)
+        own = std::max(own, here);
+      while (rows[0] + rows[1] < all)
         ++rows[h++ % kHemispheres];
     });
+  }
 }
 
 /// One copy, in the hemisphere that has less, of what has one in either for its readers' sake: a
@@ -76,7 +99,7 @@ std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &mac
                              unsigned planes, unsigned pes) {
   std::vector<Copies> all(graph.tensors.size());
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
-    addReader(graph, machine, k, planes ? planes : machine.mxm.planes, all);
+    addReader(graph, machine, k, planes ? planes : machine.mxm.planes, sparing, all);
   if (sparing)
     spare(graph, machine, all);
   std::set<unsigned> byHost;

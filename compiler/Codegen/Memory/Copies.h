@@ -19,9 +19,12 @@ struct Copies {
   std::optional<unsigned> rowsFor, columnsFor;
 };
 
-/// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses;
-/// of several operands of one kernel that are one tensor, each has a row copy of its own. What maps
-/// alone read, one row at a time, has a copy in either hemisphere; with `sparing`, in one of them.
+/// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses,
+/// and more for operands of the sweeping kernel that are the same tensor. Of several operands of a
+/// map that are one tensor, each has a row copy of its own: in each hemisphere if the rows of both
+/// find ALUs at once, of those that are read there; else the two share them, and each does its rows
+/// while the other waits. What maps alone read, one row at a time, has a copy in either hemisphere.
+/// With `sparing`, no copies are added for what happens at once, and those have one in one of them.
 /// `planes` of a hemisphere are used, and `pes` compute; 0: all.
 std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
                              bool sparing = false, unsigned planes = 0, unsigned pes = 0);

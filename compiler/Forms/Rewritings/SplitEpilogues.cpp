@@ -72,7 +72,9 @@ std::optional<unsigned> cutOf(const Kernel &kernel, const std::vector<bool> &nee
 /// many reads at most where a cut can help, fewer where the copies would take much of the memory.
 struct MostReads {
   unsigned reads = 5, bytes = 20;
-  bool usesAllAlus = true; ///< partial sums cost more than what else ALUs could do
+  /// Of a window: partial sums cost more than what else ALUs could do, unless more rows are done at
+  /// once.
+  bool usesAllAlus = true;
   unsigned of(const Tensor &tensor) const {
     return std::max(1u, std::min(reads, bytes / byteWidth(tensor.type)));
   }
@@ -384,9 +386,62 @@ Kernel toCut(const KernelGraph &graph, const Kernel &kernel, const Limits &limit
   return kernel;
 }
 
+/// Rows of a map, one for each lane tile.
+double rowsOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) {
+  const Access &result = kernel.results.front().access;
+  const Tensor &to = graph.tensors[result.tensor];
+  const std::optional<unsigned> lane =
+      unitLoop(kernel, result.index[to.laneDim], LoopKind::Parallel);
+  const int64_t vector = machine.lanes();
+  double rows = 1;
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    rows *=
+        double(lane == l ? (kernel.loops[l].extent + vector - 1) / vector : kernel.loops[l].extent);
+  return rows;
+}
+
+/// Cycles of the VXM that a map takes once it is cut: for each part and row one, or half of it
+/// where both hemispheres' rows find ALUs, and until the next part can read the first.
+double cyclesOfParts(const KernelGraph &graph, const Kernel &kernel, const Limits &limits) {
+  constexpr double kUntilRead = 64;
+  const KernelGraph parts = cutAlone(graph, toCut(graph, kernel, limits), limits);
+  const double rows = rowsOf(graph, kernel, *limits.machine);
+  double cycles = 0;
+  for (const Kernel &part : parts.kernels)
+    cycles += kUntilRead + (twoRowsFit(part, parts, *limits.machine) ? rows / kHemispheres : rows);
+  return cycles;
+}
+
+/// Are rows of a tensor read at several offsets along a loop? Those at the border of what a
+/// hemisphere does are read in both.
+bool readsAcross(const Kernel &kernel) {
+  std::map<std::pair<unsigned, size_t>, std::set<int64_t>> offsets; ///< by tensor, dimension
+  for (const Access &operand : kernel.operands)
+    for (size_t d = 0; d < operand.index.size(); ++d)
+      if (!operand.index[d].terms.empty())
+        offsets[{operand.tensor, d}].insert(operand.index[d].offset);
+  return std::any_of(offsets.begin(), offsets.end(),
+                     [](const auto &its) { return its.second.size() > 1; });
+}
+
+/// A window is cut into parts of a row a cycle, or shorter ones of two where that is faster.
 Limits limitsOf(const KernelGraph &graph, const Kernel &kernel, unsigned most,
                 const Machine *machine, Room room, int64_t left) {
-  return {most, machine ? mostReads(graph, kernel, *machine, room, left) : MostReads(), machine};
+  if (!machine)
+    return {most, {}, nullptr};
+  const Limits usual{most, mostReads(graph, kernel, *machine, room, left), machine};
+  if (!usual.reads.usesAllAlus || !isWindow(graph, kernel))
+    return usual;
+  Limits shared = usual;
+  shared.most = machine->vxm.alus / kHemispheres;
+  shared.reads.usesAllAlus = false;
+  // What parts leave each other, and constants, take the other slices of a hemisphere.
+  shared.reads.bytes = machine->memory.slices * 3 / 8;
+  constexpr double kForOthers = 128; // a writer waits to write rows among those of the other one
+  const double waits = readsAcross(kernel) ? kForOthers : 0;
+  return cyclesOfParts(graph, kernel, shared) + waits <= cyclesOfParts(graph, kernel, usual)
+             ? shared
+             : usual;
 }
 
 unsigned split(KernelGraph &graph, unsigned most, const Machine *machine, Room room) {
@@ -421,24 +476,9 @@ double cyclesOfMap(const KernelGraph &graph, const Kernel &kernel, unsigned most
                    const Machine &machine, Room room) {
   if (!kernel.terms.empty())
     return 0;
-  const Access &result = kernel.results.front().access;
-  const Tensor &to = graph.tensors[result.tensor];
-  const std::optional<unsigned> lane =
-      unitLoop(kernel, result.index[to.laneDim], LoopKind::Parallel);
-  const int64_t vector = machine.lanes();
-  double rows = 1;
-  for (unsigned l = 0; l < kernel.loops.size(); ++l)
-    rows *=
-        double(lane == l ? (kernel.loops[l].extent + vector - 1) / vector : kernel.loops[l].extent);
-  const Limits limits =
-      limitsOf(graph, kernel, most, &machine, room, rowsBesideConstants(graph, machine));
-  const KernelGraph parts = cutAlone(graph, toCut(graph, kernel, limits), limits);
-  double cycles = 0;
-  for (const Kernel &part : parts.kernels)
-    cycles += kHemispheres * epilogueNeedsOfRows(part, parts, machine).alus <= machine.vxm.alus
-                  ? rows / kHemispheres
-                  : rows;
-  return cycles;
+  return cyclesOfParts(
+      graph, kernel,
+      limitsOf(graph, kernel, most, &machine, room, rowsBesideConstants(graph, machine)));
 }
 
 } // namespace millrace::forms

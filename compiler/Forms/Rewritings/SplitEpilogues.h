@@ -17,14 +17,15 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 /// Cuts also those that need more ALUs or streams than the machine has, since values wait for
 /// others or many operands come at once, and those that read one tensor at more than five places:
 /// three (two of fp32) where copies of it would take more than a quarter of what constants leave,
-/// or room is spared, two where memory is least.
+/// or room is spared, two where memory is least. A window is cut into parts of which two rows find
+/// ALUs at once, each with a few copies in either hemisphere, if that takes no more cycles.
 /// Before a window is cut, a bias that is added to its sum is added to the first product
 /// where that leaves fewer parts.
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         Room room = Room::Ample);
 
-/// Cycles of the VXM that a map takes once splitEpilogues has cut it: a row in each, or two where
-/// both hemispheres' rows find ALUs.
+/// Cycles of the VXM that a map takes once splitEpilogues has cut it: for each part a row in each,
+/// or two where both hemispheres' rows find ALUs, and until the next part can read.
 double cyclesOfMap(const KernelGraph &graph, const Kernel &kernel, unsigned most,
                    const Machine &machine, Room room);
 
