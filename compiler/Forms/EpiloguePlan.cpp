@@ -241,4 +241,8 @@ bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &m
   return kHemispheres * epilogueNeedsOfRows(kernel, graph, machine).alus <= machine.vxm.alus;
 }
 
+unsigned mostBytesApart(const Machine &machine) {
+  return machine.memory.slices * 3 / 4 / kHemispheres;
+}
+
 } // namespace millrace::forms

@@ -47,5 +47,9 @@ EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph
                                   const Machine &machine);
 /// Do a row of each hemisphere find ALUs at once?
 bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
+/// Bytes of an element in all copies of a tensor that a hemisphere reads at once, where it reads
+/// its own alone: with rows that the other one writes they take at most three quarters of its
+/// slices.
+unsigned mostBytesApart(const Machine &machine);
 
 } // namespace millrace::forms

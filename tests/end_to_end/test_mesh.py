@@ -64,7 +64,7 @@ def test_a_second_pe_behind_a_link_makes_a_small_program_no_slower(millrace, tmp
                                                    ("inverted-residual", "lp30", 2)])
 def test_kernels_are_formed_for_as_many_pes_as_compute(millrace, tmp_path, name, machine, formed):
     """Forms that divide work by two PEs took 1.3 to 1.8 times the cycles on one of them. The text of kernels says for how
-    many they are; those of two are kept where they take fewer cycles."""
+    many they are; those of two are kept where they take no more cycles."""
     model = FAMILIES[name]()
     inputs = probe.seeded_inputs(model)
     saved = save_model(model, tmp_path)
@@ -79,7 +79,7 @@ def test_kernels_are_formed_for_as_many_pes_as_compute(millrace, tmp_path, name,
     text = tmp_path / "kernels.mlir"
     subprocess.run([millrace, "compile", saved, "--machine", machine, *two, "--to", "spatial", "-o", text], check=True)
     assert ("computing_pes = 1" in text.read_text()) == (formed == 1)
-    assert formed == 1 or got.report["measured_cycles"] < one.report["measured_cycles"]
+    assert formed == 1 or got.report["measured_cycles"] <= one.report["measured_cycles"]
 
 
 @pytest.mark.parametrize("layers, inner", [

@@ -121,7 +121,9 @@ Status GridCompiler::planPartition() {
   if (Status s = placement::verify(machine, line); !s)
     return s;
   firstPe = line.order.front();
-  storage.planCopies(order, options.sparing && pressure > 2);
+  storage.planCopies(order, options.sparing && pressure > 2 ? CopiesFor::Least
+                            : pressure > 1                  ? CopiesFor::Reads
+                                                            : CopiesFor::Speed);
   PartitionProblem problem{
       c,          works,
       line.order, std::vector<uint64_t>(size_t(machine.pes()) * kHemispheres, mostWeightRows()),

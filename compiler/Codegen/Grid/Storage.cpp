@@ -37,9 +37,9 @@ ColumnPadding Storage::paddingOf(unsigned tensor) const {
              : ColumnPadding::Zeros;
 }
 
-void Storage::planCopies(const std::vector<size_t> &order, bool sparing) {
+void Storage::planCopies(const std::vector<size_t> &order, CopiesFor what) {
   needs.clear();
-  for (const Copies &copies : copiesOf(c.graph, c.machine, sparing, c.used.planes, c.pes))
+  for (const Copies &copies : copiesOf(c.graph, c.machine, what, c.used.planes, c.pes))
     needs.push_back({copies});
   lives.resize(needs.size());
   swept.assign(needs.size(), 0);

@@ -18,9 +18,8 @@ public:
       : c(c), works(works), partition(partition), uses(c.graph) {}
 
   /// Decides which copies a PE that holds a tensor has of it, wherever work is dealt to.
-  /// Kernels and calls of the host run in this order (places of graph.order). `sparing`: no more
-  /// than readers need.
-  void planCopies(const std::vector<size_t> &order, bool sparing);
+  /// Kernels and calls of the host run in this order (places of graph.order).
+  void planCopies(const std::vector<size_t> &order, CopiesFor what);
   std::vector<Copies> plannedCopies() const { return {needs.begin(), needs.end()}; }
   /// Rows of slices that values take in a hemisphere at most, if PEs share them evenly, and tables,
   /// which each PE may hold.

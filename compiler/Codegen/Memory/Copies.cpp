@@ -17,7 +17,7 @@ namespace {
 unsigned sum(const Copies &copies) { return copies.rows[0] + copies.rows[1]; }
 
 void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned k, unsigned planes,
-               bool sparing, std::vector<Copies> &all) {
+               CopiesFor what, const std::vector<bool> &isSwept, std::vector<Copies> &all) {
   const forms::Kernel &kernel = graph.kernels[k];
   const auto grow = [&](unsigned tensor, auto change) {
     const unsigned before = sum(all[tensor]);
@@ -56,12 +56,16 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
                                                    })));
     }
   for (const auto &[t, its] : reads) {
-    const bool isMade = graph.tensors[t].role == TensorRole::Intermediate && !sparing;
+    const bool isMade =
+        graph.tensors[t].role == TensorRole::Intermediate && what == CopiesFor::Speed;
     // What is swept meanwhile has a copy for that.
-    const bool isSwept =
+    const bool isSweptHere =
         isMade && std::any_of(kernel.terms.begin(), kernel.terms.end(),
                               [t = t](const forms::Term &term) { return term.a.tensor == t; });
-    const unsigned here = isSwept ? 1 + its.all : apart && isMade ? its.ofTile : 1;
+    const bool isApart =
+        apart && isMade && !isSwept[t] &&
+        its.ofTile * byteWidth(graph.tensors[t].type) <= forms::mostBytesApart(machine);
+    const unsigned here = isSweptHere ? 1 + its.all : isApart ? its.ofTile : 1;
     grow(t, [all = its.all, here](unsigned(&rows)[kHemispheres]) {
       unsigned h = 0;
       for (unsigned &own : rows)
@@ -74,11 +78,8 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
 
 /// One copy, in the hemisphere that has less, of what has one in either for its readers' sake: a
 /// stream from the other hemisphere takes as long for every row.
-void spare(const forms::KernelGraph &graph, const Machine &machine, std::vector<Copies> &all) {
-  std::vector<bool> isSwept(graph.tensors.size(), false);
-  for (const forms::Kernel &kernel : graph.kernels)
-    for (const forms::Term &t : kernel.terms)
-      isSwept[t.a.tensor] = true;
+void spare(const forms::KernelGraph &graph, const Machine &machine,
+           const std::vector<bool> &isSwept, std::vector<Copies> &all) {
   const int64_t lanes = machine.lanes();
   uint64_t rows[kHemispheres] = {0, 0};
   for (unsigned t = 0; t < all.size(); ++t) {
@@ -95,13 +96,17 @@ void spare(const forms::KernelGraph &graph, const Machine &machine, std::vector<
 
 } // namespace
 
-std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine, bool sparing,
-                             unsigned planes, unsigned pes) {
+std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
+                             CopiesFor what, unsigned planes, unsigned pes) {
   std::vector<Copies> all(graph.tensors.size());
+  std::vector<bool> isSwept(graph.tensors.size(), false);
+  for (const forms::Kernel &kernel : graph.kernels)
+    for (const forms::Term &t : kernel.terms)
+      isSwept[t.a.tensor] = true;
   for (unsigned k = 0; k < graph.kernels.size(); ++k)
-    addReader(graph, machine, k, planes ? planes : machine.mxm.planes, sparing, all);
-  if (sparing)
-    spare(graph, machine, all);
+    addReader(graph, machine, k, planes ? planes : machine.mxm.planes, what, isSwept, all);
+  if (what == CopiesFor::Least)
+    spare(graph, machine, isSwept, all);
   std::set<unsigned> byHost;
   for (const forms::HostCall &call : graph.hostCalls) {
     byHost.insert(call.inputs.begin(), call.inputs.end());

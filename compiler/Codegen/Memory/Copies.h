@@ -19,14 +19,23 @@ struct Copies {
   std::optional<unsigned> rowsFor, columnsFor;
 };
 
-/// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses,
-/// and more for operands of the sweeping kernel that are the same tensor. Of several operands of a
-/// map that are one tensor, each has a row copy of its own: in each hemisphere if the rows of both
-/// find ALUs at once, of those that are read there; else the two share them, and each does its rows
-/// while the other waits. What maps alone read, one row at a time, has a copy in either hemisphere.
-/// With `sparing`, no copies are added for what happens at once, and those have one in one of them.
+/// What copies are there for.
+enum class CopiesFor {
+  Least, ///< every read has one, in either hemisphere
+  Reads, ///< reads of one piece do not wait for each other
+  Speed, ///< nor do pieces of the two hemispheres
+};
+
+/// Per tensor. A swept tensor has a row copy for each plane of a hemisphere that its format uses.
+/// Of several operands of one kernel that are one tensor, each has a row copy of its own. With
+/// `Speed`, for operands of a map that no kernel sweeps, each hemisphere has as many, of the rows
+/// that are read there, if the rows of both find ALUs at once (twoRowsFit) and the copies find
+/// slices (mostBytesApart): else the two share them, and each does its rows while the other waits;
+/// and operands that the kernel sweeps, too, have copies beside those for the sweep. What maps
+/// alone read, one row at a time, has a copy in either hemisphere; with `Least`, in one of them.
 /// `planes` of a hemisphere are used, and `pes` compute; 0: all.
 std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
-                             bool sparing = false, unsigned planes = 0, unsigned pes = 0);
+                             CopiesFor what = CopiesFor::Speed, unsigned planes = 0,
+                             unsigned pes = 0);
 
 } // namespace millrace::grid

@@ -435,8 +435,9 @@ Limits limitsOf(const KernelGraph &graph, const Kernel &kernel, unsigned most,
   Limits shared = usual;
   shared.most = machine->vxm.alus / kHemispheres;
   shared.reads.usesAllAlus = false;
-  // What parts leave each other, and constants, take the other slices of a hemisphere.
-  shared.reads.bytes = machine->memory.slices * 3 / 8;
+  // Of the slices that weights do not fill, sums that parts leave each other take some, too.
+  const int64_t slices = left / (int64_t(machine->rowsPerSlice()) * kHemispheres * machine->pes());
+  shared.reads.bytes = std::min(unsigned(slices * 3 / 5), mostBytesApart(*machine));
   constexpr double kForOthers = 128; // a writer waits to write rows among those of the other one
   const double waits = readsAcross(kernel) ? kForOthers : 0;
   return cyclesOfParts(graph, kernel, shared) + waits <= cyclesOfParts(graph, kernel, usual)

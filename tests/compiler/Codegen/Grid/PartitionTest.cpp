@@ -397,7 +397,7 @@ TEST(Partition, NoStorageHoldsFewerRowsThanAreCountedBeforehand) {
       grid::Storage storage(problem.c, problem.works, *p);
       std::vector<size_t> order(graph.kernels.size());
       std::iota(order.begin(), order.end(), 0);
-      storage.planCopies(order, /*sparing=*/false);
+      storage.planCopies(order, grid::CopiesFor::Speed);
       const std::vector<uint64_t> least = storage.leastValueRows();
       ASSERT_EQ(least.size(), size_t(pes) * kHemispheres);
       EXPECT_GT(*std::max_element(least.begin(), least.end()), 0u);
@@ -476,7 +476,7 @@ TEST(Partition, AHemisphereStoresTheRowsThatItReadsUnlessAllAreWanted) {
     grid::Storage storage(problem.c, problem.works, *p);
     std::vector<size_t> order(layers.kernels.size());
     std::iota(order.begin(), order.end(), 0);
-    storage.planCopies(order, /*sparing=*/false);
+    storage.planCopies(order, grid::CopiesFor::Speed);
     ASSERT_TRUE(storage.plan(false, false));
     for (size_t k = 0; k < layers.kernels.size(); ++k)
       ASSERT_TRUE(storage.allocateFor(k));
@@ -507,7 +507,7 @@ TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
     const Expected<grid::Partition> p = grid::solve(problem, "spread");
     EXPECT_TRUE(p) << p.error();
     grid::Storage storage(problem.c, problem.works, *p);
-    storage.planCopies({0, 1, 2, 3}, /*sparing=*/false);
+    storage.planCopies({0, 1, 2, 3}, grid::CopiesFor::Speed);
     const Status s = storage.checkRoom();
     EXPECT_EQ(problem.c.full, !s);
     return s ? std::string() : s.error();

@@ -74,8 +74,9 @@ KernelGraph windowOf(const std::vector<Tap> &taps, int64_t lines, int64_t pixels
 }
 
 std::pair<unsigned, unsigned> copiesOf(const KernelGraph &graph, const std::string &name,
-                                       const Machine &machine, bool sparing = false) {
-  const std::vector<grid::Copies> all = grid::copiesOf(graph, machine, sparing);
+                                       const Machine &machine,
+                                       grid::CopiesFor what = grid::CopiesFor::Speed) {
+  const std::vector<grid::Copies> all = grid::copiesOf(graph, machine, what);
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (graph.tensors[t].name == name)
       return {all[t].rows[0], all[t].rows[1]};
@@ -88,7 +89,8 @@ TEST(Windows, EachHemisphereHasACopyForEachReadWhereBothFindAlus) {
   const Machine tsp = machineOf("tsp-v1"); // 16 ALUs
   EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16), "z", tsp), (Pair{4, 4})) << "7 operations";
   EXPECT_EQ(copiesOf(windowOf(column(5), 8, 8, 16), "z", tsp), (Pair{3, 2})) << "9 operations";
-  EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16), "z", tsp, /*sparing=*/true), (Pair{2, 2}));
+  EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16), "z", tsp, grid::CopiesFor::Reads),
+            (Pair{2, 2}));
   EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16), "z", machineOf("tsp-v1", {"vxm.alus=13"})),
             (Pair{2, 2}));
 }
@@ -107,6 +109,24 @@ TEST(Windows, LanesOfOtherTilesTakeTheSameCopy) {
               {y, {at(h), at(n)}, 0});
   build.finish("add");
   EXPECT_EQ(copiesOf(graph, "z", machineOf("tsp-v1")), (std::pair<unsigned, unsigned>{1, 1}));
+}
+
+TEST(Windows, WhatAProductSweepsIsNotCopiedForThem) {
+  // Each copy more is written while other kernels sweep.
+  KernelGraph graph = windowOf(column(3), 8, 8, 16, ElementType::Fp16);
+  const Machine tsp = machineOf("tsp-v1");
+  EXPECT_EQ(copiesOf(graph, "z", tsp), (std::pair<unsigned, unsigned>{3, 3}));
+  const unsigned z = 1;
+  ASSERT_EQ(graph.tensors[z].name, "z");
+  const unsigned w = addSplat(graph, "w", {16, 16}, ElementType::Fp16, 1, 1);
+  const unsigned p = addTensor(graph, "p", {8, 8, 16}, ElementType::Fp16, 2, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned h = build.loop(8), v = build.loop(8), n = build.loop(16),
+                 k = build.loop(16, LoopKind::Contracted);
+  build.term({z, {at(h), at(v), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 0);
+  build.store(build.accumulator(), {p, {at(h), at(v), at(n)}, 0});
+  build.finish("product");
+  EXPECT_EQ(copiesOf(graph, "z", tsp), (std::pair<unsigned, unsigned>{2, 1}));
 }
 
 TEST(Windows, WhatIsSweptAndReadMeanwhileHasACopyForEither) {

@@ -279,7 +279,7 @@ TEST(Copies, OneOfWhatMapsAloneReadWhereMemoryIsShort) {
     biases.push_back(bias);
   }
   const Machine machine = *loadMachine("tsp-small");
-  const auto all = grid::copiesOf(graph, machine), few = grid::copiesOf(graph, machine, /*sparing=*/true);
+  const auto all = grid::copiesOf(graph, machine), few = grid::copiesOf(graph, machine, grid::CopiesFor::Least);
   unsigned perHemisphere[kHemispheres] = {0, 0};
   for (unsigned t : {biases[0], biases[1], y}) {
     EXPECT_EQ(all[t].rows[0], 1u);
