@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import probe
+from families import Net
 from oracle import relative_l2, run_millrace, save_model
 
 node = helper.make_node
@@ -99,3 +100,48 @@ def test_weights_are_latched_before_the_taps_that_lie_in_their_slices_are_read(m
     model = next(tmp_path.glob("*.onnx"))
     _, told = call("compile", model, "-m", machine, "--verbose", "-o", tmp_path / "image")
     assert "scheduling took" in told and "constant row" not in told and "belong together" not in told
+
+
+def drawn_blocks(draw: np.random.Generator, seed: int):
+    """Inverted residuals of any extents: windows of 3 to 7, perhaps dilated or with a stride, and poolings between them."""
+    g = Net(f"blocks {seed}", seed)
+    channels, height, width = int(draw.integers(8, 200)), int(draw.integers(7, 40)), int(draw.integers(7, 40))
+    activation = lambda y: [g.relu, g.relu6, g.swish, g.hard_swish, lambda z: z][draw.integers(5)](y)
+    y = g.conv(g.input("x", [1, 3, height, width]), 3, channels, 3)
+    for _ in range(int(draw.integers(1, 4))):
+        wide, stride = int(draw.integers(8, 300)), int(draw.choice([1, 1, 2]))
+        z = activation(g.conv(y, channels, wide))
+        z = activation(g.conv(z, wide, wide, int(draw.choice([3, 5, 7])), stride=stride, dilation=int(draw.choice([1, 1, 2])), group=wide))
+        z = g.conv(z, wide, channels)
+        y = g.add("Add", z, y) if stride == 1 and draw.random() < 0.6 else z
+        if draw.random() < 0.3:
+            y = g.add(str(draw.choice(["MaxPool", "AveragePool"])), y, kernel_shape=[3, 3], pads=[1] * 4, strides=[1, 1])
+    g.output(g.add("Identity", y, name="y"), [1, channels, "h", "w"])
+    return g.model()
+
+
+@pytest.mark.parametrize("seed, machine", [(seed, "tsp-v1") for seed in range(10)] +
+                         [(seed, machine) for machine in ("tsp-small", "lp30", "mesh-4x4") for seed in (10, 11, 12)] +
+                         [(seed, "little slices") for seed in range(13, 17)])
+def test_drawn_blocks_are_right(millrace, tmp_path, seed, machine):
+    if machine == "little slices":  # of which copies of a window take most
+        (tmp_path / "m.yaml").write_text("name: m\nbase: tsp-v1\nmemory: { slices: 26, slices_per_register: 2 }\nvxm: { alus: 12 }\n")
+        machine = tmp_path / "m.yaml"
+    model = drawn_blocks(np.random.default_rng(seed), seed)
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, "fp16", inputs, tmp_path, ["--check"])
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert relative_l2(got.outputs["y"], probe.run(model, inputs)["y"]) <= 3e-3
+
+
+def test_a_window_of_many_taps_takes_two_rows_a_cycle(millrace, tmp_path):
+    """7 x 7 taps over 28 x 28 pixels of 256 channels, a row each: 13 parts of four taps, two rows a cycle; with the rows of one
+    hemisphere behind those of the other it would be ten of five, a row a cycle: 7,840."""
+    pixels = 28 * 28
+    nodes = [node("Conv", ["x", "w0"], ["a"]), node("Relu", ["a"], ["b"]), node("Conv", ["b", "w1"], ["c"], group=256, pads=[3] * 4),
+             node("Conv", ["c", "w2"], ["y"])]
+    report = judged(millrace, tmp_path, nodes, [1, 256, 28, 28],
+                    {"w0": numbers(256, 256, 1, 1) / 16, "w1": numbers(256, 1, 7, 7) / 7, "w2": numbers(256, 256, 1, 1, seed=1) / 16})
+    windows = [kernel for kernel in report["kernels"] if kernel["mxm_vectors"] == 0]
+    taken = max(kernel["last_cycle"] for kernel in windows) - min(kernel["first_cycle"] for kernel in windows)
+    assert taken < 0.8 * 10 * pixels

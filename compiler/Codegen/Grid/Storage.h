@@ -49,10 +49,11 @@ public:
                                   const std::vector<Share> &shares) const;
   /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
   Status checkRoom() const;
-  /// Splits every hemisphere's slices between weights and activations, and stores all weights. With
-  /// `weightsLast`, padded column copies and constants, which need longer runs of rows, come before
-  /// them, and kernels find no constants of their own to store. `mixed`: weights lie in all slices,
-  /// so that none runs full before the others. Errors say how much memory is missing.
+  /// Splits every hemisphere's slices between weights and activations, and stores all weights, once
+  /// rows for constants are kept. With `weightsLast`, padded column copies and constants, which
+  /// need longer runs of rows, come before them, and kernels find no constants of their own to
+  /// store; rows for constants come last. `mixed`: weights lie in all slices, so that none runs
+  /// full before the others. Errors say how much memory is missing.
   Status plan(bool weightsLast, bool mixed);
   /// Rows for the constants that flow through a kernel, and for its results.
   Status allocateFor(size_t kernel);
