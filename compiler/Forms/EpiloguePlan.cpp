@@ -238,7 +238,22 @@ EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph
 }
 
 bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine) {
-  return kHemispheres * epilogueNeedsOfRows(kernel, graph, machine).alus <= machine.vxm.alus;
+  return kHemispheres * epilogueNeedsOfRows(kernel, graph, machine).alus <= machine.vxm.alus &&
+         std::all_of(kernel.operands.begin(), kernel.operands.end(), [&](const Access &access) {
+           const Tensor &tensor = graph.tensors[access.tensor];
+           return tensor.role == TensorRole::Constant ||
+                  readsOfTile(kernel, graph, access) * byteWidth(tensor.type) <=
+                      mostBytesApart(machine);
+         });
+}
+
+unsigned readsOfTile(const Kernel &kernel, const KernelGraph &graph, const Access &access) {
+  const unsigned lanes = graph.tensors[access.tensor].laneDim;
+  return unsigned(
+      std::count_if(kernel.operands.begin(), kernel.operands.end(), [&](const Access &other) {
+        return !other.lookup && other.tensor == access.tensor &&
+               other.index[lanes] == access.index[lanes];
+      }));
 }
 
 unsigned mostBytesApart(const Machine &machine) {

@@ -45,8 +45,11 @@ EpilogueNeeds epilogueNeeds(const Kernel &kernel, const KernelGraph &graph, cons
 /// come, and what those held is free again.
 EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph,
                                   const Machine &machine);
-/// Do a row of each hemisphere find ALUs at once?
+/// Do a row of each hemisphere find ALUs at once, and what they read of one tensor slices
+/// (mostBytesApart)?
 bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
+/// Operands that are the access's tensor, of the same lanes.
+unsigned readsOfTile(const Kernel &kernel, const KernelGraph &graph, const Access &access);
 /// Bytes of an element in all copies of a tensor that a hemisphere reads at once, where it reads
 /// its own alone: with rows that the other one writes they take at most three quarters of its
 /// slices.

@@ -44,16 +44,9 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
   std::map<unsigned, Reads> reads; // of one tensor in one piece
   for (const forms::Access &o : kernel.operands)
     if (!o.lookup) { // tables have copies of their own
-      const forms::Tensor &tensor = graph.tensors[o.tensor];
       Reads &its = reads[o.tensor];
       ++its.all;
-      its.ofTile = std::max(its.ofTile,
-                            unsigned(std::count_if(kernel.operands.begin(), kernel.operands.end(),
-                                                   [&](const forms::Access &other) {
-                                                     return other.tensor == o.tensor &&
-                                                            other.index[tensor.laneDim] ==
-                                                                o.index[tensor.laneDim];
-                                                   })));
+      its.ofTile = std::max(its.ofTile, forms::readsOfTile(kernel, graph, o));
     }
   for (const auto &[t, its] : reads) {
     const bool isMade =
@@ -62,9 +55,7 @@ void addReader(const forms::KernelGraph &graph, const Machine &machine, unsigned
     const bool isSweptHere =
         isMade && std::any_of(kernel.terms.begin(), kernel.terms.end(),
                               [t = t](const forms::Term &term) { return term.a.tensor == t; });
-    const bool isApart =
-        apart && isMade && !isSwept[t] &&
-        its.ofTile * byteWidth(graph.tensors[t].type) <= forms::mostBytesApart(machine);
+    const bool isApart = apart && isMade && !isSwept[t];
     const unsigned here = isSweptHere ? 1 + its.all : isApart ? its.ofTile : 1;
     grow(t, [all = its.all, here](unsigned(&rows)[kHemispheres]) {
       unsigned h = 0;

@@ -93,6 +93,10 @@ TEST(Windows, EachHemisphereHasACopyForEachReadWhereBothFindAlus) {
             (Pair{2, 2}));
   EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16), "z", machineOf("tsp-v1", {"vxm.alus=13"})),
             (Pair{2, 2}));
+  const Machine more = machineOf("tsp-v1", {"vxm.alus=24"});
+  EXPECT_EQ(copiesOf(windowOf(column(5), 8, 8, 16), "z", more), (Pair{3, 2}))
+      << "20 bytes, twice, leave too few of 44 slices";
+  EXPECT_EQ(copiesOf(windowOf(column(4), 8, 8, 16, ElementType::Fp16), "z", more), (Pair{4, 4}));
 }
 
 TEST(Windows, LanesOfOtherTilesTakeTheSameCopy) {
@@ -182,7 +186,10 @@ TEST(Windows, PartsOfManyRowsAreShortEnoughForTwoRowsACycle) {
   EXPECT_EQ(splitEpilogues(few, all, tsp), 4u) << "five parts of five taps";
   EXPECT_EQ(splitEpilogues(many, all, tsp), 6u) << "seven of four, the last of one";
   for (const Kernel &part : many.kernels)
-    EXPECT_LE(epilogueNeedsOfRows(part, many, tsp).alus, all / kHemispheres);
+    EXPECT_TRUE(twoRowsFit(part, many, tsp));
+  KernelGraph same = windowOf(taps, 56, 28, 16);
+  EXPECT_EQ(splitEpilogues(same, 24, machineOf("tsp-v1", {"vxm.alus=24"})), 6u)
+      << "five taps would find ALUs, and no slices";
   const test::GridRun run = runRight(many, tsp);
   int64_t first = INT64_MAX, last = 0; // of all parts
   for (const grid::KernelReport &kernel : run.report.kernels)
