@@ -53,8 +53,8 @@ RowRuns Storage::heldOf(const RowRuns &runs, unsigned tensor, unsigned pe, Hemis
   return held;
 }
 
-/// Copies of a tensor whose rows would take more than half of the slices, its own workers' and
-/// the other's apart. What is foreign are a few runs, and the smaller part.
+/// So are tensors whose copies would take more than half of the slices with the rows of either
+/// hemisphere's workers apart, if those of the other one are a few runs and the smaller part.
 bool Storage::isGathered(unsigned tensor) const {
   if (gathers.size() <= tensor)
     gathers.resize(c.graph.tensors.size());

@@ -31,7 +31,7 @@ enum class CopiesFor {
 /// `Speed`, for operands of a map that no kernel sweeps, each hemisphere has as many, of the rows
 /// that are read there, if the rows of both find ALUs at once (twoRowsFit) and the copies find
 /// slices (mostBytesApart): else the two share them, and each does its rows while the other waits;
-/// and operands that the kernel sweeps, too, have copies beside those for the sweep. What maps
+/// and operands that the kernel sweeps, too, have a copy each beside one for the sweep. What maps
 /// alone read, one row at a time, has a copy in either hemisphere; with `Least`, in one of them.
 /// `planes` of a hemisphere are used, and `pes` compute; 0: all.
 std::vector<Copies> copiesOf(const forms::KernelGraph &graph, const Machine &machine,
