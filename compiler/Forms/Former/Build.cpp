@@ -17,6 +17,7 @@ using namespace mlir;
 LogicalResult Former::run() {
   findSlicePoints();
   findStoredViews();
+  findJoinedBeside();
   findShownArguments();
   // Inputs keep their order in the graph, also those that nothing reads.
   return storeOutputs();
@@ -164,6 +165,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   sumInRows(function, options.lanes);
   simplifyViews(function);
   mapBeforeViews(function);
+  joinBesideScores(function);
   splitMaxWindows(function);
   PointsByNode contractions = contractionsOf(function);
   contractions.insert(before.begin(), before.end()); // what the rewrites made something else of

@@ -145,8 +145,11 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
     FailureOr<Scalar> repeated = loadRepeated(attempt, at);
     return succeeded(repeated) ? repeated : loadBroadcast(attempt, at);
   }
-  const bool isPlain = lane && (at.index[*lane].terms == attempt.resultLane.terms ||
-                                at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}});
+  const bool isRun = lane && at.index[*lane] == Linear{0, {{unsigned(attempt.lane), 1}}};
+  if (isRun && joinedBeside.contains(attempt.root))
+    if (FailureOr<Scalar> repeated = loadRepeated(attempt, at); succeeded(repeated))
+      return repeated;
+  const bool isPlain = lane && (at.index[*lane].terms == attempt.resultLane.terms || isRun);
   if (lane && (!isPlain || leaves(attempt, at, *lane)))
     if (auto found = stored.find(at.base);
         found == stored.end() || !found->second.front().laneSplit)

@@ -237,10 +237,11 @@ unsigned Former::selection(int64_t extent, ElementType type, float factor) {
 }
 
 /// Whether the result's lanes are runs of one loop, and of so few lanes that copies of that length
-/// would cut all that meets the result into small pieces.
-bool Former::hasShortRuns(const Attempt &attempt) {
+/// would cut all that meets the result into small pieces; or it is stored not to be cut.
+bool Former::hasShortRuns(const Attempt &attempt) const {
   constexpr int64_t kShortRun = 16;
-  return attempt.resultLane.terms.size() > 1 && attempt.laneExtent() < kShortRun;
+  return attempt.resultLane.terms.size() > 1 &&
+         (attempt.laneExtent() < kShortRun || joinedBeside.contains(attempt.root));
 }
 
 /// Whether the index moves with one of the loops along the result's lanes.

@@ -190,6 +190,13 @@ private:
   void findSlicePoints();
   void findStoredViews();
 
+  // JoinedBeside.cpp: what is joined beside scores.
+  void findJoinedBeside();
+  bool isBesideScores(mlir::Value value, int depth = 0);
+  bool cutsRows(mlir::tensor::CollapseShapeOp view);
+  std::optional<bool> cutsRows(Attempt &attempt, mlir::Value value, const Point &index,
+                               const Linear &rows, mlir::Operation *copied);
+
   // FormParts.cpp: tensors that sums of products move without a change.
   /// Tensors whose sum, each times its factor, is the tensor, or its bits as a number.
   struct Parts {
@@ -255,7 +262,7 @@ private:
                                        Linear &rest, size_t leastLoops);
   unsigned selection(llvm::ArrayRef<int64_t> lanes, int64_t span, ElementType type, float factor);
   unsigned selection(int64_t extent, ElementType type, float factor = 1);
-  static bool hasShortRuns(const Attempt &attempt);
+  bool hasShortRuns(const Attempt &attempt) const;
   static bool isAlong(const Attempt &attempt, const Linear &index);
   mlir::FailureOr<Scalar> loadRepeated(Attempt &attempt, const Resolved &at);
   mlir::FailureOr<Scalar> loadCopy(Attempt &attempt, unsigned copy, const Resolved &at,
@@ -384,6 +391,7 @@ private:
   KernelGraph &graph;
   std::map<unsigned, Parts> bytes;     ///< of such tensors of 16 bits
   std::map<unsigned, float> markedNan; ///< tensors in which a number stands for NaN
+  llvm::DenseSet<mlir::Value> joinedBeside; ///< scores
   llvm::DenseSet<mlir::Value> wide;    ///< values that lie in fp32 as they are computed
   std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums;       ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored; ///< noteStored() adds to it

@@ -99,6 +99,11 @@ void simplifyViews(mlir::func::FuncOp function);
 /// already. Exact.
 void mapBeforeViews(mlir::func::FuncOp function);
 
+/// Where a product of two run-time values is cut, meets what is repeated along some of its
+/// dimensions, and is joined again as it was, what it meets is joined instead (scores of pixels and
+/// relative positions of their rows and columns). Exact.
+void joinBesideScores(mlir::func::FuncOp function);
+
 /// Sums over blocks of a tensor's last dimension that are handed back to all members of their block
 /// (group normalisation) become one product with a constant matrix of 0 and 1, where the tensor is
 /// finite as memory holds it in `stored`: sums keep its lanes.

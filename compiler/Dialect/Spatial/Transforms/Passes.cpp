@@ -39,6 +39,8 @@ constexpr TensorRewrite tensorRewrites[] = {
      [](func::FuncOp function) { forms::sumInRows(function, 320); }},
     {"simplify-views", "cuts, moves and joins dimensions in this order", forms::simplifyViews},
     {"map-before-views", "maps what is transposed or reshaped before that", forms::mapBeforeViews},
+    {"join-beside-scores", "joins what is added to scores instead of cutting those",
+     forms::joinBesideScores},
     {"split-max-windows", "cuts maximum windows into one along each dimension",
      forms::splitMaxWindows},
 };

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Scores of pixels that are cut into rows and columns for what is added to them there, and joined
+// again: the addends are joined instead, and the scores lie along all of the pixels.
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Forms/Former/Views.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+namespace {
+
+bool isProductOfTwo(Value value) {
+  constexpr int kLongestChain = 8; // maps of one value: scales
+  for (int depth = 0; depth < kLongestChain; ++depth) {
+    linalg::LinalgOp op = formOf(value);
+    if (!op || op.getNumDpsInputs() == 0)
+      return false;
+    if (!isMap(op))
+      return isContraction(op) && !isConstantValue(op->getOperand(0)) &&
+             !isConstantValue(op->getOperand(1));
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
+/// A map of `value`, element by element, and of what it is repeated beside.
+bool mapsBeside(linalg::GenericOp op, Value value) {
+  return op->getNumResults() == 1 && quantKind(op).empty() && !op->hasAttr(kDevice) &&
+         op.getNumParallelLoops() == op.getNumLoops() && !op.hasIndexSemantics() &&
+         llvm::count(op.getDpsInputs(), value) == 1 &&
+         op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() &&
+         op.getMatchingBlockArgument(op.getDpsInitOperand(0)).use_empty() &&
+         llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+           const AffineMap map = op.getMatchingIndexingMap(input);
+           return input->get() == value ? map.isIdentity()
+                                        : map.isProjectedPermutation(/*allowZeroInResults=*/true);
+         });
+}
+
+/// Maps from what cuts to what joins again as it was; none where something else is between.
+SmallVector<linalg::GenericOp> mapsBetween(tensor::ExpandShapeOp cut,
+                                           tensor::CollapseShapeOp &join) {
+  SmallVector<linalg::GenericOp> maps;
+  for (Value value = cut.getResult(); value.hasOneUse();) {
+    Operation *user = *value.user_begin();
+    join = dyn_cast<tensor::CollapseShapeOp>(user);
+    if (join)
+      return withoutOnes(shapeOf(join)) == withoutOnes(shapeOf(cut.getSrc()))
+                 ? maps
+                 : SmallVector<linalg::GenericOp>();
+    auto map = dyn_cast<linalg::GenericOp>(user);
+    if (!map || !mapsBeside(map, value))
+      break;
+    maps.push_back(map);
+    value = map->getResult(0);
+  }
+  return {};
+}
+
+Value joined(OpBuilder &builder, Value value, tensor::CollapseShapeOp join) {
+  return tensor::CollapseShapeOp::create(builder, value.getLoc(), value,
+                                         join.getReassociationIndices());
+}
+
+/// The map's operand in all places of its loops, joined.
+Value joinedOperand(OpBuilder &builder, linalg::GenericOp map, OpOperand *operand,
+                    tensor::CollapseShapeOp join) {
+  const auto all = cast<RankedTensorType>(map->getResult(0).getType());
+  const Type element = getElementTypeOrSelf(operand->get().getType());
+  const Location loc = operand->get().getLoc();
+  const Value init = tensor::EmptyOp::create(builder, loc, all.getShape(), element);
+  const auto rank = unsigned(all.getRank());
+  auto repeated = linalg::GenericOp::create(
+      builder, loc, TypeRange(init.getType()), ValueRange{operand->get()}, ValueRange(init),
+      ArrayRef<AffineMap>{map.getMatchingIndexingMap(operand),
+                          builder.getMultiDimIdentityMap(rank)},
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [](OpBuilder &b, Location at, ValueRange x) { linalg::YieldOp::create(b, at, x[0]); });
+  return joined(builder, repeated.getResult(0), join);
+}
+
+void joinBesideScores(tensor::ExpandShapeOp cut) {
+  tensor::CollapseShapeOp join;
+  const SmallVector<linalg::GenericOp> maps = mapsBetween(cut, join);
+  const bool isBeside = llvm::any_of(maps, [](linalg::GenericOp map) {
+    return llvm::any_of(map.getDpsInputOperands(), [&](OpOperand *input) {
+      return !map.getMatchingIndexingMap(input).isIdentity() &&
+             map.getMatchingIndexingMap(input).getNumResults() > 0;
+    });
+  });
+  if (!isBeside || !isProductOfTwo(cut.getSrc()))
+    return;
+  OpBuilder at(cut);
+  Value from = cut.getResult(), to = reshaped(at, cut.getLoc(), cut.getSrc(), shapeOf(join));
+  const auto rank = unsigned(join.getResultType().getRank());
+  for (linalg::GenericOp map : maps) {
+    OpBuilder builder(map);
+    const AffineMap same = builder.getMultiDimIdentityMap(rank);
+    SmallVector<Value> inputs;
+    SmallVector<AffineMap> places;
+    for (OpOperand *input : map.getDpsInputOperands()) {
+      const bool isScalar = map.getMatchingIndexingMap(input).getNumResults() == 0;
+      inputs.push_back(input->get() == from ? to
+                       : isScalar           ? input->get()
+                                            : joinedOperand(builder, map, input, join));
+      places.push_back(isScalar ? AffineMap::get(rank, 0, builder.getContext()) : same);
+    }
+    places.push_back(same);
+    const auto type = cast<RankedTensorType>(map->getResult(0).getType())
+                          .clone(cast<RankedTensorType>(to.getType()).getShape());
+    const Value init =
+        tensor::EmptyOp::create(builder, map.getLoc(), type.getShape(), type.getElementType());
+    auto beside = linalg::GenericOp::create(
+        builder, map.getLoc(), TypeRange(type), inputs, ValueRange(init), places,
+        SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel));
+    IRMapping captured;
+    map.getRegion().cloneInto(&beside.getRegion(), captured);
+    from = map->getResult(0);
+    to = beside->getResult(0);
+  }
+  handOnValue(join, to.getDefiningOp());
+  join.getResult().replaceAllUsesWith(to);
+  join->erase();
+  for (linalg::GenericOp map : llvm::reverse(maps))
+    map->erase();
+  cut->erase();
+}
+
+} // namespace
+
+void joinBesideScores(func::FuncOp function) {
+  SmallVector<tensor::ExpandShapeOp> cuts;
+  function.walk([&](tensor::ExpandShapeOp cut) { cuts.push_back(cut); });
+  for (tensor::ExpandShapeOp cut : cuts)
+    joinBesideScores(cut);
+}
+
+} // namespace millrace::forms

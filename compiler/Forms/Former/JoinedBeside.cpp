@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Values whose dimensions are joined beside a product of two run-time values: relative positions
+// of attention, of rows and of columns, that scores of pixels are added to. The kernel of the
+// scores would have to take the pixels apart again, and its rows would be as short as an image's.
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Rewrite.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+namespace {
+
+/// Whether the view joins dimensions to one of the last two, along which lanes may lie.
+bool joinsLanes(tensor::CollapseShapeOp view) {
+  const ArrayRef<int64_t> shape = view.getSrcType().getShape();
+  const auto groups = view.getReassociationIndices();
+  return llvm::any_of(ArrayRef(groups).take_back(2), [&](const ReassociationIndices &dims) {
+    return llvm::count_if(dims, [&](int64_t dim) { return shape[size_t(dim)] > 1; }) > 1;
+  });
+}
+
+} // namespace
+
+/// Whether a map takes the value, or what maps and views make of it, with scores beside it.
+bool Former::isBesideScores(Value value, int depth) {
+  constexpr int kDeepest = 6; // maps and views
+  return depth < kDeepest && llvm::any_of(value.getUses(), [&](OpOperand &use) {
+           Operation *user = use.getOwner();
+           if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user))
+             return isBesideScores(user->getResult(0), depth + 1);
+           linalg::LinalgOp map =
+               user->getNumResults() == 1 ? formOf(user->getResult(0)) : linalg::LinalgOp();
+           if (!map || !isMap(map) || !map.getMatchingIndexingMap(&use).isIdentity())
+             return false;
+           return llvm::any_of(map.getDpsInputs(),
+                               [&](Value other) {
+                                 return other != value && !shapeOf(other).empty() &&
+                                        shapeOf(other) == shapeOf(value) && isRunTimeScores(other);
+                               }) ||
+                  isBesideScores(map->getResult(0), depth + 1);
+         });
+}
+
+/// Whether the rows of the value, which are its last dimension but one, lie along several
+/// dimensions of what it is made of. Nothing where a view cannot be taken apart.
+std::optional<bool> Former::cutsRows(Attempt &attempt, Value value, const Point &index,
+                                     const Linear &rows, Operation *copied) {
+  const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
+  if (failed(at))
+    return std::nullopt;
+  if (linalg::LinalgOp map = formOf(at->base); map && isMap(map)) {
+    for (OpOperand *input : map.getDpsInputOperands()) {
+      Point its;
+      for (AffineExpr expr : map.getMatchingIndexingMap(input).getResults())
+        its.push_back(attempt.space.evaluate(expr, at->index).value_or(Linear()));
+      const std::optional<bool> cuts = cutsRows(attempt, input->get(), its, rows, nullptr);
+      if (cuts.value_or(true))
+        return cuts;
+    }
+    return false;
+  }
+  return llvm::count_if(at->index, [&](const Linear &along) {
+           return llvm::any_of(rows.terms,
+                               [&](const auto &term) { return along.uses(term.first); });
+         }) > 1;
+}
+
+bool Former::cutsRows(tensor::CollapseShapeOp view) {
+  const ArrayRef<int64_t> shape = shapeOf(view);
+  constexpr int kTries = 12; // as many cuts as a kernel's
+  Splits splits;
+  for (int i = 0; i < kTries; ++i) {
+    Attempt attempt(graph, splits);
+    Point point;
+    for (auto [dim, extent] : llvm::enumerate(shape))
+      point.push_back(
+          attempt.space.dimension({nullptr, unsigned(dim)}, extent, LoopKind::Parallel));
+    const std::optional<bool> cuts = cutsRows(attempt, view, point, point[shape.size() - 2], view);
+    if (cuts || !attempt.space.wanted)
+      return cuts.value_or(false);
+    splits = *attempt.space.wanted;
+  }
+  return false;
+}
+
+/// Stores what is joined beside scores as it is joined, where scores that lie along its rows would
+/// be cut as well.
+void Former::findJoinedBeside() {
+  function.walk([&](tensor::CollapseShapeOp view) {
+    const Value joined = view.getResult();
+    if (shapeOf(joined).size() > 1 && formOf(baseOf(joined)) &&
+        isa<FloatType>(getElementTypeOrSelf(joined.getType())) && joinsLanes(view) &&
+        !isRunTimeScores(joined) && isBesideScores(joined) && cutsRows(view)) {
+      setCopied(view);
+      joinedBeside.insert(joined);
+    }
+  });
+}
+
+} // namespace millrace::forms
