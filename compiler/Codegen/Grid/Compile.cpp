@@ -207,10 +207,12 @@ void Improvement::run(Image &image, CompileReport &report) {
 
 } // namespace
 
-Expected<Image> compile(const KernelGraph &graph, const Machine &machine,
+Expected<Image> compile(const KernelGraph &given, const Machine &machine,
                         const CompileOptions &options, CompileReport &report) {
   if (Status s = machine.verify(); !s)
     return s.takeError();
+  const std::optional<KernelGraph> apart = withOwnConstants(given, machine);
+  const KernelGraph &graph = apart ? *apart : given;
   const CompileReport before = report;
   std::optional<Error> first;
   std::vector<std::vector<std::vector<Hemisphere>>> dealt; // at the last attempt

@@ -5,6 +5,7 @@
 #include "compiler/Forms/KernelBuilder.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace millrace::grid {
@@ -322,8 +323,21 @@ void breakAt(std::set<int64_t> &breaks, const std::vector<LaneRange> &ranges, in
         breaks.insert(edge);
 }
 
-void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine, Breaks &breaks,
-             std::vector<Meeting> &meetings, std::vector<Repetition> &repetitions) {
+/// Who reads a constant row by row, and the number of a copy of its own.
+using Readers = std::map<const Access *, unsigned>;
+
+/// One vector for all rows is made as its user needs it; others lie as all that reads them does.
+bool readsRows(const KernelGraph &graph, const Access &constant) {
+  const Tensor &tensor = graph.tensors[constant.tensor];
+  bool byRow = constant.lookup.has_value();
+  for (size_t d = 0; d < constant.index.size(); ++d)
+    byRow |= d != tensor.laneDim && !constant.index[d].terms.empty();
+  return byRow && !tensor.uniform;
+}
+
+void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &machine,
+             const Readers &readers, Breaks &breaks, std::vector<Meeting> &meetings,
+             std::vector<Repetition> &repetitions) {
   const LoopRoles roles = rolesOf(graph, kernel, machine);
   auto lanesOf = [&](const Access &a) -> const AffineIndex & {
     return a.index[graph.tensors[a.tensor].laneDim];
@@ -333,11 +347,15 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
     return t.shape[t.laneDim];
   };
   const Access &first = kernel.results.front().access;
+  auto placeOf = [&](const Access &a) {
+    const auto own = readers.find(&a);
+    return own != readers.end() ? own->second : a.tensor;
+  };
   auto meet = [&](const Access &x, const Access &y) {
     const std::optional<unsigned> unit = unitLoop(kernel, lanesOf(x));
     const int64_t count = unit ? kernel.loops[*unit].extent : 1;
     for (const auto &[u, v] : startsTogether(kernel, lanesOf(x), lanesOf(y)))
-      meetings.push_back({x.tensor, y.tensor, v - u, u, u + count});
+      meetings.push_back({placeOf(x), placeOf(y), v - u, u, u + count});
   };
   for (const forms::Result &r : kernel.results) {
     std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(r.access), &roles);
@@ -357,15 +375,12 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
   }
   for (const Access &o : kernel.operands) {
     const Tensor &t = graph.tensors[o.tensor];
-    bool byRow = o.lookup.has_value();
-    for (size_t d = 0; d < o.index.size(); ++d)
-      byRow |= d != t.laneDim && !o.index[d].terms.empty();
-    if (t.uniform || (t.role == forms::TensorRole::Constant && !byRow))
-      continue; // one vector for all rows is made as its user needs it
+    if (t.uniform || (t.role == forms::TensorRole::Constant && !readsRows(graph, o)))
+      continue;
     const std::vector<LaneRange> ranges = laneRanges(kernel, lanesOf(o), &roles);
     for (const LaneRange &r : roles.group ? joined(ranges) : ranges)
       if (r.start > 0) // it may end within a tile: the lanes behind it go nowhere
-        breaks[o.tensor].insert(r.start);
+        breaks[placeOf(o)].insert(r.start);
     meet(first, o);
   }
   for (const forms::Term &t : kernel.terms) {
@@ -376,22 +391,27 @@ void collect(const KernelGraph &graph, const Kernel &kernel, const Machine &mach
                                  w = laneRanges(kernel, lanesOf(t.w));
     if (a.front().start == w.front().start)
       continue;
-    breakAt(breaks[t.a.tensor], a, extentOf(t.a)); // elsewhere in both: tiles of their own
+    breakAt(breaks[placeOf(t.a)], a, extentOf(t.a)); // elsewhere in both: tiles of their own
     breakAt(breaks[t.w.tensor], w, extentOf(t.w));
   }
 }
 
-} // namespace
-
-std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
+/// Where lane tiles of every tensor begin, but for the first, and behind those of the copies that
+/// `readers` have.
+Breaks inferBreaks(const KernelGraph &graph, const Machine &machine, const Readers &readers) {
   // A tile is a vector that a plane takes in and gives out whole.
   const int64_t lanes = std::min(machine.lanes(), machine.mxm.columns);
-  std::vector<TensorLayout> layouts(graph.tensors.size());
-  Breaks breaks(graph.tensors.size());
+  std::vector<int64_t> extents;
+  for (const Tensor &tensor : graph.tensors)
+    extents.push_back(tensor.shape[tensor.laneDim]);
+  extents.resize(extents.size() + readers.size());
+  for (const auto &[reader, place] : readers)
+    extents[place] = extents[reader->tensor];
+  Breaks breaks(extents.size());
   std::vector<Meeting> meetings;
   std::vector<Repetition> repetitions;
   for (const Kernel &kernel : graph.kernels)
-    collect(graph, kernel, machine, breaks, meetings, repetitions);
+    collect(graph, kernel, machine, readers, breaks, meetings, repetitions);
   const auto spread = [&] {
     for (bool changed = true; changed;) {
       changed = false;
@@ -402,9 +422,8 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
           std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
           if (lo == 0) // a tile begins there, too
             edges.push_back(0);
-          const Tensor &target = graph.tensors[to];
           for (int64_t e : edges)
-            if (e + shift > 0 && e + shift < target.shape[target.laneDim])
+            if (e + shift > 0 && e + shift < extents[to])
               changed |= breaks[to].insert(e + shift).second;
         };
         carry(m.left, m.right, m.shift, m.from, m.to);
@@ -413,11 +432,10 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
     }
   };
   spread();
-  for (size_t t = 0; t < layouts.size(); ++t) { // the longest vector breaks what is left
-    const Tensor &tensor = graph.tensors[t];
-    int64_t extent = tensor.shape[tensor.laneDim], from = 0;
+  for (size_t t = 0; t < breaks.size(); ++t) { // the longest vector breaks what is left
+    int64_t from = 0;
     std::set<int64_t> given = breaks[t];
-    given.insert(extent);
+    given.insert(extents[t]);
     for (int64_t edge : given) {
       for (int64_t x = from + lanes; x < edge; x += lanes)
         breaks[t].insert(x);
@@ -425,6 +443,68 @@ std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &
     }
   }
   spread();
+  return breaks;
+}
+
+} // namespace
+
+std::optional<KernelGraph> withOwnConstants(const KernelGraph &graph, const Machine &machine) {
+  std::map<unsigned, std::vector<const Access *>> shared;
+  const auto note = [&](const Access &access) {
+    if (graph.tensors[access.tensor].role == forms::TensorRole::Constant && !access.lookup)
+      shared[access.tensor].push_back(&access);
+  };
+  for (const Kernel &kernel : graph.kernels) {
+    for (const Access &o : kernel.operands)
+      if (readsRows(graph, o))
+        note(o);
+    for (const forms::Term &t : kernel.terms)
+      if (graph.tensors[t.w.tensor].role != forms::TensorRole::Constant)
+        note(t.a);
+  }
+  Readers readers;
+  for (const auto &[tensor, its] : shared)
+    for (const Access *reader : its)
+      if (its.size() > 1)
+        readers[reader] = unsigned(graph.tensors.size() + readers.size());
+  if (readers.empty())
+    return std::nullopt;
+  const Breaks breaks = inferBreaks(graph, machine, readers);
+  std::optional<KernelGraph> result;
+  std::map<const Access *, unsigned> moved;
+  for (const auto &[tensor, its] : shared) {
+    std::map<std::set<int64_t>, unsigned> copies; // by where their tiles begin
+    for (const Access *reader : its) {
+      const auto known = readers.find(reader);
+      if (known == readers.end())
+        continue;
+      const auto [copy, isNew] = copies.try_emplace(breaks[known->second], tensor);
+      if (isNew && copies.size() > 1) {
+        if (!result)
+          result = graph;
+        copy->second = unsigned(result->tensors.size());
+        result->tensors.push_back(graph.tensors[tensor]);
+      }
+      moved[reader] = copy->second;
+    }
+  }
+  for (size_t k = 0; result && k < graph.kernels.size(); ++k) {
+    const Kernel &kernel = graph.kernels[k];
+    const auto move = [&](const Access &from, Access &to) {
+      if (const auto copy = moved.find(&from); copy != moved.end())
+        to.tensor = copy->second;
+    };
+    for (size_t i = 0; i < kernel.operands.size(); ++i)
+      move(kernel.operands[i], result->kernels[k].operands[i]);
+    for (size_t i = 0; i < kernel.terms.size(); ++i)
+      move(kernel.terms[i].a, result->kernels[k].terms[i].a);
+  }
+  return result;
+}
+
+std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine) {
+  std::vector<TensorLayout> layouts(graph.tensors.size());
+  Breaks breaks = inferBreaks(graph, machine, {});
   std::vector<std::vector<int64_t>> phases = phasesOf(graph);
   for (size_t t = 0; t < layouts.size(); ++t) {
     const Tensor &tensor = graph.tensors[t];

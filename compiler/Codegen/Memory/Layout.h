@@ -109,6 +109,12 @@ int64_t rowCoefficient(const TensorLayout &layout, const Access &access, unsigne
 /// Row order and lane tiles of every tensor: tiles break where a writer begins or ends, agree
 /// between tensors whose lanes meet in one vector and between the parts that one kernel writes, and
 /// are at most a vector long.
+/// Constants that one vector holds for all rows meet nothing.
 std::vector<TensorLayout> inferLayouts(const KernelGraph &graph, const Machine &machine);
+
+/// The graph with a constant in as many copies as kernels read it row by row in different lane
+/// tiles, so that the tiles of one are not those of all others (a diagonal of 256 lanes in parts of
+/// 16, as another kernel writes images of 16 columns); nothing where that is none.
+std::optional<KernelGraph> withOwnConstants(const KernelGraph &graph, const Machine &machine);
 
 } // namespace millrace::grid

@@ -406,16 +406,15 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
     result = input;
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned
-  } else if (joinedBeside.contains(base) && wanted + 1 < shapeOf(base).size()) {
-    const auto last = unsigned(shapeOf(base).size() - 1); // other lanes would be cut
-    if (FailureOr<Stored> made = store(base, last, /*isExact=*/true); succeeded(made))
-      result = storeTransposed(base, *made, wanted);
-    if (failed(result))
-      result = storeByHost(base, wanted);
   } else if (const std::optional<unsigned> sum = laneOfSum(base, wanted),
              natural = sum ? sum : laneBeforeTurning(base, wanted);
              natural && known.empty() && !hosted.contains(base)) {
     if (FailureOr<Stored> made = store(base, natural, /*isExact=*/true); succeeded(made))
+      result = storeTransposed(base, *made, wanted);
+    if (failed(result))
+      result = storeByHost(base, wanted);
+  } else if (const std::optional<unsigned> uncut = laneBesideJoined(base, wanted)) {
+    if (FailureOr<Stored> made = store(base, uncut, /*isExact=*/true); succeeded(made))
       result = storeTransposed(base, *made, wanted);
     if (failed(result))
       result = storeByHost(base, wanted);

@@ -367,13 +367,28 @@ static bool isMaximum(Operation *op) {
   return form && combinerOf(form) == Combiner::Max && !isMap(form);
 }
 
+/// Whether all that takes the value, or what views show of it, multiplies it by constants. A row of
+/// all of it serves each, whose weights leave out the rest.
+bool Former::isOnlyWeighed(Value value) const {
+  return llvm::all_of(value.getUses(), [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isView(user))
+      return sourceOf(user) == value && isOnlyWeighed(user->getResult(0));
+    linalg::LinalgOp op =
+        user->getNumResults() == 1 ? formOf(user->getResult(0)) : linalg::LinalgOp();
+    return op && isContraction(op) && !isDepthwise(op) &&
+           llvm::any_of(op.getDpsInputs(), isConstantValue);
+  });
+}
+
+/// Values of which slices are all that is read are computed slice by slice.
 void Former::findSlicePoints() {
   function.walk([&](Operation *op) {
     for (Value value : op->getResults()) {
       unsigned slices = 0, others = 0;
       for (Operation *user : value.getUsers())
         ++(isa<tensor::ExtractSliceOp>(user) ? slices : others);
-      if (slices > 1 && others == 0 && formOf(baseOf(value)))
+      if (slices > 1 && others == 0 && formOf(baseOf(value)) && !isOnlyWeighed(value))
         for (Operation *user : value.getUsers())
           slicePoints.insert(user);
     }

@@ -187,11 +187,13 @@ private:
   /// The view is stored as it shows, or no longer.
   void setCopied(mlir::Operation *view, bool isCopied = true);
   std::optional<LaneChoice> shownLane(mlir::Value value, bool orPart = false, bool isDealt = false);
+  bool isOnlyWeighed(mlir::Value value) const;
   void findSlicePoints();
   void findStoredViews();
 
   // JoinedBeside.cpp: what is joined beside scores.
   void findJoinedBeside();
+  std::optional<unsigned> laneBesideJoined(mlir::Value base, unsigned lane);
   bool isBesideScores(mlir::Value value, int depth = 0);
   bool cutsRows(mlir::tensor::CollapseShapeOp view);
   std::optional<bool> cutsRows(Attempt &attempt, mlir::Value value, const Point &index,
@@ -389,10 +391,10 @@ private:
   PrecisionOptions options;
   Ranges ranges;
   KernelGraph &graph;
-  std::map<unsigned, Parts> bytes;     ///< of such tensors of 16 bits
-  std::map<unsigned, float> markedNan; ///< tensors in which a number stands for NaN
+  std::map<unsigned, Parts> bytes;          ///< of such tensors of 16 bits
+  std::map<unsigned, float> markedNan;      ///< tensors in which a number stands for NaN
   llvm::DenseSet<mlir::Value> joinedBeside; ///< scores
-  llvm::DenseSet<mlir::Value> wide;    ///< values that lie in fp32 as they are computed
+  llvm::DenseSet<mlir::Value> wide;         ///< values that lie in fp32 as they are computed
   std::map<unsigned, llvm::SmallVector<unsigned, 3>> sums;       ///< of tensors of fp32
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Stored>> stored; ///< noteStored() adds to it
   /// What chooseLane() said, so that a long chain of maps is not walked down for each of them.

@@ -85,6 +85,31 @@ bool Former::cutsRows(tensor::CollapseShapeOp view) {
   return false;
 }
 
+/// Along which lanes a join is stored before it is turned to have `lane` along them; none if it is
+/// stored so at once. Where `lane` is several dimensions of what is in memory already, each vector
+/// would hold one of the last.
+std::optional<unsigned> Former::laneBesideJoined(Value base, unsigned lane) {
+  auto join = base.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!join || !copies.contains(join))
+    return std::nullopt;
+  const ArrayRef<int64_t> shape = join.getSrcType().getShape();
+  const auto last = unsigned(shapeOf(base).size() - 1);
+  if (joinedBeside.contains(base))
+    return lane != last ? std::optional(last) : std::nullopt;
+  constexpr int64_t kShort = 8; // of a vector: longer ones take no more rows than there are
+  int64_t piece = 0, pieces = 1;
+  for (int64_t dim : join.getReassociationIndices()[lane])
+    if (const int64_t extent = shape[size_t(dim)]; extent > 1) {
+      pieces *= piece ? piece : 1;
+      piece = extent;
+    }
+  const unsigned natural = chooseLane(base).dim;
+  return pieces > 1 && stored.count(baseOf(join.getSrc())) && kShort * piece <= options.lanes &&
+                 natural != lane && shapeOf(base)[natural] > 1
+             ? std::optional(natural)
+             : std::nullopt;
+}
+
 /// Stores what is joined beside scores as it is joined, where scores that lie along its rows would
 /// be cut as well.
 void Former::findJoinedBeside() {

@@ -254,3 +254,44 @@ TEST(Layout, ARowOfOneValueIsCutNowhereAndCutsNothing) {
     }
   }
 }
+
+/// Rows of `x`, 32 lanes written in parts of `part`, times a constant of as many rows.
+void addScaled(KernelGraph &graph, unsigned factors, int64_t part) {
+  const std::string name = "by" + std::to_string(part);
+  const unsigned a = addTensor(graph, name + ".a", {4, part}, ElementType::Fp32, 1, TensorRole::Input),
+                 x = addTensor(graph, name + ".x", {4, 32}, ElementType::Fp32, 1),
+                 y = addTensor(graph, name + ".y", {4, 32}, ElementType::Fp32, 1, TensorRole::Output);
+  for (int64_t first = 0; first < 32; first += part)
+    addCopy(graph, a, x, 4, first, part);
+  KernelBuilder build(graph);
+  const unsigned row = build.loop(4), lane = build.loop(32);
+  const Access at0{x, {at(row), at(lane)}, 0};
+  build.store(build.op(AluOp::MulF32, {build.load(at0), build.load({factors, {at(row), at(lane)}, 0})}),
+              {y, {at(row), at(lane)}, 0});
+  build.finish(name);
+}
+
+TEST(Layout, ReadersOfAConstantInOtherTilesHaveCopiesOfTheirOwn) {
+  KernelGraph graph;
+  const unsigned factors = addConstant(graph, "factors", {4, 32}, ElementType::Fp32, 1, std::vector<float>(4 * 32, 2));
+  for (const int64_t part : {16, 32, 16}) // the second is as wide as the constant
+    addScaled(graph, factors, part);
+  ASSERT_EQ(graph.verify(), "");
+  const auto together = layoutsOf(graph); // the tiles of all are those of the parts
+  for (size_t t = 0; t < graph.tensors.size(); ++t)
+    EXPECT_EQ(together[t].tiles.size(), size_t(graph.tensors[t].shape[1] / 16)) << graph.tensors[t].name;
+  const auto apart = grid::withOwnConstants(graph, *loadMachine("tsp-small"));
+  ASSERT_TRUE(apart);
+  EXPECT_EQ(apart->verify(), "");
+  EXPECT_EQ(apart->tensors.size(), graph.tensors.size() + 1);
+  std::vector<unsigned> read;
+  for (const Kernel &kernel : apart->kernels)
+    if (kernel.operands.size() == 2)
+      read.push_back(kernel.operands[1].tensor);
+  EXPECT_THAT(read, ElementsAre(factors, graph.tensors.size(), factors));
+  const auto layouts = layoutsOf(*apart);
+  EXPECT_THAT(tilesOf(layouts[factors]), ElementsAre(Pair(0, 16), Pair(16, 16)));
+  EXPECT_THAT(tilesOf(layouts.back()), ElementsAre(Pair(0, 32)));
+  EXPECT_EQ(apart->tensors.back().data, graph.tensors[factors].data);
+  EXPECT_FALSE(grid::withOwnConstants(*apart, *loadMachine("tsp-small"))); // which agree with all their readers
+}

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Slices of channels that convolutions take, and sums of pixels weighed by a softmax over all of them: neither lies in short rows."""
+import random
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import probe
+from oracle import relative_l2, run_millrace, save_model
+
+node = helper.make_node
+
+
+def model_of(nodes, shape, constants):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def judged(millrace, tmp_path, model, machine="tsp-v1", precision="fp16", bound=3e-3):
+    inputs = probe.seeded_inputs(model)
+    got = run_millrace(millrace, save_model(model, tmp_path), machine, precision, inputs, tmp_path, ["--check"])
+    assert not got.report["host_ops"]
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    assert relative_l2(got.outputs["y"], probe.run(model, inputs)["y"]) <= bound
+    return got.report
+
+
+def parted(parts, extent, windows, seed=0):
+    """Channels that are rectified, cut into `parts`, each multiplied by weights of its own, and put together again."""
+    draw = np.random.default_rng(seed)
+    channels = sum(parts)
+    constants = {"w": np.float32(draw.standard_normal((channels, 16, 1, 1)) / 4), "d": np.float32(draw.standard_normal((channels, 1, 3, 3)) / 3),
+                 "parts": np.int64(parts)}
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Relu", ["a"], ["r"]),
+             node("Conv", ["r", "d"], ["f"], group=channels, pads=[1] * 4), node("Add", ["f", "r"], ["s"]),
+             node("Split", ["s", "parts"], [f"s{i}" for i in range(len(parts))], axis=1)]
+    for i, part in enumerate(parts):
+        window = windows[i % len(windows)]
+        constants[f"w{i}"] = np.float32(draw.standard_normal((24, part, window, window)) / window / part ** 0.5)
+        nodes.append(node("Conv", [f"s{i}", f"w{i}"], [f"c{i}"], pads=[window // 2] * 4))
+    nodes.append(node("Concat", [f"c{i}" for i in range(len(parts))], ["y"], axis=1))
+    return model_of(nodes, [1, 16, extent, extent], constants)
+
+
+@pytest.mark.parametrize("parts, extent, windows, most", [((8, 8), 56, [1], 6_000), ((20, 12, 4), 40, [1, 3], 9_000)], ids=str)
+def test_products_of_slices_read_whole_rows(millrace, tmp_path, parts, extent, windows, most):
+    """Cut beforehand, a row held one pixel: 13,684 cycles, and 13,609."""
+    assert judged(millrace, tmp_path, parted(parts, extent, windows))["measured_cycles"] < most
+
+
+@pytest.mark.parametrize("machine", ["tsp-v1", "mesh-4x4", "lp30"])
+@pytest.mark.parametrize("seed", range(3))
+def test_drawn_slices(millrace, tmp_path, seed, machine):
+    draw = random.Random(seed)
+    judged(millrace, tmp_path, parted([draw.randint(1, 24) for _ in range(draw.randint(2, 4))], draw.randint(3, 20), [draw.choice([1, 3]) for _ in range(2)], seed), machine)
+
+
+def contexts(sizes, channels, seed=0):
+    """Blocks that add to each pixel what all of them are on average, weighed by a softmax; between them images shrink."""
+    draw = np.random.default_rng(seed)
+    constants, nodes, value = {}, [], "x"
+
+    def add(op, *inputs, **attributes):
+        nodes.append(node(op, list(inputs), [f"n{len(nodes)}"], **attributes))
+        return nodes[-1].output[0]
+
+    def constant(array):
+        constants[f"c{len(constants)}"] = array
+        return f"c{len(constants) - 1}"
+
+    def weights(*shape):
+        return constant(np.float32(draw.standard_normal(shape) / np.prod(shape[1:]) ** 0.5))
+
+    for size in sizes:
+        value = add("Relu", add("Conv", value, weights(channels, channels, 3, 3), pads=[1] * 4))
+        scores = add("Reshape", add("Conv", value, weights(1, channels, 1, 1)), constant(np.int64([1, 1, size * size])))
+        pixels = add("Unsqueeze", add("Reshape", value, constant(np.int64([1, channels, size * size]))), constant(np.int64([1])))
+        context = add("MatMul", pixels, add("Unsqueeze", add("Softmax", scores, axis=-1), constant(np.int64([3]))))
+        context = add("Conv", add("Reshape", context, constant(np.int64([1, channels, 1, 1]))), weights(channels, channels, 1, 1))
+        value = add("Add", value, context)
+        if size != sizes[-1]:
+            value = add("MaxPool", value, kernel_shape=[2, 2], strides=[2, 2])
+    nodes[-1].output[0] = "y"
+    return model_of(nodes, [1, channels, sizes[0], sizes[0]], constants)
+
+
+def test_pixels_lie_along_the_lanes_in_whole_vectors(millrace, tmp_path):
+    """Not a row of an image in each vector, which took 17,338 cycles."""
+    assert judged(millrace, tmp_path, contexts([32, 16, 8], 160))["measured_cycles"] < 16_800
+
+
+@pytest.mark.parametrize("machine, sizes, channels", [("tsp-v1", [24, 12, 6], 40), ("lp30", [16, 8], 32), ("mesh-4x4", [8, 4], 24)], ids=str)
+def test_contexts_of_other_sizes(millrace, tmp_path, machine, sizes, channels):
+    judged(millrace, tmp_path, contexts(sizes, channels), machine)
