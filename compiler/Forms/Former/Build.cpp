@@ -153,6 +153,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   beginNeutral(function);
   shiftInputs(function, options.precision == Precision::Bf16);
   foldChannels(function);
+  addBranches(function);
   prepareSquares(function);
   if (options.precision == Precision::Int8) {
     viewIntegers(function);

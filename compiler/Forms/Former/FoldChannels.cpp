@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Rewrite.h"
 
+#include "compiler/Forms/Former/ChannelMap.h"
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
@@ -16,14 +17,6 @@ namespace millrace::forms {
 using namespace mlir;
 
 namespace {
-
-/// scale * x + shift for every channel; `scale` 0 everywhere for constants.
-struct Channels {
-  std::vector<double> scale, shift;
-  bool isConstant() const {
-    return llvm::all_of(scale, [](double value) { return value == 0; });
-  }
-};
 
 Channels combine(const Channels &x, const Channels &y,
                  const std::function<void(Channels &, size_t)> &each) {
@@ -75,7 +68,8 @@ std::optional<Channels> affine(Value value, DenseMap<Value, Channels> &known, si
   return std::nullopt;
 }
 
-/// The map's parameters per channel `dim`; its first operand is `input` at the identity.
+} // namespace
+
 std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned dim, size_t count) {
   if (!isMap(map))
     return std::nullopt;
@@ -106,6 +100,8 @@ std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned 
   }
   return affine(map.getBody()->getTerminator()->getOperand(0), known, count);
 }
+
+namespace {
 
 /// `constant` with each slice along `dim` multiplied by its scale.
 Value scaled(OpBuilder &builder, Value constant, unsigned dim, const std::vector<double> &scale) {

@@ -27,6 +27,11 @@ void skipUnreached(mlir::func::FuncOp function, ElementType stored);
 /// normalisation) into the weights and one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);
 
+/// Sums of convolutions of one image with constant weights, of which one's window holds the other's,
+/// and of maps of it that are affine per channel, become one with the sum of their weights, in fp32.
+/// After foldChannels().
+void addBranches(mlir::func::FuncOp function);
+
 /// On a dequantising map: its results are reals like any others, although integers are behind them.
 inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 

@@ -28,6 +28,8 @@ constexpr TensorRewrite tensorRewrites[] = {
      [](func::FuncOp function) { forms::skipUnreached(function, ElementType::Fp16); }},
     {"fold-channels", "folds maps that are affine per channel into constant weights",
      forms::foldChannels},
+    {"add-branches", "adds convolutions of one image that are added to each other",
+     forms::addBranches},
     {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
     {"expand-joined", "works between a joining view and its inverse in what is joined",
      forms::expandJoined},
