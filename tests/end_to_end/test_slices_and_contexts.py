@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Slices of channels that convolutions take, and sums of pixels weighed by a softmax over all of them: neither lies in short rows."""
+"""Slices of channels that convolutions take, sums of pixels weighed by a softmax over all of them, and matrices put together from
+blocks that are multiplied: none of these lies in short rows."""
 import random
 
 import numpy as np
@@ -95,3 +96,25 @@ def test_pixels_lie_along_the_lanes_in_whole_vectors(millrace, tmp_path):
 @pytest.mark.parametrize("machine, sizes, channels", [("tsp-v1", [24, 12, 6], 40), ("lp30", [16, 8], 32), ("mesh-4x4", [8, 4], 24)], ids=str)
 def test_contexts_of_other_sizes(millrace, tmp_path, machine, sizes, channels):
     judged(millrace, tmp_path, contexts(sizes, channels), machine)
+
+
+def blocks(rows, width, parts, seed=0):
+    """Matrices of which each `parts`-th of the columns comes from a product of its own, times what they are cut out of."""
+    draw = np.random.default_rng(seed)
+    constants, nodes = {}, []
+    for i in range(parts):
+        constants[f"w{i}"] = np.float32(draw.standard_normal((width, width // parts)) / width ** 0.5)
+        nodes += [node("MatMul", ["x", f"w{i}"], [f"p{i}"]), node("Tanh", [f"p{i}"], [f"t{i}"])]
+    nodes += [node("Concat", [f"t{i}" for i in range(parts)], ["m"], axis=-1), node("Transpose", ["x"], ["xt"], perm=[0, 2, 1]), node("MatMul", ["m", "xt"], ["y"])]
+    return model_of(nodes, [4, rows, width], constants)
+
+
+@pytest.mark.parametrize("machine, rows, width, parts", [("tsp-v1", 64, 64, 8), ("tsp-v1", 10, 60, 5), ("tsp-v1", 7, 300, 30), ("lp30", 24, 40, 4), ("mesh-4x4", 12, 16, 8)])
+def test_blocks_that_are_multiplied(millrace, tmp_path, machine, rows, width, parts):
+    judged(millrace, tmp_path, blocks(rows, width, parts), machine)
+
+
+def test_products_meet_whole_vectors(millrace, tmp_path):
+    """Not eight lanes at a time, 64 times as often."""
+    cycles = {parts: judged(millrace, tmp_path, blocks(64, 64, parts))["measured_cycles"] for parts in [1, 8]}
+    assert cycles[8] < 8 * cycles[1], cycles

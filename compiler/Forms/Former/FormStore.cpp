@@ -563,6 +563,53 @@ static bool isPutTogetherByHost(tensor::ConcatOp op, unsigned lane, int64_t lane
          isMoved(op.getResult());
 }
 
+/// Whether kernels write the tensor's lanes in several pieces, each much shorter than a vector.
+static bool isInShortPieces(const KernelGraph &graph, unsigned tensor, int64_t vector) {
+  constexpr int64_t kFew = 16, kMany = 4; // how often a piece fits into a vector, pieces
+  const Tensor &its = graph.tensors[tensor];
+  int64_t longest = 0;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Result &r : kernel.results)
+      if (r.access.tensor == tensor) {
+        int64_t run = 1;
+        for (const auto &[loop, step] : r.access.index[its.laneDim].terms)
+          run = step == 1 ? std::max(run, kernel.loops[loop].extent) : run;
+        longest = std::max(longest, run);
+      }
+  const int64_t extent = its.shape[its.laneDim];
+  return longest > 0 && kFew * longest <= vector && kMany * longest <= extent && extent <= vector;
+}
+
+/// What is multiplied meets other lanes in as many pieces as it is written in: a copy, by a product
+/// with an identity, that is written whole.
+std::optional<unsigned> Former::joinedPieces(unsigned tensor) {
+  const std::optional<Parts> parts =
+      isInShortPieces(graph, tensor, options.lanes) ? partsToSelect(tensor) : std::nullopt;
+  if (!parts)
+    return std::nullopt;
+  const Tensor from = graph.tensors[tensor];
+  const unsigned whole =
+      addTensor(graph, from.name + ".whole", from.shape, from.type, from.laneDim);
+  graph.tensors[whole].unbounded = from.unbounded;
+  KernelBuilder build(graph);
+  Access x{tensor, {}, 0}, to{whole, {}, 0};
+  for (const int64_t extent : from.shape) {
+    x.index.push_back(at(build.loop(extent)));
+    to.index.push_back(x.index.back());
+  }
+  const int64_t extent = from.shape[from.laneDim];
+  const AffineIndex along = at(build.loop(extent, LoopKind::Contracted)),
+                    lane = to.index[from.laneDim];
+  x.index[from.laneDim] = along;
+  for (auto [part, factor] : parts->terms) {
+    x.tensor = part;
+    build.term(x, {selection(extent, graph.tensors[part].type, factor), {lane, along}, 0}, 0);
+  }
+  storeJoined(build, *parts, to);
+  build.finish(from.name + ".whole");
+  return whole;
+}
+
 /// Parts write one tensor; sums that have other consumers, and what has no kernel, are copied into
 /// it.
 FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
@@ -590,6 +637,8 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
     }
     offsets[op.getDim()] += shapeOf(part)[op.getDim()];
   }
+  if (isMultiplied(op.getResult()))
+    tensor = joinedPieces(tensor).value_or(tensor);
   return Stored{tensor, 0};
 }
 

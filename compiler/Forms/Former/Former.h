@@ -123,6 +123,7 @@ private:
   bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   bool computesSum(mlir::Value base, bool orProduct = true, int depth = 0);
+  std::optional<unsigned> joinedPieces(unsigned tensor);
   mlir::FailureOr<Stored> storeConcat(mlir::tensor::ConcatOp op, unsigned lane);
   void storeScalar(KernelBuilder &build, Scalar value, const Access &to, mlir::Type model);
   /// `laneSplit`: how the result's lanes are cut; may come from an operand.
