@@ -367,16 +367,36 @@ static bool isMaximum(Operation *op) {
   return form && combinerOf(form) == Combiner::Max && !isMap(form);
 }
 
-/// Whether all that takes the value, or what views show of it, multiplies it by constants. A row of
-/// all of it serves each, whose weights leave out the rest.
+/// Whether the slice takes one of several along a dimension.
+static bool takesOne(tensor::ExtractSliceOp slice) {
+  return llvm::any_of(llvm::zip(slice.getStaticSizes(), slice.getSourceType().getShape()),
+                      [](auto its) { return std::get<0>(its) == 1 && std::get<1>(its) > 1; });
+}
+
+/// Whether the product takes windows of the operand, which want as many points of it in a row as fit.
+static bool takesWindows(linalg::LinalgOp op, OpOperand &operand) {
+  const SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  return llvm::any_of(op.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
+    unsigned steps = 0;
+    for (unsigned loop = 0; loop < extents.size(); ++loop)
+      steps += extents[loop] > 1 && expr.isFunctionOfDim(loop);
+    return steps > 1;
+  });
+}
+
+/// Whether all that takes the value, or what views show of it, multiplies points of it by constants.
+/// A row of all of it serves each, whose weights leave out the rest; of one channel none is summed,
+/// and nothing says that it lies along them.
 bool Former::isOnlyWeighed(Value value) const {
   return llvm::all_of(value.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user); slice && takesOne(slice))
+      return false;
     if (isView(user))
       return sourceOf(user) == value && isOnlyWeighed(user->getResult(0));
     linalg::LinalgOp op =
         user->getNumResults() == 1 ? formOf(user->getResult(0)) : linalg::LinalgOp();
-    return op && isContraction(op) && !isDepthwise(op) &&
+    return op && isContraction(op) && !isDepthwise(op) && !takesWindows(op, use) &&
            llvm::any_of(op.getDpsInputs(), isConstantValue);
   });
 }

@@ -198,7 +198,7 @@ private:
   bool isBesideScores(mlir::Value value, int depth = 0);
   bool cutsRows(mlir::tensor::CollapseShapeOp view);
   std::optional<bool> cutsRows(Attempt &attempt, mlir::Value value, const Point &index,
-                               const Linear &rows, mlir::Operation *copied);
+                               const Linear &rows, mlir::Operation *copied, int depth = 0);
 
   // FormParts.cpp: tensors that sums of products move without a change.
   /// Tensors whose sum, each times its factor, is the tensor, or its bits as a number.

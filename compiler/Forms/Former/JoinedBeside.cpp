@@ -44,18 +44,21 @@ bool Former::isBesideScores(Value value, int depth) {
 }
 
 /// Whether the rows of the value, which are its last dimension but one, lie along several
-/// dimensions of what it is made of. Nothing where a view cannot be taken apart.
+/// dimensions of what it is made of. Nothing where a view cannot be taken apart, or too much is
+/// between.
 std::optional<bool> Former::cutsRows(Attempt &attempt, Value value, const Point &index,
-                                     const Linear &rows, Operation *copied) {
+                                     const Linear &rows, Operation *copied, int depth) {
+  constexpr int kDeepest = 6; // maps
   const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
-  if (failed(at))
+  if (failed(at) || depth == kDeepest)
     return std::nullopt;
   if (linalg::LinalgOp map = formOf(at->base); map && isMap(map)) {
     for (OpOperand *input : map.getDpsInputOperands()) {
       Point its;
       for (AffineExpr expr : map.getMatchingIndexingMap(input).getResults())
         its.push_back(attempt.space.evaluate(expr, at->index).value_or(Linear()));
-      const std::optional<bool> cuts = cutsRows(attempt, input->get(), its, rows, nullptr);
+      const std::optional<bool> cuts =
+          cutsRows(attempt, input->get(), its, rows, nullptr, depth + 1);
       if (cuts.value_or(true))
         return cuts;
     }
