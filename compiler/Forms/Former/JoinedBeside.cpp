@@ -99,7 +99,7 @@ std::optional<unsigned> Former::laneBesideJoined(Value base, unsigned lane) {
   const auto last = unsigned(shapeOf(base).size() - 1);
   if (joinedBeside.contains(base))
     return lane != last ? std::optional(last) : std::nullopt;
-  constexpr int64_t kShort = 8; // of a vector: longer ones take no more rows than there are
+  constexpr int64_t kShort = 8; // to a vector: of a fifth of one, 64 lanes, it was no gain
   int64_t piece = 0, pieces = 1;
   for (int64_t dim : join.getReassociationIndices()[lane])
     if (const int64_t extent = shape[size_t(dim)]; extent > 1) {
