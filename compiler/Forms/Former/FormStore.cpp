@@ -125,11 +125,12 @@ bool Former::isCompared(Value value, int depth) {
 
 /// As which type the value lies in memory. Scales keep fp32: what they scale is 8 bits in the end,
 /// and an error of 2^-11 of 255 steps would turn roundings. So do indices and angles that 16 bits
-/// would round.
+/// would round, and divisors that they would round to 0.
 FailureOr<ElementType> Former::memoryType(Value value) {
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
   if (isa<FloatType>(element) && (wide.contains(value) || isScale(value) ||
-                                  ranges.needsFp32(value) || isKept(value) || isCompared(value)))
+                                  ranges.needsFp32(value) || ranges.mayVanish(value) ||
+                                  isKept(value) || isCompared(value)))
     return ElementType::Fp32;
   // The lowest fp32 takes in whatever it is added to; the lowest fp16 does not.
   if (element.isF32() && activation() == ElementType::Fp16 && isa<BlockArgument>(value) &&

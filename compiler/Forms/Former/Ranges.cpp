@@ -123,6 +123,33 @@ static bool becomesAngle(Value value, int depth = 0) {
          });
 }
 
+/// Whether the scalar is computed of the argument of a body.
+static bool isMadeOf(Value scalar, Value argument) {
+  Operation *op = scalar.getDefiningOp();
+  return op ? llvm::any_of(op->getOperands(), [&](Value x) { return isMadeOf(x, argument); })
+            : scalar == argument;
+}
+
+/// Whether something is divided by it, or its logarithm is taken, perhaps after arithmetic with
+/// each of its elements: of 0, neither is a number.
+static bool becomesDivisor(Value value, int depth = 0) {
+  constexpr int kDeepest = 6;
+  return depth < kDeepest && llvm::any_of(value.getUses(), [&](OpOperand &use) {
+           Operation *user = use.getOwner();
+           if (isElsewhere(user))
+             return becomesDivisor(user->getResult(0), depth + 1);
+           auto form = dyn_cast<linalg::LinalgOp>(user);
+           if (!form || !isMap(form) || !form.isDpsInput(&use))
+             return false;
+           const Value argument = form.getMatchingBlockArgument(&use);
+           const bool divides = llvm::any_of(*form.getBlock(), [&](Operation &op) {
+             return isa<arith::DivFOp, math::RsqrtOp, math::LogOp, math::PowFOp>(op) &&
+                    isMadeOf(op.getOperand(isa<arith::DivFOp>(op) ? 1 : 0), argument);
+           });
+           return divides || becomesDivisor(user->getResult(0), depth + 1);
+         });
+}
+
 static double termsOf(linalg::LinalgOp op) {
   double terms = 1;
   for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
@@ -184,14 +211,23 @@ Range Ranges::of(Value tensor) const {
   return found == tensors.end() ? anyOf(getElementTypeOrSelf(tensor.getType())) : found->second;
 }
 
+static double leastOf(ElementType stored) {
+  return std::ldexp(1.0, stored == ElementType::Fp16 ? -24 : -133);
+}
+
+bool Ranges::mayVanish(Value tensor) const {
+  const Range range = of(tensor);
+  return isa<FloatType>(getElementTypeOrSelf(tensor.getType())) && range.low > 0 &&
+         range.low < leastOf(stored) && becomesDivisor(tensor);
+}
+
 /// A real number of 16 bits is no larger than the format's largest, and may be so small that it
 /// became 0.
 Range Ranges::inMemory(Value tensor) const {
   Range range = of(tensor);
   if (!isa<FloatType>(getElementTypeOrSelf(tensor.getType())))
     return range;
-  const bool isFp16 = stored == ElementType::Fp16;
-  const double least = std::ldexp(1.0, isFp16 ? -24 : -133);
+  const double least = leastOf(stored);
   if (range.low > 0 && range.low < least)
     range.low = 0;
   if (range.high < 0 && range.high > -least)
@@ -313,7 +349,7 @@ Range Ranges::ofGeneric(linalg::LinalgOp op) const {
   Block &body = *op.getBlock();
   const bool isProduct = op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
   for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
-    Range range = inMemory(operand);
+    Range range = isProduct || !mayVanish(operand) ? inMemory(operand) : of(operand);
     const Type element = getElementTypeOrSelf(operand.getType());
     if (const Combiner combiner = combinerOf(op);
         op.getNumReductionLoops() > 0 && (combiner == Combiner::Max || combiner == Combiner::Min))

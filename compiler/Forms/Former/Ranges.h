@@ -42,6 +42,8 @@ public:
   Range of(mlir::Value tensor) const;
   /// Whether 16 bits lose what counts: indices and angles that are too large for their last place.
   bool needsFp32(mlir::Value tensor) const;
+  /// Whether 16 bits may round a positive number that is divided by to 0.
+  bool mayVanish(mlir::Value tensor) const;
 
 private:
   using Known = llvm::DenseMap<mlir::Value, Range>;

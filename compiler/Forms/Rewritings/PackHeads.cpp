@@ -120,11 +120,10 @@ private:
 
   int64_t rowsOf(const Kernel &kernel, const HeadPlan::Loops &loops) const {
     const Access &result = kernel.results[0].access;
-    const std::optional<unsigned> lane =
-        onlyLoop(kernel, result.index[graph.tensors[result.tensor].laneDim]);
+    const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
     int64_t rows = 1;
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      if (l != loops.head && l != loops.lane && l != lane &&
+      if (l != loops.head && l != loops.lane && !coefficient(lanes, l) &&
           kernel.loops[l].kind != LoopKind::Contracted)
         rows *= kernel.loops[l].extent;
     return rows;
