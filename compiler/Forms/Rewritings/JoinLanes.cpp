@@ -2,6 +2,7 @@
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Rewritings/HeadPlan.h"
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Forms/Uses.h"
 
@@ -69,13 +70,14 @@ private:
   const Machine &machine;
   std::vector<std::pair<unsigned, Kernel>> kernelsBefore;
   std::vector<std::pair<unsigned, Tensor>> tensorsBefore;
+  Repeats repeats;
 
   unsigned attempt(unsigned k, const Pair &pair);
   bool joinAll(unsigned k, const Pair &pair);
   bool join(unsigned k, Pair pair);
   bool flatten(unsigned tensor);
   bool copyInstalled(unsigned k, const Pair &pair);
-  void repeatConstants(unsigned k, const Pair &pair);
+  void repeat(unsigned k, const Pair &pair);
   std::optional<unsigned> copyOf(const Kernel &kernel, Access &w, const Pair &pair);
   void keep(unsigned k) {
     if (std::none_of(kernelsBefore.begin(), kernelsBefore.end(),
@@ -89,6 +91,7 @@ unsigned LaneJoiner::attempt(unsigned k, const Pair &pair) {
   const auto order = graph.order;
   kernelsBefore.clear();
   tensorsBefore.clear();
+  repeats.clear();
   if (joinAll(k, pair))
     return unsigned(kernelsBefore.size());
   for (auto &[number, kernel] : kernelsBefore)
@@ -130,7 +133,7 @@ bool LaneJoiner::joinAll(unsigned k, const Pair &pair) {
 
 bool LaneJoiner::join(unsigned k, Pair pair) {
   keep(k);
-  repeatConstants(k, pair);
+  repeat(k, pair);
   return joinLoops(graph.kernels[k], pair.outer, pair.inner) ||
          (copyInstalled(k, pair) && joinLoops(graph.kernels[k], pair.outer, pair.inner));
 }
@@ -170,35 +173,31 @@ bool LaneJoiner::flatten(unsigned number) {
   return true;
 }
 
-/// Constants that only the inner loop moves, along their lanes, lie there once for each step of the
-/// outer one.
-void LaneJoiner::repeatConstants(unsigned k, const Pair &pair) {
-  for (size_t o = 0; o < graph.kernels[k].operands.size(); ++o) {
+/// What only the inner loop moves, through all of a dimension, is had once for each step of the
+/// outer one: constants, and what can be made so.
+void LaneJoiner::repeat(unsigned k, const Pair &pair) {
+  const int64_t lanes = graph.kernels[k].loops[pair.inner].extent,
+                times = graph.kernels[k].loops[pair.outer].extent;
+  const auto repeated = [&](Access access) {
     const Kernel &kernel = graph.kernels[k];
-    const Access &operand = kernel.operands[o];
-    const Tensor source = graph.tensors[operand.tensor];
-    const int64_t lanes = source.shape[source.laneDim], times = kernel.loops[pair.outer].extent;
-    if (source.role != TensorRole::Constant || operand.lookup || usesLoop(operand, pair.outer) ||
-        wholeLoop(kernel, operand.index[source.laneDim], lanes, LoopKind::Parallel) != pair.inner)
-      continue;
-    std::vector<int64_t> shape = source.shape;
-    shape[source.laneDim] *= times;
-    const unsigned wide =
-        addTensor(graph, source.name, shape, source.type, source.laneDim, TensorRole::Constant);
-    graph.tensors[wide].splat = source.splat;
-    std::vector<uint8_t> &data = graph.tensors[wide].data;
-    size_t inner = byteWidth(source.type); // bytes from one lane to the next
-    for (size_t d = source.laneDim + 1; d < source.shape.size(); ++d)
-      inner *= size_t(source.shape[d]);
-    const size_t block = source.splat ? source.data.size() : inner * size_t(lanes);
-    for (size_t from = 0; from < source.data.size(); from += block)
-      for (int64_t i = 0; i < (source.splat ? 1 : times); ++i)
-        data.insert(data.end(), source.data.begin() + ptrdiff_t(from),
-                    source.data.begin() + ptrdiff_t(from + block));
-    Access &access = graph.kernels[k].operands[o];
-    access.tensor = wide;
-    access.index[source.laneDim].terms.push_back({pair.outer, lanes});
+    if (!isUsed(access, pair.inner) ||
+        !HeadPlanner(graph).canRepeat(kernel, access, {pair.outer, pair.inner, true}))
+      return access;
+    access = Repeater(graph, times, repeats).repeat(kernel, std::move(access), pair.inner);
+    for (AffineIndex &index : access.index)
+      if (const int64_t step = coefficient(index, pair.inner))
+        index.terms.push_back({pair.outer, step * lanes});
+    return access;
+  };
+  for (size_t o = 0; o < graph.kernels[k].operands.size(); ++o) {
+    Access access = repeated(graph.kernels[k].operands[o]);
+    graph.kernels[k].operands[o] = std::move(access);
   }
+  for (size_t t = 0; t < graph.kernels[k].terms.size(); ++t)
+    if (graph.tensors[graph.kernels[k].terms[t].w.tensor].role == TensorRole::Constant) {
+      Access access = repeated(graph.kernels[k].terms[t].w);
+      graph.kernels[k].terms[t].w = std::move(access);
+    }
 }
 
 /// What the kernel installs gets copies in which both loops are one dimension's.
@@ -207,10 +206,8 @@ bool LaneJoiner::copyInstalled(unsigned k, const Pair &pair) {
     Access w = graph.kernels[k].terms[t].w;
     if (usesEither(graph.kernels[k].terms[t].a, pair))
       return false; // rows of the streamed operand: heads
-    if (!usesEither(w, pair))
+    if (!usesEither(w, pair) || graph.tensors[w.tensor].role == TensorRole::Constant)
       continue;
-    if (graph.tensors[w.tensor].role == TensorRole::Constant)
-      return false;
     const std::optional<unsigned> copy = copyOf(graph.kernels[k], w, pair);
     if (!copy)
       return false;
