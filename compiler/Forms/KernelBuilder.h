@@ -29,6 +29,18 @@ std::pair<int64_t, int64_t> rangeOf(const Kernel &kernel, const AffineIndex &ind
 /// Does the kernel read none of the tensor's padding there?
 bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &access);
 
+/// Whether a reduction gives the same where it meets a value twice.
+bool isIdempotent(AluOp op);
+
+/// Steps of a loop in `count` blocks of `steps` each, `apart` steps from one to the next.
+struct Blocks {
+  int64_t count = 1, steps = 1, apart = 1;
+};
+
+/// Cuts a loop in two: it steps through the blocks, and a loop behind all others, which is
+/// returned, through the steps of one.
+unsigned splitLoop(Kernel &kernel, unsigned loop, const Blocks &blocks);
+
 /// The longest loop of `kind` that moves the index by 1 a step: of lanes, the loop along them.
 std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind);
 

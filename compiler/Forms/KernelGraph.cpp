@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Kernel.h"
 #include "compiler/Forms/KernelBuilder.h"
+#include "compiler/Forms/Uses.h"
 #include "compiler/Forms/WrittenPoints.h"
 
 #include <algorithm>
@@ -417,6 +418,30 @@ bool staysInside(const KernelGraph &graph, const Kernel &kernel, const Access &a
       return false;
   }
   return true;
+}
+
+bool isIdempotent(AluOp op) {
+  return op == AluOp::MaxF32 || op == AluOp::MinF32 || op == AluOp::MaxI32 || op == AluOp::MinI32;
+}
+
+unsigned splitLoop(Kernel &kernel, unsigned loop, const Blocks &blocks) {
+  const auto inner = unsigned(kernel.loops.size());
+  kernel.loops.push_back({blocks.steps, kernel.loops[loop].kind});
+  kernel.loops[loop].extent = blocks.count;
+  const auto split = [&](std::vector<AffineIndex> &index) {
+    for (AffineIndex &i : index)
+      if (const int64_t step = coefficient(i, loop)) {
+        for (auto &[its, c] : i.terms)
+          c *= its == loop ? blocks.apart : 1;
+        i.terms.push_back({inner, step});
+      }
+  };
+  forEachAccess(kernel, [&](Access &access) {
+    split(access.index);
+    if (access.lookup)
+      split(access.lookup->index);
+  });
+  return inner;
 }
 
 std::optional<unsigned> unitLoop(const Kernel &kernel, const AffineIndex &index, LoopKind kind) {

@@ -276,32 +276,12 @@ bool HeadPlanner::visit(Search &search, unsigned number) const {
          at->second.areJoined == loops->areJoined;
 }
 
-unsigned splitLoop(Kernel &kernel, unsigned loop, int64_t group) {
-  const auto inner = unsigned(kernel.loops.size());
-  kernel.loops.push_back({group, kernel.loops[loop].kind});
-  kernel.loops[loop].extent /= group;
-  const auto split = [&](std::vector<AffineIndex> &index) {
-    for (AffineIndex &i : index)
-      if (const int64_t step = coefficient(i, loop)) {
-        for (auto &[its, c] : i.terms)
-          c *= its == loop ? group : 1;
-        i.terms.push_back({inner, step});
-      }
-  };
-  forEachAccess(kernel, [&](Access &access) {
-    split(access.index);
-    if (access.lookup)
-      split(access.lookup->index);
-  });
-  return inner;
-}
-
 void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group) {
   if (group == plan.heads)
     return;
   for (auto &[number, loops] : plan.loops) {
     Kernel &kernel = graph.kernels[number];
-    const unsigned inner = splitLoop(kernel, loops.head, group);
+    const unsigned inner = splitLoop(kernel, loops.head, {plan.heads / group, group, group});
     forEachAccess(kernel, [&](Access &access) {
       if (const auto its = plan.dims.find(access.tensor); its != plan.dims.end()) {
         access.index[its->second] = at(loops.head);

@@ -79,9 +79,6 @@ private:
 /// Takes a loop that moves nothing any more out of the kernel.
 void eraseLoop(Kernel &kernel, unsigned loop);
 
-/// Cuts a loop in two: `group` steps are those of a loop behind all others, which is returned.
-unsigned splitLoop(Kernel &kernel, unsigned loop, int64_t group);
-
 /// Cuts the plan's dimension of heads, and the loops along it, in two: `group` heads are the inner
 /// one, which the plan then speaks of. `group` divides the heads.
 void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group);

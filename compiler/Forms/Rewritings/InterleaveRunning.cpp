@@ -11,11 +11,6 @@
 namespace millrace::forms {
 namespace {
 
-/// `blocks` blocks of `steps` steps each, `apart` steps from one to the next.
-struct Blocks {
-  int64_t blocks = 1, steps = 0, apart = 0;
-};
-
 /// A reduction of a contraction over one running loop.
 struct Reduction {
   unsigned node = 0, loop = 0;
@@ -55,14 +50,12 @@ std::optional<Reduction> reductionOf(const KernelGraph &graph, const Kernel &ker
 
 /// The most blocks that the accumulators hold beside each other.
 Blocks blocksOf(const Machine &machine, AluOp op, int64_t steps) {
-  const bool isIdempotent =
-      op == AluOp::MaxF32 || op == AluOp::MinF32 || op == AluOp::MaxI32 || op == AluOp::MinI32;
   Blocks found{1, steps, steps};
   for (int64_t n = 2;
        n <= std::min<int64_t>(machine.vxm.runningAccumulators, stepInterval(machine, op)); ++n)
     for (int64_t each = (steps + n - 1) / n; each < steps; ++each) {
       const bool overlaps = n * each > steps;
-      if (n * each > int64_t(machine.mxm.accumulatorRows) || (overlaps && !isIdempotent) ||
+      if (n * each > int64_t(machine.mxm.accumulatorRows) || (overlaps && !isIdempotent(op)) ||
           each >= found.steps)
         break;
       if ((steps - each) % (n - 1) == 0) {
@@ -90,7 +83,7 @@ bool pays(const KernelGraph &graph, const Kernel &kernel, const Reduction &of, c
                workers = double(kHemispheres * machine.pes() *
                                 std::max(1u, machine.mxm.planes / (format ? format->planes : 1)));
   const double now = double(kernel.loops[of.loop].extent) * interval,
-               then = double(blocks.steps) * std::max(interval, double(blocks.blocks));
+               then = double(blocks.steps) * std::max(interval, double(blocks.count));
   return rows / workers * (now - then) > kMap;
 }
 
@@ -110,18 +103,18 @@ unsigned interleaveRunning(KernelGraph &graph, const Machine &machine) {
       continue;
     const AluOp op = kernel.nodes[of->node].op;
     const Blocks blocks = blocksOf(machine, op, kernel.loops[of->loop].extent);
-    if (blocks.blocks == 1 || !pays(graph, kernel, *of, blocks, machine))
+    if (blocks.count == 1 || !pays(graph, kernel, *of, blocks, machine))
       continue;
     std::optional<Access> part = addBetween(graph, kernel, of->node);
     if (!part)
       continue;
     Tensor &tensor = graph.tensors[part->tensor]; // a value of each block
-    tensor.shape.insert(tensor.shape.begin(), blocks.blocks);
+    tensor.shape.insert(tensor.shape.begin(), blocks.count);
     ++tensor.laneDim;
     part->index.insert(part->index.begin(), at(unsigned(kernel.loops.size())));
     Kernel first = upTo(kernel, of->node, *part);
     first.loops[of->loop].extent = blocks.steps;
-    first.loops.push_back({blocks.blocks, LoopKind::Parallel});
+    first.loops.push_back({blocks.count, LoopKind::Parallel});
     const auto deal = [&](Access &access) {
       for (AffineIndex &index : access.index)
         if (const int64_t step = coefficient(index, of->loop))
@@ -136,7 +129,7 @@ unsigned interleaveRunning(KernelGraph &graph, const Machine &machine) {
       if (l.kind != LoopKind::Parallel)
         l = {1, LoopKind::Parallel};
     std::optional<unsigned> all;
-    for (int64_t block = 0; block < blocks.blocks; ++block) {
+    for (int64_t block = 0; block < blocks.count; ++block) {
       Access its = *part;
       its.index.front() = fixed(block);
       const unsigned value = rest.operand(its);

@@ -127,9 +127,12 @@ private:
       return bring(number, step);
     Kernel kernel = graph.kernels[number];
     const auto cut = cutInto.find(number);
-    const unsigned inner = cut != cutInto.end()         ? cut->second
-                           : heads.group == heads.count ? step.head
-                                                        : splitLoop(kernel, step.head, heads.group);
+    const unsigned inner =
+        cut != cutInto.end() ? cut->second
+        : heads.group == heads.count
+            ? step.head
+            : splitLoop(kernel, step.head,
+                        {kernel.loops[step.head].extent / heads.group, heads.group, heads.group});
     if (step.way == HeadWay::Joins)
       for (Term &term : kernel.terms)
         if (isUsed(term.a, inner))

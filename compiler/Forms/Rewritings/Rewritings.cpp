@@ -16,7 +16,6 @@
 #include "compiler/Forms/Rewritings/PackHeads.h"
 #include "compiler/Forms/Rewritings/PadOperands.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
-#include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Rewritings/SpaceHeads.h"
 #include "compiler/Forms/Rewritings/SplitColumns.h"
 #include "compiler/Forms/Rewritings/SplitEpilogues.h"
@@ -29,6 +28,7 @@
 #include "compiler/Forms/Rewritings/SubtractInSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 #include "compiler/Forms/Rewritings/WidenWindows.h"
+#include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Layouts/AppendParts.h"
 #include "compiler/Layouts/Assign.h"
@@ -136,9 +136,9 @@ static const Rewriting table[] = {
        clipRunning(graph);
        return Lines();
      }},
-    {"split-running", "reduces running loops that step unevenly one after the other",
-     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
-       splitRunning(graph);
+    {"split-running", "reduces running loops that step unevenly, or far, one after the other",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       splitRunning(graph, machine.mxm.accumulatorRows);
        return Lines();
      }},
     {"late-values", "computes again, once, what a running reduction used per element",

@@ -142,17 +142,7 @@ private:
           each = std::max(each, runs.length / step);
       if (each < 2 || kernel.loops[l].extent <= each || kernel.loops[l].extent % each)
         continue;
-      const auto inner = unsigned(kernel.loops.size());
-      kernel.loops.push_back({each, kernel.loops[l].kind});
-      kernel.loops[l].extent /= each;
-      forEachAccess(kernel, [&](Access &access) {
-        for (AffineIndex &index : access.index)
-          if (const int64_t step = coefficient(index, l)) {
-            for (auto &[loop, c] : index.terms)
-              c *= loop == l ? each : 1;
-            index.terms.push_back({inner, step});
-          }
-      });
+      splitLoop(kernel, l, {kernel.loops[l].extent / each, each, each});
     }
     return kernel;
   }

@@ -59,10 +59,25 @@ bool choosesSweeps(const KernelGraph &graph, const Kernel &kernel, unsigned loop
 struct Cut {
   unsigned reduction = 0, loop = 0;
   std::vector<unsigned> rest;
+  std::optional<Blocks> blocks; ///< of the loop, which are cut off instead of each of its steps
 };
 
-/// The one reduction over running loops that cannot be walked as one.
-std::optional<Cut> findCut(const KernelGraph &graph, const Kernel &kernel) {
+/// The fewest blocks, of `most` steps at most.
+Blocks blocksOf(AluOp op, int64_t steps, int64_t most) {
+  for (int64_t count = (steps + most - 1) / most; count < steps; ++count) {
+    if (steps % count == 0)
+      return {count, steps / count, steps / count};
+    if (isIdempotent(op)) // they may overlap
+      for (int64_t each = (steps + count - 1) / count; each <= most; ++each)
+        if ((steps - each) % (count - 1) == 0)
+          return {count, each, (steps - each) / (count - 1)};
+  }
+  return {steps, 1, 1};
+}
+
+/// The one reduction over running loops that cannot be walked as one, or that too many sums of a
+/// contraction wait for.
+std::optional<Cut> findCut(const KernelGraph &graph, const Kernel &kernel, int64_t mostSums) {
   std::vector<unsigned> running;
   std::optional<unsigned> sweeps;
   for (unsigned l = 0; l < kernel.loops.size(); ++l) {
@@ -88,12 +103,20 @@ std::optional<Cut> findCut(const KernelGraph &graph, const Kernel &kernel) {
     if (kernel.nodes[n].kind == Node::Kind::Reduce) {
       if (cut)
         return std::nullopt;
-      cut = Cut{n, 0, running};
+      cut = Cut{n, 0, running, {}};
     }
-  if (even || !cut || keepsSums(kernel, cut->reduction))
+  int64_t sums = kernel.terms.empty() ? 0 : 1;
+  for (const unsigned l : running)
+    sums *= kernel.loops[l].extent;
+  if ((even && sums <= mostSums) || !cut || keepsSums(kernel, cut->reduction))
     return std::nullopt;
   cut->loop = sweeps.value_or(running.front());
   std::erase(cut->rest, cut->loop);
+  const int64_t steps = kernel.loops[cut->loop].extent;
+  if (const int64_t most = even ? mostSums * steps / sums : 0; most > 1)
+    if (const Blocks blocks = blocksOf(kernel.nodes[cut->reduction].op, steps, most);
+        blocks.steps > 1)
+      cut->blocks = blocks;
   return cut;
 }
 
@@ -148,13 +171,15 @@ Kernel outerReduction(KernelGraph &graph, const Kernel &kernel, const Cut &cut,
 }
 
 /// Cuts one loop off each kernel that needs it.
-unsigned splitOnce(KernelGraph &graph) {
+unsigned splitOnce(KernelGraph &graph, int64_t mostSums) {
   unsigned split = 0;
   std::vector<std::pair<bool, unsigned>> order;
   for (auto [isHost, index] : graph.order) {
-    const std::optional<Cut> cut = isHost ? std::nullopt : findCut(graph, graph.kernels[index]);
+    std::optional<Cut> cut = isHost ? std::nullopt : findCut(graph, graph.kernels[index], mostSums);
     if (cut) {
-      const Kernel kernel = graph.kernels[index];
+      Kernel kernel = graph.kernels[index];
+      if (cut->blocks)
+        cut->rest.insert(cut->rest.begin(), splitLoop(kernel, cut->loop, *cut->blocks));
       const Access partial = addPartial(graph, kernel, *cut);
       graph.kernels[index] = outerReduction(graph, kernel, *cut, partial);
       graph.kernels.push_back(innerReduction(kernel, *cut, partial));
@@ -169,9 +194,9 @@ unsigned splitOnce(KernelGraph &graph) {
 
 } // namespace
 
-unsigned splitRunning(KernelGraph &graph) {
+unsigned splitRunning(KernelGraph &graph, int64_t mostSums) {
   unsigned total = 0;
-  while (const unsigned split = splitOnce(graph))
+  while (const unsigned split = splitOnce(graph, mostSums))
     total += split;
   return total;
 }
