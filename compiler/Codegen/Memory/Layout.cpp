@@ -422,6 +422,9 @@ Breaks inferBreaks(const KernelGraph &graph, const Machine &machine, const Reade
           std::vector<int64_t> edges(breaks[from].lower_bound(lo), breaks[from].upper_bound(hi));
           if (lo == 0) // a tile begins there, too
             edges.push_back(0);
+          else if (const auto after = breaks[from].upper_bound(lo);
+                   shift == 0 && after != breaks[from].begin())
+            edges.push_back(*std::prev(after)); // lanes behind it have one place in both tiles
           for (int64_t e : edges)
             if (e + shift > 0 && e + shift < extents[to])
               changed |= breaks[to].insert(e + shift).second;
