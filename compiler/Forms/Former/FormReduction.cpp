@@ -486,16 +486,21 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // as two terms, or as one where it is squares that may be rounded.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
   if (isPlain && (isStored || !isMap(formOf(source->base)))) {
-    // Along the lanes that it has anyway, if all of them are summed.
+    // Along the lanes that it has anyway, if all of them are summed, or no fewer than along others.
     std::optional<unsigned> lane;
-    bool isWhole = false;
+    const unsigned preferred = preferredLane(source->base);
+    int64_t most = 0, own = 0;
     for (auto [dim, at] : llvm::enumerate(source->index))
       for (auto [loop, coefficient] : at.terms)
-        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted && !isWhole) {
+        if (coefficient == 1 && attempt.space.loop(loop).kind == LoopKind::Contracted) {
+          const int64_t extent = attempt.space.loop(loop).extent;
+          if (dim == preferred && at.terms.size() == 1)
+            own = extent;
+          most = std::max(most, extent);
           lane = unsigned(dim);
-          isWhole = dim == preferredLane(source->base) && at.terms.size() == 1 &&
-                    attempt.space.loop(loop).extent == shapeOf(source->base)[dim];
         }
+    if (own > 0 && (own == shapeOf(source->base)[preferred] || own == most))
+      lane = preferred;
     FailureOr<Stored> value = store(source->base, lane);
     if (failed(value))
       return failure();
@@ -526,7 +531,7 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
       return bodyValue(inner, combinedValue(op), known);
     };
     SmallVector<unsigned> reduced = reducedDims(op);
-    const std::optional<LaneChoice> known = shownLane(input);
+    const std::optional<LaneChoice> known = shownLane(input, /*orPart=*/true);
     const unsigned lane =
         known && llvm::is_contained(reduced, known->dim) ? known->dim : reduced.back();
     auto terms =
