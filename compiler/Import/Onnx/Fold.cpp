@@ -226,11 +226,14 @@ bool BlockFolder::evaluateChosen() {
 }
 
 void BlockFolder::run() {
+  const auto isLarge = [](Operation &op, const FoldableOp &foldableOp) {
+    const int64_t elements = elementsOf(op.getResult(0));
+    return elements > largestFoldedElements && quantKindOf(op) != "quantize" &&
+           llvm::all_of(foldableOp.reads(), [&](Value read) { return elements > elementsOf(read); });
+  };
   for (Operation &op : block)
     if (std::optional<FoldableOp> foldableOp = FoldableOp::create(&op);
-        foldableOp &&
-        (elementsOf(op.getResult(0)) <= largestFoldedElements || quantKindOf(op) == "quantize") &&
-        foldableOp->work() <= mostFoldingWork)
+        foldableOp && !isLarge(op, *foldableOp) && foldableOp->work() <= mostFoldingWork)
       foldable.try_emplace(&op, std::move(*foldableOp));
   do {
     findSources();

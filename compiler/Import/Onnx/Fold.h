@@ -11,7 +11,8 @@ namespace millrace::onnx_import {
 
 /// Up to this many elements, what follows from constants becomes a constant in any case.
 constexpr int64_t smallFoldedElements = 4096;
-/// Larger tensors are not computed. Swin V2 at 384 pixels has 1,131,008 numbers between its layers.
+/// Larger tensors are computed only of others as large. Swin V2 at 384 pixels has 1,131,008 numbers
+/// between its layers.
 constexpr int64_t largestFoldedElements = int64_t{1} << 22;
 /// Scalar operations, loads and stores among them, of one operation, and of all of a model's: one
 /// takes about a nanosecond.
