@@ -329,10 +329,24 @@ FailureOr<Misfit> Former::addTerm(Attempt &attempt, const Operands &operands,
   return Misfit::None;
 }
 
+/// Whether the contraction sums along no dimension of what lies in memory, as views join those that
+/// it sums along with others, and along one of the view.
+static bool sumsAcross(Attempt &attempt, Value base, ArrayRef<Linear> inBase, Value view,
+                       ArrayRef<Linear> inView) {
+  const auto canLie = [&](ArrayRef<Linear> dims, ArrayRef<int64_t> shape) {
+    return llvm::any_of(llvm::zip(dims, shape), [&](const auto &dim) {
+      return laneScore(attempt, std::get<0>(dim), std::get<1>(dim)) > 0;
+    });
+  };
+  return base != view && !isConstantValue(base) && !canLie(inBase, shapeOf(base)) &&
+         canLie(inView, shapeOf(view));
+}
+
 /// Adds the product of two values. A view that does not lie in memory as it is needed is copied.
 LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
                                  std::array<Value, 2> values, ElementType type) {
   constexpr int kTries = 3; // as they are, with a copy of one, with copies of both
+  constexpr unsigned kBoth[] = {0, 1};
   for (int i = 0; i < kTries; ++i) {
     Resolved at[2];
     for (unsigned k : {0u, 1u}) {
@@ -340,6 +354,15 @@ LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
       if (failed(resolved))
         return failure();
       at[k] = *resolved;
+    }
+    if (const unsigned *across = llvm::find_if(kBoth,
+                                               [&](unsigned k) {
+                                                 return sumsAcross(attempt, at[k].base, at[k].index,
+                                                                   values[k], operands.at[k]);
+                                               });
+        across != std::end(kBoth)) {
+      setCopied(values[*across].getDefiningOp());
+      continue;
     }
     FailureOr<Misfit> misfit = addTerm(attempt, operands, at, type);
     if (failed(misfit) || *misfit == Misfit::None)
