@@ -102,10 +102,8 @@ TEST(Reduction, LeavesTheStepTheSizeAndTheParameterThatMatter) {
 
 TEST(Reduction, KeepsTheReasonOfARefusal) {
   Case c = smallCase();
-  c.machine.push_back("mxm.accumulator_rows=64");
-  for (const char *line : {"6 unflatten 5 height=6", "7 flatten 6", "8 window 7 rows=70 stride=1",
-                           "9 transpose 8", "10 softmax 9"})
-    ASSERT_TRUE(parseLine(line, c.recipe)) << line;
+  c.machine.push_back("latency.alu_ops.pass=12"); // what waits in the VXM waits for four times as long
+  ASSERT_TRUE(parseLine("6 layernorm 5", c.recipe));
   const TrialOptions options;
   const Outcome outcome = tryCaseApart(c, options);
   ASSERT_EQ(outcome.verdict, Verdict::Refused) << describe(outcome);

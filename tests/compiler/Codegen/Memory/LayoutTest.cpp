@@ -98,6 +98,26 @@ TEST(Layout, OfTwoOperandsWhoseContractedLanesBeginElsewhereTilesBreakThere) {
   EXPECT_THAT(tilesOf(layouts[1]), ElementsAre(Pair(0, 16)));
 }
 
+TEST(Layout, LanesThatMeetLieAtOnePlaceInTheirTiles) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {6, 24}, ElementType::Fp16, 1, TensorRole::Input),
+                 w = addTensor(graph, "w", {5, 24}, ElementType::Fp16, 1, TensorRole::Intermediate),
+                 y = addTensor(graph, "y", {6, 5}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned m = build.loop(6), n = build.loop(5), k = build.loop(8, LoopKind::Contracted);
+  build.term({x, {at(m), at(k, 1, 16)}, 0}, {w, {at(n), at(k, 1, 16)}, 0}, 6 * 5 * 8);
+  build.store(build.accumulator(), {y, {at(m), at(n)}, 0});
+  build.finish("product");
+  KernelBuilder slice(graph); // its tile begins before what the product reads
+  const unsigned row = slice.loop(5), lane = slice.loop(8);
+  const unsigned z = addTensor(graph, "z", {5, 8}, ElementType::Fp16, 1, TensorRole::Output);
+  slice.store(slice.load({w, {at(row), at(lane, 1, 8)}, 0}), {z, {at(row), at(lane)}, 0});
+  slice.finish("slice");
+  const auto layouts = layoutsOf(graph);
+  EXPECT_THAT(tilesOf(layouts[w]), ElementsAre(Pair(0, 8), Pair(8, 16)));
+  EXPECT_THAT(tilesOf(layouts[x]), ElementsAre(Pair(0, 8), Pair(8, 16)));
+}
+
 TEST(Layout, NeighbouringColumnsAreStepsOfTheLaneLoopAndTheOutermostDimensionIsSteppedToo) {
   const grid::TensorLayout w = layoutsOf(productOfTwo(0))[1];
   EXPECT_THAT(w.pitch, ElementsAre(5, 1, 0));

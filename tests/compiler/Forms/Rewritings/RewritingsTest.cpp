@@ -294,6 +294,48 @@ KernelGraph buildSumOfConvolution() {
   return graph;
 }
 
+/// y[f] = the reduction over `steps` rows of a product.
+static KernelGraph buildReductionOfProduct(AluOp op, int64_t steps) {
+  KernelGraph graph;
+  const unsigned x = addTensor(graph, "x", {steps, 3}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned w = addConstant(graph, "w", {4, 3}, ElementType::Fp16, 1, randomValues(12, 3, 0.1f));
+  const unsigned y = addTensor(graph, "y", {4}, ElementType::Fp32, 0, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned f = build.loop(4), r = build.loop(steps, LoopKind::Running), c = build.loop(3, LoopKind::Contracted);
+  build.term({x, {at(r), at(c)}, 0}, {w, {at(f), at(c)}, 0}, 4 * 3 * steps);
+  build.store(build.reduce(op, build.accumulator()), {y, {at(f)}});
+  build.finish("product");
+  return graph;
+}
+
+/// The most steps of a running loop over a contraction's sums.
+static int64_t mostSteps(const KernelGraph &graph) {
+  int64_t most = 0;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Loop &loop : kernel.loops)
+      if (!kernel.terms.empty() && loop.kind == LoopKind::Running)
+        most = std::max(most, loop.extent);
+  return most;
+}
+
+TEST(SplitRunning, LeavesNoMoreSumsWaitingThanThereIsRoomFor) {
+  for (const AluOp op : {AluOp::MaxF32, AluOp::AddF32})
+    for (const int64_t steps : {16, 17, 20, 23, 33, 48, 64}) { // 23 has no divisors: a maximum's blocks overlap
+      KernelGraph graph = buildReductionOfProduct(op, steps);
+      const auto inputs = randomInputs(graph);
+      const auto before = outputsOf(graph, inputs);
+      EXPECT_EQ(splitRunning(graph, 16), steps > 16 ? 1u : 0u) << steps;
+      EXPECT_LE(mostSteps(graph), 16) << steps;
+      ASSERT_EQ(graph.verify(), "");
+      const auto after = outputsOf(graph, inputs);
+      float x[4], y[4];
+      std::memcpy(x, before.at("y").data(), sizeof x);
+      std::memcpy(y, after.at("y").data(), sizeof y);
+      for (int i = 0; i < 4; ++i) // another order of additions
+        EXPECT_NEAR(x[i], y[i], op == AluOp::MaxF32 ? 0 : 1e-5) << steps;
+    }
+}
+
 TEST(SplitRunning, SumsWhatAContractionGivesOneLoopAfterTheOther) {
   KernelGraph graph = buildSumOfConvolution();
   const auto inputs = randomInputs(graph);
