@@ -136,8 +136,6 @@ std::optional<HeadPlan::Loops> HeadPlanner::loopsOf(const HeadPlan &plan,
   return areSame ? loops : std::nullopt;
 }
 
-/// Can each element of the constant that the access meets be written down once more, by the loops
-/// of the access?
 bool HeadPlanner::canLayOut(const Kernel &kernel, const Access &access, bool isFactor) const {
   const Tensor &tensor = graph.tensors[access.tensor];
   const std::optional<unsigned> lane = onlyLoop(kernel, laneIndex(access));
@@ -274,6 +272,42 @@ bool HeadPlanner::visit(Search &search, unsigned number) const {
   const auto [at, isNew] = search.plan.loops.insert({number, *loops});
   return at->second.head == loops->head && at->second.lane == loops->lane &&
          at->second.areJoined == loops->areJoined;
+}
+
+Access layOutHeads(KernelGraph &graph, const Kernel &kernel, const Access &access,
+                   const HeadPlan::Loops &loops, bool isFactor) {
+  const Tensor from = graph.tensors[access.tensor];
+  std::vector<unsigned> order, last{loops.head, loops.lane};
+  if (isFactor)
+    last.push_back(*onlyLoop(kernel, access.index[from.laneDim]));
+  for (unsigned l = 0; l < kernel.loops.size(); ++l)
+    if (isUsed(access, l) && std::find(last.begin(), last.end(), l) == last.end())
+      order.push_back(l);
+  order.insert(order.end(), last.begin(), last.end());
+  const unsigned width = byteWidth(from.type);
+  std::vector<uint8_t> data;
+  forEachPoint(kernel, order, [&](const std::vector<int64_t> &point) {
+    const int64_t element = linearOffset(from, access, point);
+    for (unsigned b = 0; b < width; ++b)
+      data.push_back(element < 0 ? uint8_t(access.pad >> (8 * b))
+                                 : from.data[size_t(from.splat ? 0 : element) * width + b]);
+    return true;
+  });
+  const int64_t lanes = kernel.loops[loops.lane].extent;
+  Access to{0, {}, 0};
+  std::vector<int64_t> shape;
+  for (unsigned l : order) {
+    if (l == loops.head)
+      continue;
+    to.index.push_back(l == loops.lane ? AffineIndex{0, {{loops.head, lanes}, {loops.lane, 1}}}
+                                       : at(l));
+    shape.push_back(kernel.loops[l].extent *
+                    (l == loops.lane ? kernel.loops[loops.head].extent : 1));
+  }
+  to.tensor = addTensor(graph, from.name, shape, from.type, unsigned(shape.size() - 1),
+                        TensorRole::Constant);
+  graph.tensors[to.tensor].data = std::move(data);
+  return to;
 }
 
 void splitHeads(KernelGraph &graph, HeadPlan &plan, int64_t group) {
@@ -447,47 +481,13 @@ private:
       if (const auto its = plan.dims.find(access.tensor); its != plan.dims.end())
         access.index.erase(access.index.begin() + its->second);
       else if (!isInOneLoop(access, loops.head, loops.lane, plan.lanes))
-        access = isUsed(access, loops.head) ? laidOut(kernel, access, loops, isFactor)
+        access = isUsed(access, loops.head) ? layOutHeads(graph, kernel, access, loops, isFactor)
                                             : repeater.repeat(kernel, access, loops.lane);
     };
     changeAccesses(kernel, set);
     kernel.loops[loops.lane].extent *= plan.heads;
     eraseLoop(kernel, loops.head);
     graph.kernels[number] = std::move(kernel);
-  }
-
-  /// A constant with a dimension for each loop that moves the access, heads and lanes in one.
-  Access laidOut(const Kernel &kernel, const Access &access, const HeadPlan::Loops &loops,
-                 bool isFactor) {
-    const Tensor from = graph.tensors[access.tensor];
-    std::vector<unsigned> order, last{loops.head, loops.lane};
-    if (isFactor)
-      last.push_back(*onlyLoop(kernel, access.index[from.laneDim]));
-    for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      if (isUsed(access, l) && std::find(last.begin(), last.end(), l) == last.end())
-        order.push_back(l);
-    order.insert(order.end(), last.begin(), last.end());
-    const unsigned width = byteWidth(from.type);
-    std::vector<uint8_t> data;
-    forEachPoint(kernel, order, [&](const std::vector<int64_t> &point) {
-      const int64_t element = linearOffset(from, access, point);
-      for (unsigned b = 0; b < width; ++b)
-        data.push_back(element < 0 ? uint8_t(access.pad >> (8 * b))
-                                   : from.data[size_t(from.splat ? 0 : element) * width + b]);
-      return true;
-    });
-    Access to{0, {}, 0};
-    std::vector<int64_t> shape;
-    for (unsigned l : order) {
-      if (l == loops.head)
-        continue;
-      to.index.push_back(at(l));
-      shape.push_back(kernel.loops[l].extent * (l == loops.lane ? plan.heads : 1));
-    }
-    to.tensor = addTensor(graph, from.name, shape, from.type, unsigned(shape.size() - 1),
-                          TensorRole::Constant);
-    graph.tensors[to.tensor].data = std::move(data);
-    return to;
   }
 };
 

@@ -46,6 +46,10 @@ public:
   std::optional<HeadPlan> plan(unsigned tensor, unsigned dim,
                                std::optional<unsigned> writer = std::nullopt) const;
 
+  /// Can each element of the constant that the access meets be written down once more, by the loops
+  /// of the access (layOutHeads)?
+  bool canLayOut(const Kernel &kernel, const Access &access, bool isFactor) const;
+
   /// Can lanes that the loop steps through be had as often as there are heads (Repeater)?
   bool canRepeat(const Kernel &kernel, const Access &access, const HeadPlan::Loops &loops) const;
 
@@ -65,7 +69,6 @@ private:
                  bool canRepeat) const;
   bool sumsWithin(Search &search, const Kernel &kernel, const Loops &loops) const;
   bool sweepsHeads(const Kernel &kernel, const Loops &loops) const;
-  bool canLayOut(const Kernel &kernel, const Access &access, bool isFactor) const;
   bool canRepeat(const Kernel &kernel, const Access &access, const Loops &loops,
                  unsigned depth) const;
   bool canRepeat(unsigned tensor, unsigned depth) const;
@@ -78,6 +81,11 @@ private:
 
 /// Takes a loop that moves nothing any more out of the kernel.
 void eraseLoop(Kernel &kernel, unsigned loop);
+
+/// A constant with a dimension for each loop that moves the access, and one for heads and lanes
+/// together; `isFactor`: its own lanes are those that are summed.
+Access layOutHeads(KernelGraph &graph, const Kernel &kernel, const Access &access,
+                   const HeadPlan::Loops &loops, bool isFactor);
 
 /// Cuts the plan's dimension of heads, and the loops along it, in two: `group` heads are the inner
 /// one, which the plan then speaks of. `group` divides the heads.

@@ -122,10 +122,25 @@ private:
     return addConstant(graph, "place", {wide, together, heads.lanes}, type, 2, ones);
   }
 
+  /// Constants in which the heads lie apart have them side by side.
+  void layOut(Kernel &kernel, const HeadStep &step) {
+    const auto layOut = [&](Access &access, bool isFactor) {
+      if (graph.tensors[access.tensor].role == TensorRole::Constant && isUsed(access, step.head) &&
+          !isInOneLoop(access, step.head, step.lane, heads.lanes))
+        access = layOutHeads(graph, kernel, access, {step.head, step.lane, true}, isFactor);
+    };
+    for (Term &term : kernel.terms)
+      layOut(term.w, /*isFactor=*/true);
+    for (Access &operand : kernel.operands)
+      layOut(operand, /*isFactor=*/false);
+  }
+
   void change(unsigned number, const HeadStep &step) {
     if (step.way == HeadWay::Brings)
       return bring(number, step);
     Kernel kernel = graph.kernels[number];
+    if (step.way == HeadWay::Joins)
+      layOut(kernel, step);
     const auto cut = cutInto.find(number);
     const unsigned inner =
         cut != cutInto.end() ? cut->second

@@ -47,6 +47,13 @@ bool KeptHeads::meets(const Kernel &kernel, const Access &access, unsigned head,
   return its != dims.end() && headDim(kernel, access, head, lane) == its->second;
 }
 
+/// A constant has the lanes of each head somewhere: between others, say.
+bool KeptHeads::canLayOut(const Kernel &kernel, const Access &access, const HeadStep &step,
+                          bool isFactor) const {
+  return isUsed(access, step.head) && isUsed(access, step.lane) &&
+         planner.canLayOut(kernel, access, isFactor);
+}
+
 /// A sum within each head of what lies side by side, with a constant; or one over lanes that are
 /// not of heads, in columns for each head.
 bool KeptHeads::joinsTerm(const Kernel &kernel, const Term &term, HeadStep &step) const {
@@ -55,7 +62,8 @@ bool KeptHeads::joinsTerm(const Kernel &kernel, const Term &term, HeadStep &step
       isUsed(term.a, step.lane))
     return false;
   if (!isUsed(term.a, step.head))
-    return isUsed(term.w, step.head) && isInOneLoop(term.w, step.head, step.lane, heads.lanes);
+    return isUsed(term.w, step.head) && (isInOneLoop(term.w, step.head, step.lane, heads.lanes) ||
+                                         canLayOut(kernel, term.w, step, /*isFactor=*/true));
   const std::optional<unsigned> sum =
       unitLoop(kernel, term.a.index[a.laneDim], LoopKind::Contracted);
   if (!sum || kernel.loops[*sum].extent != heads.lanes || a.unbounded || term.a.pad != 0 ||
@@ -94,6 +102,7 @@ bool KeptHeads::joinsOperand(const Kernel &kernel, const Access &access, HeadSte
   }
   return !dims.contains(access.tensor) && !access.lookup &&
          (isInOneLoop(access, step.head, step.lane, heads.lanes) ||
+          canLayOut(kernel, access, step, /*isFactor=*/false) ||
           (planner.canRepeat(kernel, access, {step.head, step.lane, true}) &&
            isMadeOfOthers(access.tensor, HeadPlanner::kMostRepeated)));
 }

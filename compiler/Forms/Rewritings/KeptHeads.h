@@ -65,6 +65,8 @@ private:
   std::optional<HeadStep> sumsWithin(const Kernel &kernel) const;
   std::optional<HeadStep> sumsAcross(const Kernel &kernel) const;
   std::optional<HeadStep> brings(const Kernel &kernel) const;
+  bool canLayOut(const Kernel &kernel, const Access &access, const HeadStep &step,
+                 bool isFactor) const;
   bool joinsTerm(const Kernel &kernel, const Term &term, HeadStep &step) const;
   bool joinsOperand(const Kernel &kernel, const Access &access, HeadStep &step) const;
   bool isMadeOfOthers(unsigned tensor, unsigned depth) const;

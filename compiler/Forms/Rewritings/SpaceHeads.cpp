@@ -68,6 +68,9 @@ public:
       for (const auto *all : {&uses.writers, &uses.readers})
         for (unsigned k : (*all)[list[next]])
           visit(k);
+    int64_t saved = 0;
+    for (const auto &[k, kernel] : products)
+      saved += sweeps(kernel, false) - sweeps(kernel, true);
     return works && saved > 0;
   }
 
@@ -97,7 +100,6 @@ private:
   std::map<unsigned, unsigned> maps;   ///< kernels that go lane by lane: their loop
   std::map<std::pair<unsigned, unsigned>, unsigned> spaced; ///< constants, by tensor and dimension
   bool works = true;
-  int64_t saved = 0; ///< sweeps
 
   int64_t widthOf(int64_t lanes) const { return runs.laneOf(lanes - 1) + 1; }
   bool has(unsigned tensor) const { return std::ranges::find(list, tensor) != list.end(); }
@@ -111,6 +113,9 @@ private:
             !uses.writers[t].empty() && lanes % head == 0 &&
             (widthOf(lanes) + vector - 1) / vector == (lanes + vector - 1) / vector;
     list.push_back(t);
+    for (const auto *all : {&uses.writers, &uses.readers}) // who was seen did not meet it yet
+      for (unsigned k : (*all)[t])
+        seen.erase(k);
   }
 
   void visit(unsigned k) {
@@ -121,7 +126,6 @@ private:
         !kernel.terms.empty() && isProduct(kernel)) {
       take(kernel.terms.front().a.tensor);
       take(kernel.terms.front().w.tensor);
-      saved += sweeps(kernel, false) - sweeps(kernel, true);
       products[k] = std::move(kernel);
     } else {
       works = works && goesLaneByLane(k);
