@@ -42,6 +42,8 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   constexpr int64_t kSlicesOfRow = 4; // its factors, what is alive beside it
   options.mostRows = std::min<int64_t>(8, machine.memory.slices / kSlicesOfRow);
   options.canGather = machine.lanesPerSuperlane >= 2;
+  if (const MxmFormatSpec *format = machine.mxm.format(ElementType::Bf16))
+    options.pass = format->lanesPerPass;
   return options;
 }
 

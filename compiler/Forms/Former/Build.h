@@ -34,7 +34,8 @@ struct PrecisionOptions {
   bool exactQdq =
       false; ///< keep every rounding of a quantised graph instead of fusing residual scales
   int64_t lanes =
-      320; ///< vector length of the machine; maxima over longer lanes are taken in parts
+      320;            ///< vector length of the machine; maxima over longer lanes are taken in parts
+  int64_t pass = 160; ///< lanes of 16 bits that an MXM plane takes at once
   unsigned chain = 16; ///< most operations fused into one kernel
   int64_t memoryBytes = std::numeric_limits<int64_t>::max(); ///< MEM of all PEs
   int64_t mostRows = 8;  ///< of a tensor that one map reads at once

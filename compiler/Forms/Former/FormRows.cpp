@@ -97,7 +97,11 @@ LogicalResult Former::spreadLanes(Value value, unsigned rows, size_t parts) {
     return failure();
   const Tensor from = graph.tensors[source->tensor];
   const int64_t width = from.shape[from.laneDim], extent = graph.tensors[rows].shape.back();
-  const int64_t part = partOf(width, options.lanes);
+  // Each row is swept as often as a part has passes; twice as many parts are no more than that.
+  const int64_t whole = partOf(width, options.lanes), pass = partOf(width, options.pass);
+  const bool isSweptLess =
+      whole < width && width % whole == 0 && width % pass == 0 && whole <= 2 * pass;
+  const int64_t part = isSweptLess ? pass : whole;
   const bool isFloat = isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
   const auto spread = [&](int64_t first, int64_t blocks, int64_t block) {
     const SmallVector<unsigned, 3> diagonals =
