@@ -130,7 +130,7 @@ std::optional<HeadStep> KeptHeads::joins(const Kernel &kernel, unsigned head, un
   // What begins has heads side by side in what it reads, or makes them so.
   if (!works || (begins && kernel.terms.empty() &&
                  std::ranges::none_of(kernel.operands, [&](const Access &operand) {
-                   return isUsed(operand, head);
+                   return isUsed(operand, head) && isInOneLoop(operand, head, lane, heads.lanes);
                  })))
     return std::nullopt;
   return step;
