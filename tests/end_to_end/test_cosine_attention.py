@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from families import Net
-from oracle import relative_l2, run, run_millrace, save_model
+from oracle import judge_on_grid, run, save_model
 
 
 def normalised(g: Net, x: str, least: float) -> str:
@@ -37,11 +37,7 @@ def attention(draw: np.random.Generator, seed: int) -> tuple[object, dict]:
 @pytest.mark.parametrize("seed, machine", [(seed, "tsp-v1") for seed in range(8)] +
                          [(seed, machine) for machine in ("tsp-small", "lp30", "mesh-4x4") for seed in (2, 5)])
 def test_values_are_onnxruntimes(millrace, tmp_path, seed, machine):
-    model, inputs = attention(np.random.default_rng(seed), seed)
-    wanted = run(model, inputs)
-    got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
-    for name, array in wanted.items():
-        assert relative_l2(got.outputs[name], array) < 3e-3, name
+    judge_on_grid(millrace, *attention(np.random.default_rng(seed), seed), tmp_path, machine)
 
 
 def test_divisors_that_are_stored_do_not_vanish(millrace, tmp_path):
@@ -53,10 +49,8 @@ def test_divisors_that_are_stored_do_not_vanish(millrace, tmp_path):
     g.output(g.add("Div", x, g.add("CumSum", norms, g.constant(np.int64(0)))), [6, 24])
     values = np.random.default_rng(5).standard_normal((6, 24)).astype(np.float32)
     values[[2, 4]] = 0
-    wanted = run(g.model(), {"x": values})
-    got = run_millrace(millrace, save_model(g.model(), tmp_path), "tsp-v1", None, {"x": values}, tmp_path)
-    for name, array in wanted.items():
-        assert np.isfinite(array).all() and relative_l2(got.outputs[name], array) < 3e-3
+    assert all(np.isfinite(array).all() for array in run(g.model(), {"x": values}).values())
+    judge_on_grid(millrace, g.model(), {"x": values}, tmp_path)
 
 
 def test_heads_stay_side_by_side(millrace, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from families import Net, rotated
-from oracle import relative_l2, run, run_millrace, save_model
+from oracle import judge_on_grid
 
 
 def attention(draw: np.random.Generator, seed: int) -> tuple[object, dict]:
@@ -35,11 +35,7 @@ def attention(draw: np.random.Generator, seed: int) -> tuple[object, dict]:
 @pytest.mark.parametrize("seed, machine", [(seed, "tsp-v1") for seed in range(9)] +
                          [(seed, machine) for machine in ("tsp-small", "lp30", "mesh-4x4") for seed in (5, 8)])
 def test_values_are_onnxruntimes(millrace, tmp_path, seed, machine):
-    model, inputs = attention(np.random.default_rng(seed), seed)
-    wanted = run(model, inputs)
-    got = run_millrace(millrace, save_model(model, tmp_path), machine, None, inputs, tmp_path)
-    for name, array in wanted.items():
-        assert relative_l2(got.outputs[name], array) < 3e-3, name
+    judge_on_grid(millrace, *attention(np.random.default_rng(seed), seed), tmp_path, machine)
 
 
 def of_one_product(seed: int, heads: int, depth: int, value: int, count: int, *, norm: bool, bias: bool, apart: bool = False):
@@ -80,9 +76,5 @@ def test_heads_beside_each_other_in_one_product(millrace, tmp_path, heads, depth
     cycles = {}
     for apart in (False, True):
         model, inputs = of_one_product(7, heads, depth, value, count, norm=norm, bias=bias, apart=apart)
-        wanted = run(model, inputs)
-        got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", None, inputs, tmp_path)
-        for name, array in wanted.items():
-            assert relative_l2(got.outputs[name], array) < 3e-3, name
-        cycles[apart] = got.report["mxm_alone_cycles"]
+        cycles[apart] = judge_on_grid(millrace, model, inputs, tmp_path)["mxm_alone_cycles"]
     assert cycles[False] <= 1.1 * cycles[True]
