@@ -53,6 +53,16 @@ def test_divisors_that_are_stored_do_not_vanish(millrace, tmp_path):
     judge_on_grid(millrace, g.model(), {"x": values}, tmp_path)
 
 
+def test_divisors_that_are_multiplied_stay_on_the_grid(millrace, tmp_path):
+    """Products take 16 bits: what they multiply is no wider for the sake of what else divides by it."""
+    g = Net("multiplied divisors", 6)
+    x = g.add("Add", g.relu(g.linear(g.input("x", [12, 24]), 24, 24)), g.constant(np.float32(1e-9)))
+    total = g.add("ReduceSum", x, g.constant(np.int64([-1])))
+    g.output(g.add("Div", g.linear(x, 24, 32), total), [12, 32])
+    g.output(g.add("Softmax", g.add("Sqrt", x), axis=-1), [12, 24])
+    judge_on_grid(millrace, g.model(), {"x": np.random.default_rng(6).standard_normal((12, 24)).astype(np.float32)}, tmp_path)
+
+
 def test_heads_stay_side_by_side(millrace, tmp_path):
     """What follows a quotient of bounded values is bounded, so that in a second layer, too, four heads of 32 lanes lie in a
     vector: a sum over the lanes of one may meet the zeros of the others."""

@@ -376,8 +376,7 @@ LogicalResult Former::addProduct(Attempt &attempt, const Operands &operands,
   return failure();
 }
 
-/// fp32 is multiplied by constants that are bf16 in parts of that type, with no loss.
-static bool areExactInBf16(Value constant) {
+bool areExactInBf16(Value constant) {
   std::optional<ConstantView> view = viewConstant(constant);
   if (!view || !isa<FloatType>(view->type.getElementType()))
     return false;

@@ -484,6 +484,8 @@ bool isContraction(mlir::linalg::LinalgOp op);
 /// one operand meet all of the other's, so that each lane sums its own products in the VXM.
 bool isDepthwise(mlir::linalg::LinalgOp op);
 bool isConstantValue(mlir::Value value);
+/// fp32 is multiplied by such constants in parts of that type, with no loss.
+bool areExactInBf16(mlir::Value constant);
 /// The operand is padded with what does not change the reduction.
 bool isNeutralPadding(mlir::linalg::LinalgOp op, unsigned operand);
 /// First value and count of those of a reduced loop that meet the operand and not only its padding:

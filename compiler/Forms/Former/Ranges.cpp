@@ -150,6 +150,20 @@ static bool becomesDivisor(Value value, int depth = 0) {
          });
 }
 
+/// Whether a product takes 16 bits of it: fp32 is multiplied by few constants.
+static bool isRounded(Value value) {
+  return llvm::any_of(value.getUses(), [](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isElsewhere(user))
+      return isRounded(user->getResult(0));
+    auto form = dyn_cast<linalg::LinalgOp>(user);
+    if (!form || !isContraction(form) || use.getOperandNumber() > 1)
+      return false;
+    const Value other = user->getOperand(1 - use.getOperandNumber());
+    return !isConstantValue(other) || !areExactInBf16(other);
+  });
+}
+
 static double termsOf(linalg::LinalgOp op) {
   double terms = 1;
   for (auto [extent, iterator] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
@@ -216,9 +230,15 @@ static double leastOf(ElementType stored) {
 }
 
 bool Ranges::mayVanish(Value tensor) const {
+  while (Operation *view = tensor.getDefiningOp()) { // what lies in memory
+    if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp, tensor::CastOp,
+             linalg::TransposeOp>(view))
+      break;
+    tensor = view->getOperand(0);
+  }
   const Range range = of(tensor);
   return isa<FloatType>(getElementTypeOrSelf(tensor.getType())) && range.low > 0 &&
-         range.low < leastOf(stored) && becomesDivisor(tensor);
+         range.low < leastOf(stored) && becomesDivisor(tensor) && !isRounded(tensor);
 }
 
 /// A real number of 16 bits is no larger than the format's largest, and may be so small that it

@@ -42,7 +42,7 @@ public:
   Range of(mlir::Value tensor) const;
   /// Whether 16 bits lose what counts: indices and angles that are too large for their last place.
   bool needsFp32(mlir::Value tensor) const;
-  /// Whether 16 bits may round a positive number that is divided by to 0.
+  /// Whether 16 bits may round a positive number that is divided by to 0, and no product needs them.
   bool mayVanish(mlir::Value tensor) const;
 
 private:
