@@ -150,6 +150,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   else if (!options.exactQdq)
     noteRealFactors(function);
   const PointsByNode before = contractionsOf(function);
+  cancelTransposes(function);
+  flattenConcats(function);
   expandFunctions(function);
   skipUnreached(function, options.activation());
   beginNeutral(function);

@@ -88,9 +88,9 @@ std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned 
     if (!view || !isa<FloatType>(view->type.getElementType()))
       return std::nullopt;
     size_t elements = size_t(view->type.getNumElements());
-    for (AffineExpr expr : indices.getResults()) // constant but for the channel
-      if (!isa<AffineConstantExpr>(expr) && expr != getAffineDimExpr(dim, map.getContext()))
-        return std::nullopt;
+    for (auto [expr, extent] : llvm::zip(indices.getResults(), view->type.getShape()))
+      if (extent > 1 && expr != getAffineDimExpr(dim, map.getContext()))
+        return std::nullopt; // constant but for the channel
     if (elements != 1 && elements != count)
       return std::nullopt;
     Channels values{std::vector<double>(count, 0), std::vector<double>(count)};

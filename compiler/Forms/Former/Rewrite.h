@@ -14,6 +14,14 @@ namespace millrace::forms {
 /// `to` makes the ONNX value that `from` made, and `from` something else.
 void handOnValue(mlir::Operation *from, mlir::Operation *to);
 
+/// What is computed element by element, put together, padded or cut between two transposes of which
+/// the second undoes the first for a convolution or pooling is computed of what the first
+/// transposes: images whose channels come last are as others then. Exact.
+void cancelTransposes(mlir::func::FuncOp function);
+
+/// A concatenation of concatenations along the same dimension becomes one of all their parts. Exact.
+void flattenConcats(mlir::func::FuncOp function);
+
 /// Sums, products and extremes begin with what does not matter; what they began with (a bias, a
 /// bound) is combined with their result in a map.
 void beginNeutral(mlir::func::FuncOp function);

@@ -24,6 +24,9 @@ struct TensorRewrite {
 };
 
 constexpr TensorRewrite tensorRewrites[] = {
+    {"cancel-transposes", "computes between transposes that undo each other without them",
+     forms::cancelTransposes},
+    {"flatten-concats", "puts parts of parts together at once", forms::flattenConcats},
     {"skip-unreached", "replaces extremes that no element reaches by what they begin with",
      [](func::FuncOp function) { forms::skipUnreached(function, ElementType::Fp16); }},
     {"fold-channels", "folds maps that are affine per channel into constant weights",
