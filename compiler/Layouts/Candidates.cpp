@@ -3,6 +3,7 @@
 // The layouts that a tensor may have: blocks of neighbours, bands, and what the host can write.
 #include "compiler/Layouts/LayoutProblem.h"
 
+#include "compiler/Forms/HostDims.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Layouts/Materialize.h"
 
@@ -122,7 +123,6 @@ void LayoutProblem::addCandidates(Variable &variable) const {
   const unsigned laneDim = tensor.laneDim;
   const int64_t channels = tensor.shape[laneDim];
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
-  variable.candidates.push_back(plain[variable.tensors.front()]);
   addRuns(variable);
   // Dimensions of rows, the innermost last; at most two.
   std::vector<unsigned> dims;
@@ -244,17 +244,20 @@ struct WindowSteps {
   int64_t extent = 1; ///< of the dimension
 };
 
-std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor, unsigned dim) {
+/// Of windows over any of these tensors, which have one layout. Nothing where anything else reads
+/// one of them but what makes another of them, element by element.
+std::optional<WindowSteps> windowSteps(const KernelGraph &graph,
+                                       const std::vector<unsigned> &tensors, unsigned dim) {
+  const auto isOne = [&](unsigned tensor) {
+    return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+  };
   std::optional<WindowSteps> all;
   for (const Kernel &kernel : graph.kernels) {
-    for (const Access &operand : kernel.operands)
-      if (operand.tensor == tensor)
-        return std::nullopt;
     for (const Term &term : kernel.terms) {
-      if (term.a.tensor != tensor)
+      if (!isOne(term.a.tensor))
         continue;
       WindowSteps own{0, term.a.index[dim].offset, term.a.index[dim].offset, 1,
-                      graph.tensors[tensor].shape[dim]};
+                      graph.tensors[term.a.tensor].shape[dim]};
       for (auto [l, c] : term.a.index[dim].terms) {
         if (kernel.loops[l].extent == 1)
           continue;
@@ -268,31 +271,45 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph, unsigned tensor
           return std::nullopt;
         }
       }
-      if (all && own.step != all->step)
+      if (!own.step) // it sums the whole dimension, or one index of it
+        continue;
+      if (all && (own.step != all->step || own.extent != all->extent))
         return std::nullopt;
       all = all ? WindowSteps{own.step, std::min(own.low, all->low), std::max(own.high, all->high),
                               std::max(own.count, all->count), own.extent}
                 : own;
     }
   }
-  return all && all->step ? all : std::nullopt;
+  return all;
 }
 
 } // namespace
 
-/// Windows of an image of few channels: the host writes rows that hold what a block of results
-/// needs, three times as much as there is at most, in all copies together.
-void LayoutProblem::addInputCandidates(Variable &variable) const {
-  constexpr size_t kMostInputs = 96;
+/// How often the host may repeat each element of what it writes of the variable's, on average
+/// (docs/spec, R15): three times in all copies and views of an input together.
+double LayoutProblem::mostRepetition(const Variable &variable) const {
+  double most = 3;
+  for (unsigned t : variable.tensors) {
+    const std::string &name = graph.tensors[t].hostName;
+    if (!fromHost[t] || name.empty())
+      continue;
+    double times = 0;
+    for (unsigned other = 0; other < graph.tensors.size(); ++other)
+      if (const Tensor &its = graph.tensors[other]; its.role == TensorRole::Input &&
+                                                    its.hostName == name && lives[other].end > 0 &&
+                                                    forms::hostDims(its))
+        times += std::min(1.0, double(elementCount(its)) / double(forms::hostElementCount(its)));
+    most = std::min(most, 3.0 / times);
+  }
+  return most;
+}
+
+/// Windows of an image of few channels, as the host writes it, and as maps of the image then have
+/// it: rows that hold what a block of results needs, some elements of it more than once.
+void LayoutProblem::addWindows(Variable &variable, size_t mostWindows) const {
   const unsigned t = variable.tensors.front();
   const Tensor &tensor = graph.tensors[t];
-  const auto isCopy = [&](const Tensor &other) {
-    return &other == &tensor || (other.role == TensorRole::Input && !tensor.hostName.empty() &&
-                                 other.hostName == tensor.hostName && other.hostLoops.empty());
-  };
-  const double mostRepetition = // docs/spec, R15
-      3.0 / double(std::count_if(graph.tensors.begin(), graph.tensors.end(), isCopy));
-  variable.candidates.push_back(plain[t]);
+  const double mostRepetition = this->mostRepetition(variable);
   std::vector<unsigned> dims;
   for (unsigned d = unsigned(tensor.shape.size()); d-- > 0 && dims.size() < 2;)
     if (d != tensor.laneDim && tensor.shape[d] > 1)
@@ -300,13 +317,29 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
   const int64_t channels = tensor.shape[tensor.laneDim],
                 vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const MxmFormatSpec *format = machine.mxm.format(tensor.type);
-  if (dims.empty() || !format || channels * 2 > vector || !pads[t])
+  const auto mayTake = [&](unsigned other) {
+    const std::vector<int64_t> &shape = graph.tensors[other].shape;
+    for (unsigned d = 0; d < shape.size(); ++d)
+      if (shape[d] != tensor.shape[d] && shape[d] != 1)
+        return false;
+    return pads[other].has_value();
+  };
+  if (dims.empty() || !format || channels * 2 > vector ||
+      !std::all_of(variable.tensors.begin(), variable.tensors.end(), mayTake))
     return;
-  const std::optional<WindowSteps> inner = windowSteps(graph, t, dims.back()),
-                                   outer = dims.size() == 2 ? windowSteps(graph, t, dims.front())
-                                                            : WindowSteps{1, 0, 0, 1, 1};
+  const std::optional<WindowSteps> inner = windowSteps(graph, variable.tensors, dims.back()),
+                                   outer = dims.size() == 2
+                                               ? windowSteps(graph, variable.tensors, dims.front())
+                                               : WindowSteps{1, 0, 0, 1, 1};
   if (!inner || !outer)
     return;
+  const auto overlap = [](const WindowSteps &steps) {
+    return steps.high - steps.low >= steps.step;
+  };
+  const bool isOfHost = std::any_of(variable.tensors.begin(), variable.tensors.end(),
+                                    [&](unsigned other) { return fromHost[other]; });
+  if (!isOfHost && !overlap(*inner) && !overlap(*outer))
+    return; // blocks, as other tensors have them
   struct Ranked {
     double sweeps;                     ///< per result, about
     std::pair<int64_t, int64_t> block; ///< results beside and below each other
@@ -378,12 +411,16 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
     for (const auto &[tensor, its] : *all)
       for (const Halo &h : its)
         beside.insert({h.before, h.after, 1});
+  const auto isOne = [&](unsigned other) {
+    return std::find(variable.tensors.begin(), variable.tensors.end(), other) !=
+           variable.tensors.end();
+  };
   const auto narrowest = [&] { // of results of its windows: as many bands as theirs are read
     int64_t lanes = vector;
     for (const Kernel &kernel : graph.kernels)
       for (const Term &term : kernel.terms)
         if (const Tensor &result = graph.tensors[kernel.results.front().access.tensor];
-            term.a.tensor == t)
+            isOne(term.a.tensor))
           lanes = std::min(lanes, result.shape[result.laneDim]);
     return std::max(lanes, channels);
   };
@@ -420,11 +457,11 @@ void LayoutProblem::addInputCandidates(Variable &variable) const {
       }
     }
   std::map<std::pair<int64_t, int64_t>, unsigned> ofBlock; // several for each
-  size_t most = 0;
+  size_t most = variable.candidates.size() - 1;            // beside the plain one
   for (std::vector<Ranked> *list : {&ranked, &banded}) {
     std::stable_sort(list->begin(), list->end(),
                      [](const Ranked &x, const Ranked &y) { return x.sweeps < y.sweeps; });
-    most += list == &ranked ? kMostInputs : kMostInputs / 3;
+    most += list == &ranked ? mostWindows : mostWindows / 3;
     for (Ranked &r : *list)
       if (ofBlock[r.block]++ < 4 && variable.candidates.size() < most)
         variable.candidates.push_back(std::move(r.layout));

@@ -41,6 +41,14 @@ bool isInBlocks(const KernelGraph &graph, const Kernel &writer, unsigned tensor)
   return false;
 }
 
+/// Does a kernel multiply by what is made at run time? It takes no layout but the plain one,
+/// either.
+bool installsValues(const KernelGraph &graph, const Kernel &kernel) {
+  return std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
+    return graph.tensors[term.w.tensor].role != TensorRole::Constant;
+  });
+}
+
 class Changer {
 public:
   Changer(const KernelGraph &graph, const Machine &machine, const std::shared_ptr<CostCache> &cache)
@@ -63,7 +71,7 @@ private:
 };
 
 /// Readers whose lanes meet the tensor's get a copy; all of them where those of what writes it do,
-/// or where it is written block by block.
+/// or where what writes it takes the plain layout alone.
 std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) const {
   if (problem.variableOf(t) < 0 || graph.tensors[t].role != TensorRole::Intermediate ||
       uses.fromHost[t] || !canMove(graph, machine, t) || uses.readers[t].empty())
@@ -76,7 +84,7 @@ std::optional<Site> Changer::siteOf(const LayoutProblem &problem, unsigned t) co
   const bool isHeld =
       std::any_of(writer.operands.begin(), writer.operands.end(),
                   [&](const Access &operand) { return problem.variableOf(operand.tensor) >= 0; }) ||
-      isInBlocks(graph, writer, t);
+      isInBlocks(graph, writer, t) || installsValues(graph, writer);
   Site site{t, {}, 0};
   for (unsigned k : uses.readers[t])
     if (isHeld || isOperand(graph.kernels[k], t))

@@ -96,6 +96,14 @@ bool Layout::hasOutside(const Tensor &tensor) const {
   return false;
 }
 
+double Layout::repetition(const Tensor &tensor) const {
+  double places = 1;
+  for (unsigned d = 0; d < dims.size(); ++d)
+    if (d != laneDim)
+      places *= double(dims[d].rows * dims[d].slots) / double(tensor.shape[d]);
+  return places;
+}
+
 std::string Layout::verify(const Tensor &tensor, bool whole) const {
   if (dims.size() != tensor.shape.size() || laneDim != tensor.laneDim)
     return "layout of '" + tensor.name + "' has other dimensions than the tensor";

@@ -90,6 +90,8 @@ struct Layout {
   std::vector<int64_t> rowShape() const;
   /// Is there a place that holds no element, beside gaps?
   bool hasOutside(const Tensor &tensor) const;
+  /// How many places an element has, on average.
+  double repetition(const Tensor &tensor) const;
   /// No two slots have one lane and, if it is `whole`, every index has a place. Empty, or what is
   /// wrong.
   std::string verify(const Tensor &tensor, bool whole = true) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Layouts/LayoutProblem.h"
 
+#include "compiler/Forms/HostDims.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/Materialize.h"
@@ -26,8 +27,7 @@ const char *whyNotFree(const forms::Uses &uses, const KernelGraph &graph, unsign
   if (uses.onHost[t] && !uses.fromHost[t])
     return "a host step takes or gives it";
   if (uses.fromHost[t])
-    return tensor.hostLoops.empty() && !tensor.hostExtent ? nullptr
-                                                          : "the host writes it in another order";
+    return forms::hostDims(tensor) ? nullptr : "the host writes it in another order";
   return uses.writers[t].size() == 1 ? nullptr : "several kernels write it";
 }
 
@@ -54,26 +54,6 @@ std::vector<const char *> whyNotFree(const KernelGraph &graph) {
       }
   }
   return why;
-}
-
-/// The access is the result's own index, or an index of 0 in dimensions of a single one.
-bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
-           const Access &result) {
-  const Tensor &mine = graph.tensors[access.tensor], &theirs = graph.tensors[result.tensor];
-  if (mine.shape.size() != theirs.shape.size() || mine.laneDim != theirs.laneDim ||
-      mine.shape[mine.laneDim] != theirs.shape[theirs.laneDim])
-    return false;
-  for (unsigned d = 0; d < mine.shape.size(); ++d) {
-    if (access.index[d].offset != result.index[d].offset)
-      return false;
-    bool same = true;
-    for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      same = same && (kernel.loops[l].extent == 1 ||
-                      coefficient(access.index[d], l) == coefficient(result.index[d], l));
-    if (!same && (mine.shape[d] != 1 || d == mine.laneDim))
-      return false;
-  }
-  return true;
 }
 
 struct Sets { ///< union-find
@@ -109,6 +89,25 @@ int64_t extents(const Tensor &tensor) {
 
 } // namespace
 
+bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+           const Access &result) {
+  const Tensor &mine = graph.tensors[access.tensor], &theirs = graph.tensors[result.tensor];
+  if (mine.shape.size() != theirs.shape.size() || mine.laneDim != theirs.laneDim ||
+      mine.shape[mine.laneDim] != theirs.shape[theirs.laneDim])
+    return false;
+  for (unsigned d = 0; d < mine.shape.size(); ++d) {
+    if (access.index[d].offset != result.index[d].offset)
+      return false;
+    bool same = true;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      same = same && (kernel.loops[l].extent == 1 ||
+                      coefficient(access.index[d], l) == coefficient(result.index[d], l));
+    if (!same && (mine.shape[d] != 1 || d == mine.laneDim))
+      return false;
+  }
+  return true;
+}
+
 LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
                              std::shared_ptr<CostCache> shared, std::set<unsigned> moves,
                              bool sparesRoom)
@@ -118,6 +117,10 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   for (const Tensor &tensor : graph.tensors)
     plain.push_back(Layout::plain(tensor));
   pads = padsOf(graph);
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms)
+      if (fromHost[term.a.tensor] && !forms::endsWithHost(graph.tensors[term.a.tensor]))
+        pads[term.a.tensor] = std::nullopt;
   findHalos();
   groupRuns = findGroupRuns();
   findVariables();
@@ -159,6 +162,19 @@ LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
   }
 }
 
+/// Of a variable with tensors that the host writes and such as kernels make of them: layouts that
+/// the host may write and that have a place for every element that is made.
+void LayoutProblem::keepPossible(Variable &variable) const {
+  const double most = mostRepetition(variable);
+  std::erase_if(variable.candidates, [&](const Layout &layout) {
+    return std::any_of(variable.tensors.begin(), variable.tensors.end(), [&](unsigned t) {
+      const Layout its = memberLayout(variable, t, layout);
+      return fromHost[t] ? layout.runs.length || its.repetition(graph.tensors[t]) > most
+                         : !its.verify(graph.tensors[t]).empty();
+    });
+  });
+}
+
 void LayoutProblem::findVariables() {
   whyPlain = whyNotFree(graph);
   std::vector<bool> free;
@@ -172,8 +188,9 @@ void LayoutProblem::findVariables() {
       for (const Access &other : kernel.operands)
         if (other.tensor == access.tensor && !meets(graph, kernel, other, result))
           return;
-      if (free[access.tensor] && free[result.tensor] && !fromHost[access.tensor] &&
-          graph.tensors[access.tensor].role == TensorRole::Intermediate &&
+      if (free[access.tensor] && free[result.tensor] &&
+          (fromHost[access.tensor] ||
+           graph.tensors[access.tensor].role == TensorRole::Intermediate) &&
           meets(graph, kernel, access, result))
         sets.join(access.tensor, result.tensor);
     };
@@ -194,10 +211,21 @@ void LayoutProblem::findVariables() {
     std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
       return extents(graph.tensors[x]) > extents(graph.tensors[y]);
     });
-    if (fromHost[variable.tensors.front()])
-      addInputCandidates(variable);
-    else
+    const auto isMade = [&](unsigned t) { return !fromHost[t]; };
+    const auto made =
+        size_t(std::count_if(variable.tensors.begin(), variable.tensors.end(), isMade));
+    variable.candidates.push_back(plain[variable.tensors.front()]);
+    if (made > 0)
       addCandidates(variable);
+    // Fewer where there are others beside them: kernels of two such tensors would have more choices
+    // than are looked through.
+    const Tensor &lead = graph.tensors[variable.tensors.front()];
+    if (made < variable.tensors.size())
+      addWindows(variable, made > 0 ? 64 : 96);
+    else if (lead.shape[lead.laneDim] * 16 <= machine.lanes())
+      addWindows(variable, 24);
+    if (made > 0)
+      keepPossible(variable);
     if (variable.candidates.size() < 2) {
       const Tensor &tensor = graph.tensors[variable.tensors.front()];
       const bool isWide = tensor.shape[tensor.laneDim] * 2 >

@@ -65,6 +65,10 @@ struct CostCache {
   std::map<std::string, Choice> choices;
 };
 
+/// Is the access the result's own index, or an index of 0 in dimensions of a single one?
+bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+           const Access &result);
+
 class LayoutProblem {
 public:
   /// `cache`: of other graphs for the same machine; none: one of its own. `moves`: kernels that
@@ -155,7 +159,9 @@ private:
   std::map<unsigned, std::set<int64_t>> findGroupRuns() const;
   void addRuns(Variable &variable) const;
   void addBands(Variable &variable, unsigned dim) const;
-  void addInputCandidates(Variable &variable) const;
+  void addWindows(Variable &variable, size_t mostWindows) const;
+  double mostRepetition(const Variable &variable) const;
+  void keepPossible(Variable &variable) const;
   std::string shapeOf(const Factor &factor) const;
   std::string shapeOf(const Kernel &kernel, const Term &term) const;
   std::optional<Cost> costOf(const Kernel &kernel, const LayoutOf &layouts) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Layouts/Materialize.h"
 
+#include "compiler/Forms/HostDims.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/Layouts/KernelLayout.h"
@@ -390,20 +391,26 @@ Kernel PhaseBuilder::build(const std::vector<int64_t> &macs) {
 
 /// The host writes the input as it lies in rows and lanes.
 void fillByHost(Tensor &tensor, const Layout &layout, uint32_t pad) {
-  tensor.hostShape = tensor.shape;
-  tensor.hostFill = pad;
-  const unsigned lanes = unsigned(tensor.shape.size() - 1);
+  const std::vector<forms::HostDim> dims = *forms::hostDims(tensor);
+  if (forms::endsWithHost(tensor))
+    tensor.hostFill = pad;
+  if (tensor.hostLoops.empty())
+    tensor.hostShape = tensor.shape;
+  tensor.hostStart.resize(tensor.hostShape.size(), 0);
+  tensor.hostLoops.clear();
+  const unsigned lanes = unsigned(layout.dims.size() - 1);
   unsigned row = 0;
   for (unsigned d = 0; d < layout.dims.size(); ++d) {
-    const DimLayout &dim = layout.dims[d];
-    tensor.hostStart.push_back(-dim.start);
+    const auto [hostDim, step] = dims[d];
+    tensor.hostStart[hostDim] -= layout.dims[d].start * step;
     if (d != layout.laneDim)
-      tensor.hostLoops.push_back({dim.rows, row++, 1, d, dim.rowStep});
+      tensor.hostLoops.push_back(
+          {layout.dims[d].rows, row++, 1, hostDim, layout.dims[d].rowStep * step});
   }
   for (unsigned d = 0; d < layout.dims.size(); ++d)
-    if (layout.dims[d].slots > 1)
+    if (const DimLayout &its = layout.dims[d]; its.slots > 1)
       tensor.hostLoops.push_back(
-          {layout.dims[d].slots, lanes, layout.dims[d].pitch, d, layout.dims[d].slotStep});
+          {its.slots, lanes, its.pitch, dims[d].dim, its.slotStep * dims[d].step});
 }
 
 } // namespace

@@ -27,6 +27,7 @@
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/SubtractInSums.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
+#include "compiler/Forms/Rewritings/ViewInputs.h"
 #include "compiler/Forms/Rewritings/WidenWindows.h"
 #include "compiler/Forms/ShareSums.h"
 #include "compiler/Forms/Simplify.h"
@@ -118,6 +119,12 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
        alignRanks(graph);
        alignOrders(graph);
+       return Lines();
+     }},
+    {"view-inputs", "lets the host write what maps read of an input as tensors of their own",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       if (options.room < Room::Spare)
+         viewInputs(graph, machine);
        return Lines();
      }},
     {"assign-layouts", "chooses rows and lanes for every tensor, and lays constants out for them",

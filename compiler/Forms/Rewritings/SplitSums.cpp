@@ -97,7 +97,8 @@ std::optional<Sum> sumOf(const KernelGraph &graph, const Kernel &kernel, const M
   const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
   const Node &widened = kernel.nodes[kernel.nodes[sum.reduction].args[0]];
   const bool isFloat = tensor.type == ElementType::Fp16 || tensor.type == ElementType::Bf16;
-  if (tensor.role != TensorRole::Intermediate || (!isFloat && tensor.type != ElementType::Int8))
+  if ((tensor.role != TensorRole::Intermediate && tensor.role != TensorRole::Input) ||
+      (!isFloat && tensor.type != ElementType::Int8))
     return std::nullopt;
   if (widened.kind == Node::Kind::Op && widened.op == widenToF32(tensor.type))
     sum.operations = 0;

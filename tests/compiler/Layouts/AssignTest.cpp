@@ -325,18 +325,19 @@ TEST(Assign, TheExactSolverFindsTheLeastCost) {
   const KernelGraph graph = bottleneck({.wide = 40, .narrow = 24, .height = 9, .width = 10});
   const Machine machine = test::testMachine(20);
   const LayoutProblem problem(graph, machine);
-  ASSERT_EQ(problem.variables.size(), 2u);
+  ASSERT_EQ(problem.variables.size(), 3u); // the image, which is also added, and two of its own
   const LayoutSolver &exact = layoutSolvers().front();
   ASSERT_EQ(exact.name, "exact");
   const Choice found = exact.solve(problem, 0);
   EXPECT_TRUE(verify(problem, found));
   double least = kImpossible;
-  Choice choice(2, 0);
+  Choice choice(3, 0);
   for (choice[0] = 0; choice[0] < problem.variables[0].candidates.size(); ++choice[0])
     for (choice[1] = 0; choice[1] < problem.variables[1].candidates.size(); ++choice[1])
-      least = std::min(least, problem.cost(choice));
+      for (choice[2] = 0; choice[2] < problem.variables[2].candidates.size(); ++choice[2])
+        least = std::min(least, problem.cost(choice));
   EXPECT_DOUBLE_EQ(problem.cost(found), least);
-  EXPECT_LT(least, problem.cost({0, 0}));
+  EXPECT_LT(least, problem.cost({0, 0, 0}));
 }
 
 TEST(Assign, ATensorThatIsReadLaneByLaneIntoAnOutputStaysPlain) {
