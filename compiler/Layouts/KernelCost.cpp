@@ -106,6 +106,8 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       return std::nullopt;
     for (const TermRow &row : *termRows) {
       cost.sweeps += rows * cellsOf(row);
+      cost.waits +=
+          std::max<int64_t>(0, int64_t(machine.latency.accumulateInterval) - rows) * cellsOf(row);
       const int64_t width = byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
       if (diagonal)
         cost.weights += {diagonal->vectors * vector * width, diagonal->vectors * vector * width};
@@ -143,10 +145,14 @@ std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const
     if (!its)
       return std::nullopt;
     cost.sweeps += its->sweeps;
+    cost.waits += its->waits;
     cost.weights += its->weights;
   }
   return cost;
 }
+
+/// How much of what few rows wait for an accumulator other rows and kernels do not fill, about.
+constexpr double kWaited = 0.5;
 
 double Cost::cycles(const KernelGraph &graph, const Kernel &kernel, const Machine &machine) const {
   const double pes = machine.pes();
@@ -154,7 +160,8 @@ double Cost::cycles(const KernelGraph &graph, const Kernel &kernel, const Machin
   if (!kernel.terms.empty())
     if (const MxmFormatSpec *format =
             machine.mxm.format(graph.tensors[kernel.terms[0].a.tensor].type))
-      mxm = double(sweeps) / (pes * kHemispheres * (machine.mxm.planes / format->planes));
+      mxm = (double(sweeps) + kWaited * double(waits)) /
+            (pes * kHemispheres * (machine.mxm.planes / format->planes));
   const double vxm = double(operations) / (pes * machine.vxm.alus);
   return std::max(mxm, vxm) + 0.5 * std::min(mxm, vxm) + 16.0 * double(kernels - 1);
 }

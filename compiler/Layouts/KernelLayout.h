@@ -138,6 +138,7 @@ struct WeightBytes {
 /// What a kernel keeps busy.
 struct Cost {
   int64_t sweeps = 0;     ///< vectors through the MXM
+  int64_t waits = 0;      ///< until an accumulator's row takes the next product, where rows are few
   int64_t operations = 0; ///< of the VXM: vectors times ALUs
   WeightBytes weights;
   int64_t kernels = 1;
@@ -146,7 +147,7 @@ struct Cost {
 };
 /// What a term adds to that, over all phases.
 struct TermCost {
-  int64_t sweeps = 0;
+  int64_t sweeps = 0, waits = 0;
   WeightBytes weights;
 };
 /// Nothing where termRows() gives none.

@@ -402,7 +402,8 @@ void fillByHost(Tensor &tensor, const Layout &layout, uint32_t pad) {
   unsigned row = 0;
   for (unsigned d = 0; d < layout.dims.size(); ++d) {
     const auto [hostDim, step] = dims[d];
-    tensor.hostStart[hostDim] -= layout.dims[d].start * step;
+    if (step)
+      tensor.hostStart[hostDim] -= layout.dims[d].start * step;
     if (d != layout.laneDim)
       tensor.hostLoops.push_back(
           {layout.dims[d].rows, row++, 1, hostDim, layout.dims[d].rowStep * step});

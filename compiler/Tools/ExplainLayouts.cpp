@@ -82,6 +82,7 @@ std::string changeText(const KernelChange &k) {
                            grouped(uint64_t(then)));
   };
   add("MXM vectors", k.cost.sweeps, k.otherCost.sweeps);
+  add("cycles of waits for accumulators", k.cost.waits, k.otherCost.waits);
   add("VXM operations", k.cost.operations, k.otherCost.operations);
   add("parts", k.cost.kernels, k.otherCost.kernels);
   return k.kernel + " " + difference(k.otherCycles - k.cycles) +
@@ -186,6 +187,8 @@ json jsonOf(const std::optional<Alternative> &a) {
                        {"other_cycles", k.otherCycles},
                        {"mxm_vectors", k.cost.sweeps},
                        {"other_mxm_vectors", k.otherCost.sweeps},
+                       {"accumulator_wait_cycles", k.cost.waits},
+                       {"other_accumulator_wait_cycles", k.otherCost.waits},
                        {"vxm_operations", k.cost.operations},
                        {"other_vxm_operations", k.otherCost.operations},
                        {"parts", k.cost.kernels},

@@ -44,10 +44,10 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_files(millrace, tmp_path):
 
 @pytest.fixture()
 def small_disk(tmp_path):
-    """A disk of 64 KiB. Only root may make one."""
+    """A disk of 32 KiB. Only root may make one."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "millrace-test", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "millrace-test", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("no disk can be mounted here")
     yield folder

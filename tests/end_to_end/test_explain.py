@@ -38,18 +38,18 @@ def test_each_tensor_has_its_layout_the_runner_up_and_what_decides(call, model, 
     layouts = report["layouts"]
     assert errors(layouts, SCHEMA) == []
     assert layouts["cycles"] == layouts["least_cycles"] < layouts["all_plain_cycles"]
-    tensor = explained(layouts["tensors"], "relu_1")
-    assert tensor["layout"]["text"] == "2 x 6 a row in 304 lanes: dim 2 dim 3"
+    tensor = explained(layouts["tensors"], "relu_3")
+    assert tensor["layout"]["text"] == "2 a row in 24 lanes: dim 3"
     assert tensor["runner_up"]["exact"] and tensor["runner_up"]["fits"]
     assert tensor["runner_up"]["layout"] != tensor["layout"]
     assert 0 <= tensor["runner_up"]["extra_cycles"] < tensor["if_plain"]["extra_cycles"]
     for other in (tensor["runner_up"], tensor["if_plain"]):
         kernels = sum(kernel["other_cycles"] - kernel["cycles"] for kernel in other["kernels"])
         assert kernels + other["extra_cycles_of_other_kernels"] == pytest.approx(other["extra_cycles"])
-    lines = block_of(text, "relu_1")
-    assert lines[0] == "  relu_1 [1, 24, 10, 12]"
+    lines = block_of(text, "relu_3, relu_0")
+    assert lines[0] == "  relu_3, relu_0 [1, 12, 10, 12]"
     assert lines[1] == f"    layout     {tensor['layout']['text']}; {tensor['layout']['rows']} rows"
-    assert any(line.startswith("    decided by relu_1 +") for line in lines)
+    assert any(line.startswith("    decided by relu_3 -") and "waits for accumulators 42 to 10" in line for line in lines)
 
 
 def test_rows_that_hold_elements_more_than_once_are_replicas(call, model, tmp_path):
@@ -58,7 +58,7 @@ def test_rows_that_hold_elements_more_than_once_are_replicas(call, model, tmp_pa
     replica = explained(layouts["tensors"], "x")["replica"]
     assert replica["rows_per_element"] > 1
     assert replica["without"]["extra_cycles"] > 0
-    assert [kernel["name"] for kernel in replica["without"]["kernels"]] == ["relu_0"]
+    assert "relu_0" in [kernel["name"] for kernel in replica["without"]["kernels"]]
     assert explained(layouts["tensors"], "relu_1")["replica"] is None
 
 

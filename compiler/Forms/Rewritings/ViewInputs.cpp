@@ -26,10 +26,11 @@ bool isSame(const Kernel &kernel, const AffineIndex &x, const AffineIndex &y) {
 int64_t elementsOf(const Tensor &view) {
   int64_t elements = 1;
   for (const HostLoop &loop : view.hostLoops) {
-    int64_t inside = 0;
-    for (int64_t i = 0, at = view.hostStart[loop.hostDim]; i < loop.extent;
-         ++i, at += loop.hostStep)
-      inside += !loop.hostStep || (at >= 0 && at < view.hostShape[loop.hostDim]);
+    int64_t inside = loop.hostStep ? 0 : loop.extent;
+    for (int64_t i = 0; loop.hostStep && i < loop.extent; ++i) {
+      const int64_t at = view.hostStart[loop.hostDim] + i * loop.hostStep;
+      inside += at >= 0 && at < view.hostShape[loop.hostDim];
+    }
     elements *= inside;
   }
   return elements;
@@ -78,7 +79,8 @@ std::optional<View> Viewer::viewOf(const Kernel &kernel, const Access &access) c
     view.hostFill = access.pad;
   }
   for (unsigned e = 0; e < access.index.size(); ++e)
-    view.hostStart[(*dims)[e].dim] += access.index[e].offset * (*dims)[e].step;
+    if (const auto [dim, step] = (*dims)[e]; step)
+      view.hostStart[dim] += access.index[e].offset * step;
   std::vector<AffineIndex> index(to.shape.size());
   std::set<unsigned> moving; // loops that move it, as they move the result
   for (unsigned d = 0; d < to.shape.size(); ++d) {
