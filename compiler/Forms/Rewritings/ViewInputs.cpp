@@ -70,6 +70,7 @@ std::optional<View> Viewer::viewOf(const Kernel &kernel, const Access &access) c
   view.shape.assign(to.shape.size(), 1);
   view.laneDim = to.laneDim;
   view.value.clear();
+  view.uniform = false; // along its own lanes
   view.hostLoops.clear();
   view.hostStart = from.hostStart;
   view.hostStart.resize(view.hostShape.size(), 0);
