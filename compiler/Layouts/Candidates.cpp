@@ -244,8 +244,8 @@ struct WindowSteps {
   int64_t extent = 1; ///< of the dimension
 };
 
-/// Of windows over any of these tensors, which have one layout. Nothing where anything else reads
-/// one of them but what makes another of them, element by element.
+/// Of windows over any of these tensors, which have one layout; whoever reads them otherwise is not
+/// asked here.
 std::optional<WindowSteps> windowSteps(const KernelGraph &graph,
                                        const std::vector<unsigned> &tensors, unsigned dim) {
   const auto isOne = [&](unsigned tensor) {

@@ -56,6 +56,26 @@ std::vector<const char *> whyNotFree(const KernelGraph &graph) {
   return why;
 }
 
+/// The access is the result's own index, or an index of 0 in dimensions of a single one.
+bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
+           const Access &result) {
+  const Tensor &mine = graph.tensors[access.tensor], &theirs = graph.tensors[result.tensor];
+  if (mine.shape.size() != theirs.shape.size() || mine.laneDim != theirs.laneDim ||
+      mine.shape[mine.laneDim] != theirs.shape[theirs.laneDim])
+    return false;
+  for (unsigned d = 0; d < mine.shape.size(); ++d) {
+    if (access.index[d].offset != result.index[d].offset)
+      return false;
+    bool same = true;
+    for (unsigned l = 0; l < kernel.loops.size(); ++l)
+      same = same && (kernel.loops[l].extent == 1 ||
+                      coefficient(access.index[d], l) == coefficient(result.index[d], l));
+    if (!same && (mine.shape[d] != 1 || d == mine.laneDim))
+      return false;
+  }
+  return true;
+}
+
 struct Sets { ///< union-find
   std::vector<unsigned> parent;
   explicit Sets(size_t n) : parent(n) { std::iota(parent.begin(), parent.end(), 0u); }
@@ -88,25 +108,6 @@ int64_t extents(const Tensor &tensor) {
 }
 
 } // namespace
-
-bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
-           const Access &result) {
-  const Tensor &mine = graph.tensors[access.tensor], &theirs = graph.tensors[result.tensor];
-  if (mine.shape.size() != theirs.shape.size() || mine.laneDim != theirs.laneDim ||
-      mine.shape[mine.laneDim] != theirs.shape[theirs.laneDim])
-    return false;
-  for (unsigned d = 0; d < mine.shape.size(); ++d) {
-    if (access.index[d].offset != result.index[d].offset)
-      return false;
-    bool same = true;
-    for (unsigned l = 0; l < kernel.loops.size(); ++l)
-      same = same && (kernel.loops[l].extent == 1 ||
-                      coefficient(access.index[d], l) == coefficient(result.index[d], l));
-    if (!same && (mine.shape[d] != 1 || d == mine.laneDim))
-      return false;
-  }
-  return true;
-}
 
 LayoutProblem::LayoutProblem(const KernelGraph &graph, const Machine &machine,
                              std::shared_ptr<CostCache> shared, std::set<unsigned> moves,
@@ -220,11 +221,12 @@ void LayoutProblem::findVariables() {
     // Fewer where there are others beside them: kernels of two such tensors would have more choices
     // than are looked through.
     const Tensor &lead = graph.tensors[variable.tensors.front()];
+    const bool hasFewLanes = lead.shape[lead.laneDim] * 16 <= machine.lanes();
     if (made < variable.tensors.size())
       addWindows(variable, made > 0 ? 64 : 96);
-    else if (lead.shape[lead.laneDim] * 16 <= machine.lanes())
+    else if (hasFewLanes)
       addWindows(variable, 24);
-    if (made > 0)
+    if (made > 0 && (made < variable.tensors.size() || hasFewLanes))
       keepPossible(variable);
     if (variable.candidates.size() < 2) {
       const Tensor &tensor = graph.tensors[variable.tensors.front()];

@@ -65,10 +65,6 @@ struct CostCache {
   std::map<std::string, Choice> choices;
 };
 
-/// Is the access the result's own index, or an index of 0 in dimensions of a single one?
-bool meets(const KernelGraph &graph, const Kernel &kernel, const Access &access,
-           const Access &result);
-
 class LayoutProblem {
 public:
   /// `cache`: of other graphs for the same machine; none: one of its own. `moves`: kernels that

@@ -471,7 +471,7 @@ Status materialize(KernelGraph &graph, const Machine &machine, const std::vector
     if (split[t]) {
       Tensor &tensor = graph.tensors[t];
       if (fromHost[t])
-        fillByHost(tensor, layouts[t], *padOf(graph, unsigned(t)));
+        fillByHost(tensor, layouts[t], padOf(graph, unsigned(t)).value_or(0));
       tensor.shape = layouts[t].rowShape();
       tensor.laneDim = unsigned(tensor.shape.size() - 1);
       tensor.value.clear();
