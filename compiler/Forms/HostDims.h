@@ -10,6 +10,9 @@
 
 namespace millrace::forms {
 
+/// How often the host writes an element of an input at most, on average (docs/spec, R15).
+constexpr int64_t kMostRepetition = 3;
+
 /// Where a step along a dimension of an input takes the host: `step` along its dimension `dim`.
 struct HostDim {
   unsigned dim = 0;

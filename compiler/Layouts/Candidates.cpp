@@ -288,7 +288,7 @@ std::optional<WindowSteps> windowSteps(const KernelGraph &graph,
 /// How often the host may repeat each element of what it writes of the variable's, on average
 /// (docs/spec, R15): three times in all copies and views of an input together.
 double LayoutProblem::mostRepetition(const Variable &variable) const {
-  double most = 3;
+  double most = forms::kMostRepetition;
   for (unsigned t : variable.tensors) {
     const std::string &name = graph.tensors[t].hostName;
     if (!fromHost[t] || name.empty())
@@ -299,7 +299,7 @@ double LayoutProblem::mostRepetition(const Variable &variable) const {
                                                     its.hostName == name && lives[other].end > 0 &&
                                                     forms::hostDims(its))
         times += std::min(1.0, double(elementCount(its)) / double(forms::hostElementCount(its)));
-    most = std::min(most, 3.0 / times);
+    most = std::min(most, double(forms::kMostRepetition) / times);
   }
   return most;
 }

@@ -4,6 +4,7 @@
 #include "compiler/Forms/Former/Former.h"
 
 #include "compiler/Forms/Builders.h"
+#include "compiler/Forms/HostDims.h"
 
 using namespace mlir;
 
@@ -164,9 +165,8 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   if (failed(type))
     return failure();
   const bool isWide = *type == ElementType::Fp32; // of which the MXM makes no products
-  constexpr int64_t kMostTimes = 3; // docs/spec, R15
   if (auto argument = dyn_cast<BlockArgument>(value);
-      argument && (isWide || extent <= kMostTimes))
+      argument && (isWide || extent <= kMostRepetition))
     return broadcasts[key] = storeRepeated(argument, extent, *type);
   bool isRowMap = op && isMap(op) && isFormable(op) && (!stored.count(value) || isWide);
   // The maximum of scores comes along lanes from their transposed copy.

@@ -158,8 +158,7 @@ unsigned Viewer::view() {
         views.push_back(site.view.tensor);
     for (const Tensor &view : views)
       after += elementsOf(view);
-    constexpr int64_t kMostTimes = 3; // docs/spec, R15
-    if (after > std::max(before, kMostTimes * hostElementCount(views.front())))
+    if (after > std::max(before, kMostRepetition * hostElementCount(views.front())))
       continue;
     const auto first = unsigned(graph.tensors.size());
     for (Site &site : its) {
