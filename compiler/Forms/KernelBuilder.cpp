@@ -4,6 +4,7 @@
 #include "arch/isa/semantics/Alu.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace millrace::forms {
 
@@ -134,6 +135,26 @@ unsigned KernelBuilder::op(AluOp op, std::vector<unsigned> args) {
 
 unsigned KernelBuilder::reduce(AluOp op, unsigned node) {
   return add({Node::Kind::Reduce, 0, 0, op, {node}});
+}
+
+unsigned KernelBuilder::computeAt(const Kernel &kernel, unsigned node,
+                                  const std::function<Access(const Access &)> &place) {
+  std::vector<unsigned> number(node + 1, 0);
+  for (unsigned n : nodesOf(kernel, node)) {
+    const Node &from = kernel.nodes[n];
+    if (from.kind == Node::Kind::Immediate) {
+      number[n] = immediate(from.bits);
+    } else if (from.kind == Node::Kind::Operand) {
+      number[n] = operand(place(kernel.operands[from.index]));
+    } else {
+      assert(from.kind == Node::Kind::Op);
+      std::vector<unsigned> args;
+      for (unsigned arg : from.args)
+        args.push_back(number[arg]);
+      number[n] = op(from.op, std::move(args));
+    }
+  }
+  return number[node];
 }
 
 void KernelBuilder::continueFrom(const Kernel &kernel, unsigned given, unsigned value) {

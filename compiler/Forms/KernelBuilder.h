@@ -50,6 +50,9 @@ std::vector<unsigned> usesOfNodes(const Kernel &kernel);
 /// Per node: do the results need it? With node `given` known, what only that needs does not count.
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given = std::nullopt);
 
+/// The node and all that it is computed of, in their order.
+std::vector<unsigned> nodesOf(const Kernel &kernel, unsigned node);
+
 /// Applies `op` to node `at`: whoever uses that uses the result, node `at` + 1, instead. Nodes
 /// behind it move by one.
 void applyTo(Kernel &kernel, unsigned at, AluOp op);
@@ -122,6 +125,10 @@ public:
   /// ALU of its own.
   unsigned op(AluOp op, std::vector<unsigned> args);
   unsigned reduce(AluOp op, unsigned node);
+  /// Computes node `node` of `kernel` of what it reads where `place` says instead. No reduction or
+  /// contraction comes before it.
+  unsigned computeAt(const Kernel &kernel, unsigned node,
+                     const std::function<Access(const Access &)> &place);
   /// Computes the results of `kernel`, whose node `given` is node `value` here, and stores them as
   /// it does.
   void continueFrom(const Kernel &kernel, unsigned given, unsigned value);

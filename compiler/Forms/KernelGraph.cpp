@@ -472,6 +472,20 @@ std::vector<unsigned> usesOfNodes(const Kernel &kernel) {
   return uses;
 }
 
+std::vector<unsigned> nodesOf(const Kernel &kernel, unsigned node) {
+  std::vector<bool> needed(node + 1, false);
+  needed[node] = true;
+  for (unsigned n = node + 1; n-- > 0;)
+    if (needed[n])
+      for (unsigned arg : kernel.nodes[n].args)
+        needed[arg] = true;
+  std::vector<unsigned> nodes;
+  for (unsigned n = 0; n <= node; ++n)
+    if (needed[n])
+      nodes.push_back(n);
+  return nodes;
+}
+
 std::vector<bool> neededNodes(const Kernel &kernel, std::optional<unsigned> given) {
   std::vector<bool> needed(kernel.nodes.size(), false);
   for (const Result &result : kernel.results)

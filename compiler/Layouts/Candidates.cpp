@@ -191,10 +191,10 @@ namespace {
 
 /// Rows that a band of one slot holds: each for as many slots as there can be, and rounded so that
 /// windows of a step find whole bands.
-std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step) {
+std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step, int64_t steps) {
   std::set<int64_t> bands;
   for (int64_t slots = 2; slots <= std::min(mostSlots, extent); ++slots)
-    for (int64_t multiple : {step, 2 * step}) {
+    for (int64_t multiple : {step, 2 * step, steps}) {
       const int64_t band = (((extent + slots - 1) / slots + multiple - 1) / multiple) * multiple;
       if (band < extent)
         bands.insert(band);
@@ -204,26 +204,103 @@ std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step) {
 
 } // namespace
 
+LayoutProblem::Halo LayoutProblem::farthest(const std::map<unsigned, std::vector<Halo>> &all,
+                                            const std::vector<unsigned> &tensors,
+                                            unsigned dim) const {
+  Halo halo;
+  for (unsigned t : tensors)
+    if (auto found = all.find(t); found != all.end()) {
+      halo.before = std::max(halo.before, found->second[dim].before);
+      halo.after = std::max(halo.after, found->second[dim].after);
+      halo.step = std::max(halo.step, found->second[dim].step);
+    }
+  return halo;
+}
+
+/// Bands that suit the windows over tensors of one layout, and those over what these make.
+std::set<int64_t> LayoutProblem::windowBands(const std::vector<unsigned> &tensors,
+                                             unsigned dim) const {
+  const Tensor &lead = graph.tensors[tensors.front()];
+  return bandsOf(lead.shape[dim],
+                 std::min<int64_t>(machine.lanes(), machine.mxm.columns) / lead.shape[lead.laneDim],
+                 farthest(halos, tensors, dim).step, farthest(reaches, tensors, dim).step);
+}
+
+/// Bands of what products make of the tensors for windows, in rows of those results.
+std::set<int64_t> LayoutProblem::bandsOfResults(const std::vector<unsigned> &tensors,
+                                                unsigned dim) const {
+  std::set<int64_t> bands;
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms) {
+      const Access &result = kernel.results.front().access;
+      if (!peers.contains(result.tensor) ||
+          std::find(tensors.begin(), tensors.end(), term.a.tensor) == tensors.end())
+        continue;
+      for (unsigned d = 0; d < result.index.size(); ++d)
+        if (const std::optional<unsigned> loop = onlyLoop(kernel, result.index[d]);
+            loop && coefficient(term.a.index[dim], *loop))
+          bands.merge(windowBands(peers.at(result.tensor), d));
+    }
+  return bands;
+}
+
+/// Bands that fit into those of what products make of the tensors for windows, or into those of
+/// windows' results that products make them of: a row meets one row then. Of each of those, which
+/// have few slots, that of as many slots as there can be, and the one that is as long.
+std::set<int64_t> LayoutProblem::bandsBeside(const std::vector<unsigned> &tensors,
+                                             unsigned dim) const {
+  constexpr int64_t kFewSlots = 4; // with more, others have the same ones
+  const int64_t vector = std::min<int64_t>(machine.lanes(), machine.mxm.columns);
+  const Tensor &lead = graph.tensors[tensors.front()];
+  const int64_t extent = lead.shape[dim], most = vector / lead.shape[lead.laneDim];
+  std::set<int64_t> bands;
+  const auto add = [&](int64_t whole) {
+    for (int64_t parts : {int64_t(1), most})
+      for (; parts > 0 && parts <= whole; --parts)
+        if (const int64_t band = whole / parts;
+            whole % parts == 0 && (extent + band - 1) / band <= most) {
+          bands.insert(band);
+          break;
+        }
+  };
+  const auto isOne = [&](unsigned tensor) {
+    return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+  };
+  for (const Kernel &kernel : graph.kernels)
+    for (const Term &term : kernel.terms) {
+      const Access &result = kernel.results.front().access;
+      const bool reads = isOne(term.a.tensor) && peers.contains(result.tensor),
+                 makes = isOne(result.tensor) && peers.contains(term.a.tensor);
+      if (reads == makes)
+        continue;
+      const Access &own = reads ? term.a : result, &other = reads ? result : term.a;
+      if (const Tensor &its = graph.tensors[other.tensor];
+          vector / its.shape[its.laneDim] > kFewSlots)
+        continue;
+      for (unsigned d = 0; d < other.index.size(); ++d)
+        for (const auto &[loop, step] : other.index[d].terms)
+          if (const int64_t ours = coefficient(own.index[dim], loop);
+              kernel.loops[loop].kind == LoopKind::Parallel && ours > 0 && step > 0)
+            for (const int64_t band : windowBands(peers.at(other.tensor), d))
+              if (band * ours % step == 0)
+                add(band * ours / step);
+    }
+  return bands;
+}
+
 /// A dimension cut into bands, one in each slot, so that neighbours lie in neighbouring rows:
 /// alone, and with what windows read beyond a band.
 void LayoutProblem::addBands(Variable &variable, unsigned dim) const {
   const Tensor &tensor = graph.tensors[variable.tensors.front()];
-  const int64_t channels = tensor.shape[tensor.laneDim], extent = tensor.shape[dim],
-                most = std::min<int64_t>(machine.lanes(), machine.mxm.columns) / channels;
-  const auto farthest = [&](const std::map<unsigned, std::vector<Halo>> &all) {
-    Halo halo;
-    for (unsigned t : variable.tensors)
-      if (auto found = all.find(t); found != all.end()) {
-        halo.before = std::max(halo.before, found->second[dim].before);
-        halo.after = std::max(halo.after, found->second[dim].after);
-        halo.step = std::max(halo.step, found->second[dim].step);
-      }
-    return halo;
-  };
-  const Halo halo = farthest(halos), reach = farthest(reaches);
+  const int64_t channels = tensor.shape[tensor.laneDim], extent = tensor.shape[dim];
+  const Halo halo = farthest(halos, variable.tensors, dim),
+             reach = farthest(reaches, variable.tensors, dim);
   const bool mayLeave = std::all_of(variable.tensors.begin(), variable.tensors.end(),
                                     [&](unsigned t) { return pads[t].has_value(); });
-  for (int64_t band : bandsOf(extent, most, halo.step))
+  std::set<int64_t> bands = windowBands(variable.tensors, dim);
+  bands.merge(bandsBeside(variable.tensors, dim));
+  bands.erase(bands.lower_bound(extent), bands.end());
+  for (int64_t band : bands)
     for (const Halo &h :
          std::set<Halo>{Halo{}, {halo.before, halo.after, 1}, {reach.before, reach.after, 1}}) {
       Layout layout = variable.candidates.front();
@@ -425,9 +502,12 @@ void LayoutProblem::addWindows(Variable &variable, size_t mostWindows) const {
     return std::max(lanes, channels);
   };
   std::vector<Ranked> banded;
-  for (int64_t band : dims.size() == 2 && !halos.empty()
-                          ? bandsOf(outer->count, vector / narrowest(), 1)
-                          : std::set<int64_t>())
+  std::set<int64_t> bands;
+  if (dims.size() == 2 && !halos.empty()) {
+    bands = bandsOf(outer->count, vector / narrowest(), 1, 1);
+    bands.merge(bandsOfResults(variable.tensors, dims.front()));
+  }
+  for (int64_t band : bands)
     for (const Halo &h : beside) {
       const int64_t slots = (outer->count + band - 1) / band, wide = inner->high - inner->low + 1;
       // As many columns of a window in a row as may be repeated; the others in rows behind.

@@ -119,10 +119,14 @@ void LayoutProblem::findReaches(const std::map<unsigned, Variable> &byRoot) {
       continue;
     std::vector<Halo> sum = window->halo;
     for (unsigned d = 0; d < sum.size(); ++d) {
-      if (!sum[d].before && !sum[d].after) // it moves along another dimension
+      const int64_t step = sum[d].step * behind->second[d].step;
+      if (!sum[d].before && !sum[d].after) { // it moves along another dimension
+        sum[d].step = step;
         continue;
+      }
       sum[d].before += sum[d].step * behind->second[d].before;
       sum[d].after += sum[d].step * behind->second[d].after;
+      sum[d].step = step;
     }
     share(window->tensor, sum);
   }

@@ -212,6 +212,11 @@ void LayoutProblem::findVariables() {
     std::stable_sort(variable.tensors.begin(), variable.tensors.end(), [&](unsigned x, unsigned y) {
       return extents(graph.tensors[x]) > extents(graph.tensors[y]);
     });
+    for (unsigned t : variable.tensors)
+      if (nearWindows.contains(t))
+        peers[t] = variable.tensors;
+  }
+  for (auto &[root, variable] : byRoot) {
     const auto isMade = [&](unsigned t) { return !fromHost[t]; };
     const auto made =
         size_t(std::count_if(variable.tensors.begin(), variable.tensors.end(), isMade));

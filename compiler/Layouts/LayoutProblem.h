@@ -141,6 +141,7 @@ private:
 
   std::vector<std::optional<uint32_t>> pads;       ///< per tensor: padOf()
   std::set<unsigned> nearWindows;                  ///< tensors that such windows read or write
+  std::map<unsigned, std::vector<unsigned>> peers; ///< those of one layout, the leading one first
   std::set<unsigned> inLongSums;                   ///< tensors that sums of many terms read
   std::map<unsigned, std::set<int64_t>> groupRuns; ///< lanes in a run, per tensor of groups
 
@@ -154,6 +155,11 @@ private:
   void addCandidates(Variable &variable) const;
   std::map<unsigned, std::set<int64_t>> findGroupRuns() const;
   void addRuns(Variable &variable) const;
+  Halo farthest(const std::map<unsigned, std::vector<Halo>> &all,
+                const std::vector<unsigned> &tensors, unsigned dim) const;
+  std::set<int64_t> windowBands(const std::vector<unsigned> &tensors, unsigned dim) const;
+  std::set<int64_t> bandsOfResults(const std::vector<unsigned> &tensors, unsigned dim) const;
+  std::set<int64_t> bandsBeside(const std::vector<unsigned> &tensors, unsigned dim) const;
   void addBands(Variable &variable, unsigned dim) const;
   void addWindows(Variable &variable, size_t mostWindows) const;
   double mostRepetition(const Variable &variable) const;

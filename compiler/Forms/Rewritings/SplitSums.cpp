@@ -25,21 +25,6 @@ struct Sum {
   std::vector<std::optional<unsigned>> dimOf; ///< per loop: the dimension that it moves
 };
 
-/// The node and all that it is computed of, in their order.
-std::vector<unsigned> nodesOf(const Kernel &kernel, unsigned node) {
-  std::vector<bool> needed(node + 1, false);
-  needed[node] = true;
-  for (unsigned n = node + 1; n-- > 0;)
-    if (needed[n])
-      for (unsigned arg : kernel.nodes[n].args)
-        needed[arg] = true;
-  std::vector<unsigned> nodes;
-  for (unsigned n = 0; n <= node; ++n)
-    if (needed[n])
-      nodes.push_back(n);
-  return nodes;
-}
-
 /// Where every loop that moves the access is a dimension of its tensor, whole, or nothing.
 std::optional<std::vector<std::optional<unsigned>>>
 dimsOfLoops(const KernelGraph &graph, const Kernel &kernel, const Access &access) {
@@ -143,35 +128,21 @@ using Tap = std::function<unsigned(KernelBuilder &, const std::vector<AffineInde
 /// What the map makes of the tensor; the loops of the kernel that is built are its dimensions.
 Tap mapped(const KernelGraph &graph, const Kernel &kernel, const Sum &sum) {
   return [&](KernelBuilder &build, const std::vector<AffineIndex> &index) {
-    const unsigned root = kernel.nodes[sum.reduction].args[0];
-    std::vector<unsigned> number(root + 1, 0);
-    for (unsigned n : nodesOf(kernel, root)) {
-      const Node &node = kernel.nodes[n];
-      if (node.kind == Node::Kind::Immediate) {
-        number[n] = build.immediate(node.bits);
-      } else if (node.kind == Node::Kind::Operand) {
-        Access access = kernel.operands[node.index];
-        const bool moves = access.index == kernel.operands[sum.operand].index &&
-                           graph.tensors[access.tensor].shape ==
-                               graph.tensors[kernel.operands[sum.operand].tensor].shape;
-        for (AffineIndex &its : access.index) {
-          std::erase_if(its.terms, [&](auto term) { return !sum.dimOf[term.first]; });
-          for (auto &[loop, step] : its.terms)
-            loop = *sum.dimOf[loop];
-        }
-        if (moves) { // what lies outside adds nothing
-          access.index = index;
-          access.pad = 0;
-        }
-        number[n] = build.operand(access);
-      } else {
-        std::vector<unsigned> args;
-        for (unsigned arg : node.args)
-          args.push_back(number[arg]);
-        number[n] = build.op(node.op, args);
+    return build.computeAt(kernel, kernel.nodes[sum.reduction].args[0], [&](Access access) {
+      const Access &moving = kernel.operands[sum.operand];
+      const bool moves = access.index == moving.index &&
+                         graph.tensors[access.tensor].shape == graph.tensors[moving.tensor].shape;
+      for (AffineIndex &its : access.index) {
+        std::erase_if(its.terms, [&](auto term) { return !sum.dimOf[term.first]; });
+        for (auto &[loop, step] : its.terms)
+          loop = *sum.dimOf[loop];
       }
-    }
-    return number[root];
+      if (moves) { // what lies outside adds nothing
+        access.index = index;
+        access.pad = 0;
+      }
+      return access;
+    });
   };
 }
 
