@@ -159,25 +159,46 @@ std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem) {
   return around;
 }
 
-void improve(const LayoutProblem &problem, Choice &choice, const Prices &prices) {
-  const auto around = factorsAround(problem);
+void improve(const LayoutProblem &problem, const Joints &joints, Choice &choice,
+             const Prices &prices) {
+  std::vector<std::vector<size_t>> around(joints.count()); // factors
+  for (size_t f = 0; f < problem.factors.size(); ++f)
+    for (unsigned v : problem.factors[f].variables)
+      if (std::vector<size_t> &its = around[joints.jointOf(v)]; its.empty() || its.back() != f)
+        its.push_back(f);
+  Values values = joints.valuesOf(choice);
+  std::vector<std::vector<double>> own; // per joint and value
+  for (unsigned j = 0; j < joints.count() && !prices.values.empty(); ++j)
+    own.push_back(joints.costsOf(j, prices));
+  std::vector<unsigned> candidates;
+  const auto costOf = [&](unsigned j) {
+    double sum = own.empty() ? 0 : own[j][values[j]];
+    for (size_t f : around[j]) {
+      candidates.clear();
+      for (unsigned v : problem.factors[f].variables)
+        candidates.push_back(joints.candidate(v, values));
+      sum += problem.cost(f, candidates, prices.weightByte);
+    }
+    return sum;
+  };
   constexpr unsigned kMostRounds = 20;
   bool changed = true;
   for (unsigned round = 0; changed && round < kMostRounds; ++round) {
     changed = false;
-    for (unsigned v = 0; v < choice.size(); ++v) {
-      const unsigned before = choice[v];
-      double least = costAround(problem, v, around[v], choice, prices);
+    for (unsigned j = 0; j < joints.count(); ++j) {
+      const unsigned before = values[j];
+      double least = costOf(j);
       unsigned best = before;
-      for (unsigned c = 0; c < problem.variables[v].candidates.size(); ++c) {
-        choice[v] = c;
-        if (const double cost = costAround(problem, v, around[v], choice, prices); cost < least)
-          least = cost, best = c;
+      for (unsigned value = 0; value < joints.sizeOf(j); ++value) {
+        values[j] = value;
+        if (const double cost = costOf(j); cost < least)
+          least = cost, best = value;
       }
-      choice[v] = best;
+      values[j] = best;
       changed |= best != before;
     }
   }
+  choice = joints.choiceOf(values);
 }
 
 namespace {
@@ -187,10 +208,10 @@ Choice eliminate(const LayoutProblem &problem, const Joints &joints, const Price
   const Elimination elimination(joints.sizes(), costTables(problem, joints, prices).tables,
                                 Values(joints.count(), 0), kLargestElimination);
   Choice choice = joints.choiceOf(elimination.best());
-  improve(problem, choice, prices);
+  improve(problem, joints, choice, prices);
   if (problem.cost(choice, prices) <= problem.cost(plain, prices))
     return choice;
-  improve(problem, plain, prices); // where what was approximated led to what cannot work
+  improve(problem, joints, plain, prices); // where what was approximated led to what cannot work
   return plain;
 }
 

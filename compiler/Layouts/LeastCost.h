@@ -62,9 +62,9 @@ std::vector<std::vector<size_t>> factorsAround(const LayoutProblem &problem);
 double costAround(const LayoutProblem &problem, unsigned variable,
                   const std::vector<size_t> &factors, const Choice &choice,
                   const Prices &prices = {});
-/// Gives one variable after the other the candidate that is best beside the others', until nothing
-/// changes.
-void improve(const LayoutProblem &problem, Choice &choice, const Prices &prices);
+/// Gives one joint after the other the value that is best beside the others', until nothing changes.
+void improve(const LayoutProblem &problem, const Joints &joints, Choice &choice,
+             const Prices &prices);
 
 /// A choice, and the prices at which it is the one of least cost.
 struct Priced {

@@ -30,6 +30,41 @@ std::optional<unsigned> onlyStep(const Kernel &kernel, const AffineIndex &index,
                                                                                     : std::nullopt;
 }
 
+/// How a sum steps through lanes: runs of neighbours, one after the other.
+struct LaneRuns {
+  unsigned loop = 0;           ///< through the lanes of a run
+  std::vector<unsigned> outer; ///< from run to run
+  int64_t count = 1;           ///< runs
+};
+
+/// Of a term whose lanes contracted loops alone move, one of them in steps of one; few runs.
+std::optional<LaneRuns> laneRunsOf(const Kernel &kernel, const AffineIndex &lanes) {
+  constexpr int64_t kMostRuns = 16;
+  std::optional<LaneRuns> runs;
+  std::vector<unsigned> outer;
+  int64_t count = 1;
+  for (auto [loop, step] : lanes.terms) {
+    const auto &[extent, kind] = kernel.loops[loop];
+    if (extent == 1)
+      continue;
+    if (kind != LoopKind::Contracted)
+      return std::nullopt;
+    if (step == 1 && !runs) {
+      runs = {loop, {}, 1};
+      continue;
+    }
+    outer.push_back(loop);
+    count *= extent;
+    if (count > kMostRuns)
+      return std::nullopt;
+  }
+  if (runs) {
+    runs->outer = std::move(outer);
+    runs->count = count;
+  }
+  return runs;
+}
+
 class Splitter {
 public:
   Splitter(KernelGraph &graph, const Machine &machine)
@@ -96,9 +131,8 @@ bool Splitter::canCut(unsigned tensor, const Uses &uses) const {
     const Kernel &kernel = graph.kernels[k];
     for (const Term &term : kernel.terms) {
       if (term.w.tensor == tensor ||
-          (term.a.tensor == tensor &&
-           (!onlyStep(kernel, term.a.index[laneDim], LoopKind::Contracted) ||
-            graph.tensors[term.w.tensor].role != TensorRole::Constant)))
+          (term.a.tensor == tensor && (!laneRunsOf(kernel, term.a.index[laneDim]) ||
+                                       graph.tensors[term.w.tensor].role != TensorRole::Constant)))
         return false;
     }
     std::optional<unsigned> lane;
@@ -146,34 +180,46 @@ void Splitter::cutTerms(Kernel &kernel, unsigned tensor, const std::vector<Part>
       terms.push_back(term);
       continue;
     }
-    const unsigned loop = *onlyStep(kernel, term.a.index[laneDim], LoopKind::Contracted);
-    const int64_t offset = term.a.index[laneDim].offset, extent = kernel.loops[loop].extent;
+    const LaneRuns runs = *laneRunsOf(kernel, term.a.index[laneDim]);
+    const int64_t extent = kernel.loops[runs.loop].extent;
     int64_t left = term.macs;
     const size_t first = terms.size();
-    for (const Part &part : parts) {
-      const int64_t from = std::max(part.from, offset),
-                    to = std::min(part.from + part.count, offset + extent);
-      if (from >= to)
-        continue;
-      Term cut = term;
-      const unsigned own = unsigned(kernel.loops.size());
-      kernel.loops.push_back({to - from, LoopKind::Contracted});
-      auto follow = [&](Access &access) { // loop = own + (from - offset)
-        for (AffineIndex &index : access.index)
-          for (auto &[l, c] : index.terms)
-            if (l == loop) {
-              index.offset += c * (from - offset);
-              l = own;
-            }
-      };
-      follow(cut.a);
-      follow(cut.w);
-      cut.a.tensor = part.tensor;
-      cut.a.index[laneDim].offset -= part.from;
-      cut.macs = term.macs * (to - from) / extent;
-      left -= cut.macs;
-      terms.push_back(std::move(cut));
-    }
+    forEachPoint(kernel, runs.outer, [&](const std::vector<int64_t> &point) {
+      Term run = term;
+      for (Access *access : {&run.a, &run.w})
+        for (AffineIndex &index : access->index)
+          std::erase_if(index.terms, [&](const auto &moved) {
+            const bool isOuter = std::count(runs.outer.begin(), runs.outer.end(), moved.first) > 0;
+            index.offset += isOuter ? moved.second * point[moved.first] : 0;
+            return isOuter;
+          });
+      const int64_t offset = run.a.index[laneDim].offset;
+      for (const Part &part : parts) {
+        const int64_t from = std::max(part.from, offset),
+                      to = std::min(part.from + part.count, offset + extent);
+        if (from >= to)
+          continue;
+        Term cut = run;
+        const unsigned own = unsigned(kernel.loops.size());
+        kernel.loops.push_back({to - from, LoopKind::Contracted});
+        auto follow = [&](Access &access) { // loop = own + (from - offset)
+          for (AffineIndex &index : access.index)
+            for (auto &[l, c] : index.terms)
+              if (l == runs.loop) {
+                index.offset += c * (from - offset);
+                l = own;
+              }
+        };
+        follow(cut.a);
+        follow(cut.w);
+        cut.a.tensor = part.tensor;
+        cut.a.index[laneDim].offset -= part.from;
+        cut.macs = term.macs * (to - from) / (extent * runs.count);
+        left -= cut.macs;
+        terms.push_back(std::move(cut));
+      }
+      return true;
+    });
     terms[first].macs += left;
   }
   kernel.terms = std::move(terms);

@@ -45,6 +45,47 @@ def test_a_shuffle_takes_one_pass(millrace, tmp_path, groups, channels, halves):
     assert cycles_on_grid(millrace, model, inputs, tmp_path, 1e-3) < 9_000
 
 
+def units(groups: int, channels: int, extent: int, count: int) -> onnx.ModelProto:
+    """ShuffleNet v2: half of the channels go on as they are, the others are convolved; what is joined is dealt out by groups."""
+    each, half, nodes, constants = channels // groups, channels // 2, [], {}
+
+    def add(op, *inputs, outputs=1, **attributes):
+        names = [f"v{len(nodes)}.{i}" for i in range(outputs)]
+        nodes.append(helper.make_node(op, inputs, names, **attributes))
+        return names if outputs > 1 else names[0]
+
+    def constant(array):
+        constants[f"c{len(constants)}"] = array
+        return list(constants)[-1]
+
+    def convolve(value, results, taken, window=1, **attributes):
+        shape = (results, taken // attributes.get("group", 1), window, window)
+        weights = NUMBERS.normal(0, np.prod(shape[1:]) ** -0.5, shape).astype(np.float32)
+        return add("Conv", value, constant(weights), pads=[window // 2] * 4, **attributes)
+
+    value = add("Relu", convolve("x", channels, 16, 3))
+    for _ in range(count):
+        kept, taken = add("Split", value, constant(np.int64([half, channels - half])), outputs=2, axis=1)
+        taken = add("Relu", convolve(taken, half, half))
+        taken = add("Relu", convolve(convolve(taken, half, half, 3, group=half), half, half))
+        value = add("Concat", kept, taken, axis=1)
+        value = add("Reshape", value, constant(np.int64([1, groups, each, extent, extent])))
+        value = add("Reshape", add("Transpose", value, perm=[0, 2, 1, 3, 4]), constant(np.int64([1, channels, extent, extent])))
+    nodes.append(helper.make_node("GlobalAveragePool", [value], ["y"]))
+    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 16, extent, extent])],
+                              [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, channels, 1, 1])],
+                              [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize("groups, channels, extent", [(2, 48, 28), (4, 48, 28), (2, 80, 20), (3, 36, 28)])
+def test_shuffled_halves_lie_as_their_readers_like(millrace, tmp_path, groups, channels, extent):
+    """What a sum takes of a shuffle are several runs of lanes, each of one half; both halves lie in layouts of their own."""
+    inputs = {"x": NUMBERS.normal(0, 1, (1, 16, extent, extent)).astype(np.float32)}
+    shuffled_ones, plain = (cycles_on_grid(millrace, units(g, channels, extent, 3), inputs, tmp_path, 2e-3) for g in (groups, 1))
+    assert shuffled_ones < 1.6 * plain
+
+
 def test_a_quantised_shuffle_moves_integers(millrace, tmp_path):
     """Quantisers round behind each Reshape and Transpose, with one scheme: nothing is left of that."""
     model = shuffled(2, 48, 14, halves=True)

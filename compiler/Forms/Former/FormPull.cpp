@@ -76,13 +76,40 @@ bool Former::repeatsSum(const Attempt &attempt, Value base, const Point &index) 
   return false;
 }
 
+/// Does a running reduction step through many rows for few results? It takes a step in as many
+/// cycles as its operation takes, of one vector after the other: what a product makes is rather
+/// stored, and added up apart.
+bool Former::runsLong(const Attempt &attempt) const {
+  constexpr int64_t kFew = 3, kMany = 128; // results; steps of one vector
+  int64_t results = 1, steps = 1, lanes = 1;
+  for (unsigned loop = 0; loop < attempt.space.size(); ++loop)
+    if (const Loop &its = attempt.space.loop(loop); int(loop) == attempt.lane)
+      lanes = its.extent;
+    else if (its.kind == LoopKind::Running)
+      steps *= its.extent;
+    else if (its.kind == LoopKind::Parallel)
+      results *= its.extent;
+  const int64_t vectors = (lanes + options.lanes - 1) / options.lanes;
+  return attempt.reduces && results < kFew && steps * (2 * vectors - 1) >= kMany;
+}
+
+/// Is the value the result of a product, or of maps of one, that nothing else reads?
+bool Former::isMadeByProduct(Value base, int depth) {
+  constexpr int kLongestChain = 8; // of maps
+  linalg::LinalgOp op = formOf(base);
+  if (!op || stored.count(base) || demand(base) > 1 || depth == kLongestChain)
+    return false;
+  const auto isOne = [&](Value input) { return isMadeByProduct(baseOf(input), depth + 1); };
+  return isContraction(op) || (isMap(op) && llvm::any_of(op.getDpsInputs(), isOne));
+}
+
 bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   linalg::LinalgOp op = formOf(base);
   if (!op || !isFormable(op) || copies.contains(op))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "dequantize")
     return true; // two operations; a copy would take twice the memory and a step more
-  if (attempt.loads)
+  if (attempt.loads || (runsLong(attempt) && isMadeByProduct(base)))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
     if (attempt.contracts || !isRoundedOnce(base))

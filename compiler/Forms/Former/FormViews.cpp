@@ -626,15 +626,19 @@ Former::LaneChoice Former::chooseLaneAnew(Value base) {
   if (Operation *view = base.getDefiningOp();
       view && (copies.contains(view) || slicePoints.contains(view))) {
     const Value source = sourceOf(view);
-    if (const std::optional<LaneChoice> lane = shownLane(source, /*orPart=*/true);
-        lane && lane->dim < shapeOf(source).size())
-      if (const std::optional<unsigned> dim = dimOfView(view, lane->dim, /*orPart=*/true))
-        return {*dim, lane->hasReason};
+    for (const bool isDealt : {false, true})
+      if (const auto lane = shownLane(source, /*orPart=*/true, isDealt);
+          lane && lane->dim < shapeOf(source).size())
+        if (const auto dim = dimOfView(view, lane->dim, /*orPart=*/true, isDealt))
+          return {*dim, lane->hasReason};
     return {last, false};
   }
   if (auto concat = base.getDefiningOp<tensor::ConcatOp>()) {
-    const std::optional<LaneChoice> lane = shownLane(concat.getInputs()[0]);
-    return lane ? *lane : LaneChoice{last, false};
+    for (const bool isPart : {false, true}) // one that has a reason, whole or as it shows some
+      for (Value input : concat.getInputs())
+        if (const auto lane = shownLane(input, isPart, isPart); lane && lane->hasReason)
+          return *lane;
+    return shownLane(concat.getInputs()[0]).value_or(LaneChoice{last, false});
   }
   linalg::LinalgOp op = formOf(base);
   if (!op || op.getNumDpsInputs() == 0)

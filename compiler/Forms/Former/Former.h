@@ -289,6 +289,8 @@ private:
   bool leaves(const Attempt &attempt, const Resolved &at, unsigned lane) const;
   bool keepsLanes(const Attempt &attempt, const Access &access) const;
   bool repeatsSum(const Attempt &attempt, mlir::Value base, const Point &index);
+  bool runsLong(const Attempt &attempt) const;
+  bool isMadeByProduct(mlir::Value base, int depth = 0);
   bool canInline(Attempt &attempt, mlir::Value base, const Point &index);
   bool coversRoot(Attempt &attempt, const Point &index) const;
 
