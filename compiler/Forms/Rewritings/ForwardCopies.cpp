@@ -3,6 +3,7 @@
 
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Moves.h"
+#include "compiler/Forms/Rewritings/KeepWhole.h"
 #include "compiler/Forms/Uses.h"
 
 #include <algorithm>
@@ -102,7 +103,7 @@ bool canFollow(const KernelGraph &graph, const Kernel &kernel, unsigned copy, bo
 
 } // namespace
 
-unsigned forwardCopies(KernelGraph &graph) {
+unsigned forwardCopies(KernelGraph &graph, const Machine *machine) {
   std::set<unsigned> removed; ///< kernels
   for (auto [host, index] : graph.order) {
     if (host || graph.kernels[index].terms.size() > 1)
@@ -119,7 +120,11 @@ unsigned forwardCopies(KernelGraph &graph) {
         !std::all_of(uses.readers[copy].begin(), uses.readers[copy].end(),
                      [&](unsigned k) { return canFollow(graph, graph.kernels[k], copy, isWider); }))
       continue;
-    for (unsigned k : uses.readers[copy])
+    const bool mayTear = machine && isWider && !graph.kernels[index].terms.empty();
+    const double before = mayTear ? tornCycles(graph, *machine) : 0;
+    std::vector<Kernel> readers;
+    for (unsigned k : uses.readers[copy]) {
+      readers.push_back(graph.kernels[k]);
       forEachAccess(graph.kernels[k], [&](Access &access) {
         if (access.tensor != copy)
           return;
@@ -130,6 +135,13 @@ unsigned forwardCopies(KernelGraph &graph) {
         access.index = std::move(index);
         access.index[its.laneDim].offset += from->lane;
       });
+    }
+    if (mayTear && tornCycles(graph, *machine) - before >
+                       moveCycles(graph, *machine, source, copied.shape[copied.laneDim])) {
+      for (size_t i = 0; i < readers.size(); ++i)
+        graph.kernels[uses.readers[copy][i]] = std::move(readers[i]);
+      continue;
+    }
     removed.insert(index);
   }
   std::vector<Kernel> kernels;

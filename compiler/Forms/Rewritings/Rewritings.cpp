@@ -11,6 +11,7 @@
 #include "compiler/Forms/Rewritings/InterleaveRunning.h"
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/KeepHeads.h"
+#include "compiler/Forms/Rewritings/KeepWhole.h"
 #include "compiler/Forms/Rewritings/LateValues.h"
 #include "compiler/Forms/Rewritings/MergeHeads.h"
 #include "compiler/Forms/Rewritings/PackHeads.h"
@@ -33,6 +34,7 @@
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Layouts/AppendParts.h"
 #include "compiler/Layouts/Assign.h"
+#include "compiler/Layouts/LayoutProblem.h"
 #include "compiler/Layouts/SplitParts.h"
 
 #include <algorithm>
@@ -98,6 +100,20 @@ static const Rewriting table[] = {
        layouts::appendParts(graph, machine);
        return Lines();
      }},
+    {"keep-whole", "moves parts and slices of lanes where they would tear what meets them apart",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &options) -> Done {
+       if (options.room < Room::Spare)
+         keepWhole(graph, machine, [&](KernelGraph kept) {
+           layouts::splitParts(kept, machine);
+           forwardCopies(kept, &machine);
+           mergeMaps(kept, longestChain(machine));
+           alignRanks(kept);
+           alignOrders(kept);
+           return layouts::solvedCost(layouts::LayoutProblem(kept, machine, options.costs)) +
+                  tornCycles(kept, machine);
+         });
+       return Lines();
+     }},
     {"split-parts",
      "cuts concatenations of few lanes, or across vectors, into a tensor for each part",
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
@@ -105,8 +121,8 @@ static const Rewriting table[] = {
        return Lines();
      }},
     {"forward-copies", "lets the readers of a copy read what was copied",
-     [](KernelGraph &graph, const Machine &, const RewriteOptions &) -> Done {
-       forwardCopies(graph);
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       forwardCopies(graph, &machine);
        return Lines();
      }},
     {"merge-maps", "lets who makes a part do what the one map that reads it does",
