@@ -187,8 +187,9 @@ void Torn::noteParts() {
 
 bool Torn::canKeep(const Class &its) const {
   const auto isPlain = [&](unsigned t) {
-    return graph.tensors[t].role == TensorRole::Intermediate &&
-           layouts::canMove(graph, machine, t) && graph.tensors[t].type != ElementType::Int8;
+    const Tensor &tensor = graph.tensors[t];
+    return tensor.role == TensorRole::Intermediate && layouts::canMove(graph, machine, t) &&
+           (tensor.type == ElementType::Fp16 || tensor.type == ElementType::Bf16);
   };
   return !its.isOther && !its.edges.empty() &&
          std::all_of(its.parts.begin(), its.parts.end(),
