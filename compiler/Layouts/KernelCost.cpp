@@ -53,6 +53,14 @@ std::optional<Diagonal> diagonalOf(const Kernel &kernel, const KernelLayout &lay
   return diagonal;
 }
 
+/// Of all running loops.
+int64_t stepsOf(const Kernel &kernel) {
+  int64_t steps = 1;
+  for (const forms::Loop &loop : kernel.loops)
+    steps *= loop.kind == LoopKind::Running ? loop.extent : 1;
+  return steps;
+}
+
 } // namespace
 
 /// Of columns of `columnBytes` a lane, in lanes of a term's row. What is cut to the lanes of a pass
@@ -98,7 +106,7 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
   };
   TermCost cost;
   for (const std::vector<int64_t> &phase : layout.phases()) {
-    int64_t rows = 1;
+    int64_t rows = stepsOf(kernel);
     for (size_t j = 0; j < phase.size(); ++j)
       rows *= layout.rowsIn(j, phase[j]);
     const std::optional<std::vector<TermRow>> termRows = layout.termRows(t, phase, known);
@@ -134,7 +142,7 @@ std::optional<Cost> costOf(const KernelGraph &graph, const Kernel &kernel, const
   Cost cost;
   cost.kernels = 0;
   for (const std::vector<int64_t> &phase : layout.phases()) {
-    int64_t rows = (lanes + vector - 1) / vector;
+    int64_t rows = (lanes + vector - 1) / vector * stepsOf(kernel);
     for (size_t j = 0; j < phase.size(); ++j)
       rows *= layout.rowsIn(j, phase[j]);
     ++cost.kernels;

@@ -127,8 +127,10 @@ bool KernelLayout::fits(const Term &term) {
       if (kernel.loops[l].extent == 1)
         continue;
       switch (kernel.loops[l].kind) {
-      case LoopKind::Running:
-        return false;
+      case LoopKind::Running: // steps from row to row
+        if (d == layout.laneDim || !isTrivial(layout.dims[d]) || usesLoop(term.w, l))
+          return false;
+        break;
       case LoopKind::Contracted:
         if (!contracted.insert(l).second) // one loop in two dimensions
           return false;

@@ -85,3 +85,29 @@ def test_means_of_any_extent(millrace, tmp_path, channels, extent, swishes):
 @pytest.mark.parametrize("channels, extent", [(12, 23), (36, 17), (20, 29)])
 def test_gates_on_other_machines(millrace, tmp_path, machine, channels, extent):
     cycles(millrace, tmp_path, gated(channels, extent), machine)
+
+
+def normalised(channels, extent):
+    """PoolFormer: an image is normalised as a whole and smoothed; what that changes is added to it."""
+    block = Block()
+    value = block.convolve("x", channels, 16)
+    flat, whole = block.constant(np.int64([1, 1, -1])), block.constant(np.int64([1, channels, extent, extent]))
+    one, zero = block.constant(np.ones(1, np.float32)), block.constant(np.zeros(1, np.float32))
+    for _ in range(2):
+        inner = block.add("Reshape", block.add("InstanceNormalization", block.add("Reshape", value, flat), one, zero), whole)
+        inner = block.add("Mul", inner, block.constant(block.draw.uniform(0.5, 1.5, (channels, 1, 1)).astype(np.float32)))
+        smooth = block.add("AveragePool", inner, kernel_shape=[3, 3], pads=[1] * 4)
+        value = block.add("Add", value, block.add("Sub", smooth, inner))
+    block.convolve(value, 24, channels)
+    return block.model(value, [1, 16, extent, extent])
+
+
+@pytest.mark.parametrize("channels, extent", [(64, 40), (48, 31), (96, 56)])
+def test_images_normalised_as_a_whole_lie_in_bands(millrace, tmp_path, channels, extent):
+    """As many pixels a row as fit: of few channels they are fewer rows than of as many as a vector holds."""
+    assert cycles(millrace, tmp_path, normalised(channels, extent)) < 0.7 * cycles(millrace, tmp_path, normalised(320, extent))
+
+
+@pytest.mark.parametrize("machine", ["mesh-4x4", "lp30", "tsp-small"])
+def test_images_normalised_on_other_machines(millrace, tmp_path, machine):
+    cycles(millrace, tmp_path, normalised(12, 14), machine)

@@ -344,7 +344,8 @@ std::optional<unsigned> Former::runningOfSum(const Attempt &attempt, linalg::Lin
   std::optional<unsigned> best;
   int64_t least = cyclesOfSum(results, points / inLanes, 1);
   for (auto [loop, extent] : rows)
-    if (const int64_t cycles = cyclesOfSum(results, points / inLanes, extent); cycles < least) {
+    if (const int64_t cycles = cyclesOfSum(results, points / inLanes, extent);
+        cycles < least || (best && cycles == least)) { // the inner one: outer ones may be in bands
       best = loop;
       least = cycles;
     }
