@@ -33,6 +33,7 @@ PrecisionOptions optionsFor(const Machine &machine, Precision precision, bool ex
   PrecisionOptions options;
   options.precision = precision;
   options.exactQdq = exactQdq;
+  options.isOnePe = machine.pes() == 1;
   options.lanes = machine.lanes();
   options.chain = longestChain(machine);
   options.memoryBytes = memoryOf(machine);

@@ -33,6 +33,7 @@ struct PrecisionOptions {
   Precision precision = Precision::Fp16;
   bool exactQdq =
       false; ///< keep every rounding of a quantised graph instead of fusing residual scales
+  bool isOnePe = true; ///< values need not travel
   int64_t lanes =
       320;            ///< vector length of the machine; maxima over longer lanes are taken in parts
   int64_t pass = 160; ///< lanes of 16 bits that an MXM plane takes at once

@@ -78,7 +78,7 @@ bool Former::repeatsSum(const Attempt &attempt, Value base, const Point &index) 
 
 /// Does a running reduction step through many rows for few results? It takes a step in as many
 /// cycles as its operation takes, of one vector after the other: what a product makes is rather
-/// stored, and added up apart.
+/// stored, and added up apart. Where several PEs make it, it would have to come together for that.
 bool Former::runsLong(const Attempt &attempt) const {
   constexpr int64_t kFew = 3, kMany = 128; // results; steps of one vector
   int64_t results = 1, steps = 1, lanes = 1;
@@ -90,7 +90,7 @@ bool Former::runsLong(const Attempt &attempt) const {
     else if (its.kind == LoopKind::Parallel)
       results *= its.extent;
   const int64_t vectors = (lanes + options.lanes - 1) / options.lanes;
-  return attempt.reduces && results < kFew && steps * (2 * vectors - 1) >= kMany;
+  return options.isOnePe && attempt.reduces && results < kFew && steps * (2 * vectors - 1) >= kMany;
 }
 
 /// Is the value the result of a product, or of maps of one, that nothing else reads?
