@@ -75,8 +75,9 @@ struct MostReads {
   /// Of a window: partial sums cost more than what else ALUs could do, unless more rows are done at
   /// once.
   bool usesAllAlus = true;
-  unsigned of(const Tensor &tensor) const {
-    return std::max(1u, std::min(reads, bytes / byteWidth(tensor.type)));
+  unsigned of(const Tensor &tensor) const { return of(tensor.type); }
+  unsigned of(ElementType type) const {
+    return std::max(1u, std::min(reads, bytes / byteWidth(type)));
   }
 };
 
@@ -135,6 +136,8 @@ bool isWindow(const KernelGraph &graph, const Kernel &kernel) {
 }
 
 } // namespace
+
+unsigned mostReadsAtOnce(ElementType type) { return MostReads().of(type); }
 
 Kernel upTo(const Kernel &kernel, unsigned cut, const Access &result) {
   Kernel first = kernel;

@@ -24,6 +24,9 @@ unsigned splitEpilogues(KernelGraph &graph, unsigned most);
 unsigned splitEpilogues(KernelGraph &graph, unsigned most, const Machine &machine,
                         Room room = Room::Ample);
 
+/// Places of one tensor that a part of a map reads at most, where memory is no matter.
+unsigned mostReadsAtOnce(ElementType type);
+
 /// Cycles of the VXM that a map takes once splitEpilogues has cut it: for each part a row in each,
 /// or two where both hemispheres' rows find ALUs, and until the next part can read.
 double cyclesOfMap(const KernelGraph &graph, const Kernel &kernel, unsigned most,

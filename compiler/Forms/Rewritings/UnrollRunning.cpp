@@ -4,6 +4,7 @@
 #include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/KernelBuilder.h"
 #include "compiler/Forms/Rewritings/PairRunning.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
 
 #include <algorithm>
 #include <cmath>
@@ -65,21 +66,20 @@ Ways waysOf(const KernelGraph &graph, const Kernel &kernel, const Machine &machi
   const double filled = std::min(1.0, double(lanes) / double(machine.lanes()));
   constexpr double kLatency = 100, // from a row's reading to that of what is made of it
       kPart = 60;                  // where both are parts of a sum
-  // What is read at a time comes out of slices of its own, and leaves as many to what is written.
-  int64_t bytes = 1; // of a step
+  double reads = double(steps);    // of a tensor at once
   for (unsigned n = 0; n < kernel.nodes.size(); ++n)
     if (kernel.nodes[n].kind == Node::Kind::Operand && runs[n])
-      bytes = std::max<int64_t>(
-          bytes, byteWidth(graph.tensors[kernel.operands[kernel.nodes[n].index].tensor].type));
-  const double alus = machine.vxm.alus, slices = machine.memory.slices / 2,
-               parts =
-                   std::ceil(double(steps) * std::max(double(each) / alus, double(bytes) / slices)),
+      reads = std::min<double>(
+          reads,
+          mostReadsAtOnce(graph.tensors[kernel.operands[kernel.nodes[n].index].tensor].type));
+  const double alus = machine.vxm.alus,
+               parts = std::ceil(double(steps) * std::max(double(each) / alus, 1 / reads)),
                work = rows * double(steps * each) / alus / machine.pes(),
                // One after the other, and of two loops the sums of the inner one again.
       read = rows * double(steps + again) / kHemispheres / machine.pes();
   double reduced = std::max(read, double(steps)) * interval;
   if (canPair(graph, kernel)) { // maps of neighbours first, one on each hemisphere
-    const double most = std::min((alus / kHemispheres + 1) / double(each), slices / double(bytes)),
+    const double most = std::min((alus / kHemispheres + 1) / double(each), reads),
                  left = read / std::max(1.0, std::floor(most));
     reduced = std::min(reduced, left * (1 + interval) + kLatency);
   }
