@@ -190,7 +190,7 @@ void LayoutProblem::addCandidates(Variable &variable) const {
 namespace {
 
 /// Rows that a band of one slot holds: each for as many slots as there can be, and rounded so that
-/// windows of a step find whole bands.
+/// windows of a step find whole bands, and those behind them, all of whose steps are `steps`.
 std::set<int64_t> bandsOf(int64_t extent, int64_t mostSlots, int64_t step, int64_t steps) {
   std::set<int64_t> bands;
   for (int64_t slots = 2; slots <= std::min(mostSlots, extent); ++slots)

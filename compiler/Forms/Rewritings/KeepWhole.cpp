@@ -88,6 +88,11 @@ private:
   int64_t vectorsOf(const Lanes &lanes, int64_t most, const Class *broken);
   double cyclesOf(const Kernel &kernel, const Class *broken);
   double engines(const Tensor &tensor) const;
+  /// Lanes that a pass takes.
+  int64_t passOf(const Tensor &tensor) const {
+    const MxmFormatSpec *format = machine.mxm.format(tensor.type);
+    return format ? format->lanesPerPass : vector;
+  }
   double moveCycles(const Class &its) const;
   double saved(const Class &its);
   static void findEdges(Class &its, const Tensor &like);
@@ -227,9 +232,7 @@ double Torn::cyclesOf(const Kernel &kernel, const Class *broken) {
   cycles = rows * operations / double(machine.vxm.alus * machine.pes());
   for (const Term &term : kernel.terms) {
     const Tensor &a = graph.tensors[term.a.tensor];
-    const MxmFormatSpec *format = machine.mxm.format(a.type);
-    double sweeps = double(
-        vectorsOf(lanesOf(graph, kernel, term.a), format ? format->lanesPerPass : vector, broken));
+    auto sweeps = double(vectorsOf(lanesOf(graph, kernel, term.a), passOf(a), broken));
     for (unsigned l = 0; l < kernel.loops.size(); ++l)
       if (kernel.loops[l].kind == LoopKind::Contracted && usesLoop(term.a, l) &&
           !coefficient(term.a.index[a.laneDim], l))
@@ -241,7 +244,7 @@ double Torn::cyclesOf(const Kernel &kernel, const Class *broken) {
 
 double Torn::moveCycles(const Lanes &lanes) const {
   const Tensor &t = graph.tensors[lanes.tensor];
-  const int64_t part = machine.mxm.format(t.type)->lanesPerPass;
+  const int64_t part = passOf(t);
   return rowsOf(t) * double((lanes.to - lanes.from + part - 1) / part) / engines(t);
 }
 
@@ -322,88 +325,83 @@ private:
 
   void gather(unsigned tensor, const std::vector<Lanes> &parts);
   void takeOut(const Lanes &slice);
+  /// A tensor of so many lanes of each row of another.
+  unsigned addLanes(const Tensor &like, const std::string &name, int64_t lanes) {
+    std::vector<int64_t> shape = like.shape;
+    shape[like.laneDim] = lanes;
+    return addTensor(graph, name, std::move(shape), like.type, like.laneDim);
+  }
+  /// Lanes of a tensor on their way to lanes of another, from `to` on.
+  struct Move {
+    Lanes from;
+    int64_t to = 0;
+  };
+  void move(const std::vector<Move> &moves, unsigned to);
 };
+
+/// Products with ones and zeros, behind whoever writes what they move.
+void Mover::move(const std::vector<Move> &moves, unsigned to) {
+  const Tensor whole = graph.tensors[to];
+  const int64_t lanes = whole.shape[whole.laneDim];
+  KernelBuilder build(graph);
+  Access result{to, {}, 0};
+  for (int64_t extent : whole.shape)
+    result.index.push_back(at(build.loop(extent)));
+  for (const auto &[from, first] : moves) {
+    const int64_t count = from.to - from.from;
+    std::vector<float> ones(size_t(lanes * count), 0);
+    for (int64_t lane = 0; lane < count; ++lane)
+      ones[size_t((first + lane) * count + lane)] = 1;
+    const unsigned select = addConstant(graph, "select", {lanes, count}, whole.type, 1, ones);
+    const unsigned c = build.loop(count, LoopKind::Contracted);
+    Access a{from.tensor, result.index, 0};
+    a.index[whole.laneDim] = at(c, 1, from.from);
+    build.term(a, {select, {result.index[whole.laneDim], at(c)}, 0}, 0);
+  }
+  build.store(build.accumulator(), result);
+  const auto writes = [&](const auto &place) {
+    const auto isMoved = [&](const Result &r) {
+      return std::any_of(moves.begin(), moves.end(),
+                         [&](const Move &its) { return its.from.tensor == r.access.tensor; });
+    };
+    return !place.first && std::any_of(graph.kernels[place.second].results.begin(),
+                                       graph.kernels[place.second].results.end(), isMoved);
+  };
+  const auto last = std::find_if(graph.order.rbegin(), graph.order.rend(), writes);
+  graph.order.insert(last.base(), {false, unsigned(graph.kernels.size())});
+  build.kernel().name = whole.name;
+  graph.kernels.push_back(std::move(build.kernel()));
+}
 
 /// Several kernels write tensors of their own, a move puts them together.
 void Mover::gather(unsigned tensor, const std::vector<Lanes> &parts) {
   const Tensor whole = graph.tensors[tensor];
-  KernelBuilder build(graph);
-  Access result{tensor, {}, 0};
-  for (int64_t extent : whole.shape)
-    result.index.push_back(at(build.loop(extent)));
-  for (size_t p = 0; p < parts.size(); ++p) {
-    const int64_t from = parts[p].from, count = parts[p].to - from;
-    std::vector<int64_t> shape = whole.shape;
-    shape[whole.laneDim] = count;
-    const unsigned part = addTensor(graph, whole.name + ".part" + std::to_string(p), shape,
-                                    whole.type, whole.laneDim);
+  std::vector<Move> moves;
+  for (const Lanes &part : parts) {
+    const unsigned own =
+        addLanes(whole, whole.name + ".part" + std::to_string(moves.size()), part.to - part.from);
     for (unsigned k : uses.writers[tensor])
       for (Result &r : graph.kernels[k].results)
-        if (r.access.tensor == tensor && lanesOf(graph, graph.kernels[k], r.access).from == from) {
-          r.access.tensor = part;
-          r.access.index[whole.laneDim].offset -= from;
+        if (r.access.tensor == tensor && lanesOf(graph, graph.kernels[k], r.access) == part) {
+          r.access.tensor = own;
+          r.access.index[whole.laneDim].offset -= part.from;
         }
-    std::vector<float> ones(size_t(whole.shape[whole.laneDim] * count), 0);
-    for (int64_t lane = 0; lane < count; ++lane)
-      ones[size_t((from + lane) * count + lane)] = 1;
-    const unsigned select =
-        addConstant(graph, "select", {whole.shape[whole.laneDim], count}, whole.type, 1, ones);
-    const unsigned c = build.loop(count, LoopKind::Contracted);
-    Access a{part, result.index, 0};
-    a.index[whole.laneDim] = at(c);
-    build.term(a, {select, {result.index[whole.laneDim], at(c)}, 0}, 0);
+    moves.push_back({{own, 0, part.to - part.from}, part.from});
   }
-  build.store(build.accumulator(), result);
-  const auto isWriter = [&](const auto &place) {
-    return !place.first &&
-           std::count(uses.writers[tensor].begin(), uses.writers[tensor].end(), place.second) > 0;
-  };
-  const auto last = std::find_if(graph.order.rbegin(), graph.order.rend(), isWriter);
-  const auto number = unsigned(graph.kernels.size());
-  graph.order.insert(last.base(), {false, number});
-  Kernel kernel = std::move(build.kernel());
-  kernel.name = whole.name + ".whole";
-  graph.kernels.push_back(std::move(kernel));
+  move(moves, tensor);
 }
 
 /// Maps read the slice as a tensor of its own, which a move makes.
 void Mover::takeOut(const Lanes &slice) {
   const Tensor whole = graph.tensors[slice.tensor];
-  const int64_t count = slice.to - slice.from;
-  std::vector<int64_t> shape = whole.shape;
-  shape[whole.laneDim] = count;
-  const unsigned out = addTensor(graph, whole.name + ".slice", shape, whole.type, whole.laneDim);
+  const unsigned out = addLanes(whole, whole.name + ".slice", slice.to - slice.from);
   for (unsigned k : uses.readers[slice.tensor])
     for (Access &operand : graph.kernels[k].operands)
       if (operand.tensor == slice.tensor && lanesOf(graph, graph.kernels[k], operand) == slice) {
         operand.tensor = out;
         operand.index[whole.laneDim].offset -= slice.from;
       }
-  KernelBuilder build(graph);
-  Access result{out, {}, 0};
-  for (int64_t extent : shape)
-    result.index.push_back(at(build.loop(extent)));
-  std::vector<float> ones(size_t(count * count), 0);
-  for (int64_t lane = 0; lane < count; ++lane)
-    ones[size_t(lane * (count + 1))] = 1;
-  const unsigned select = addConstant(graph, "select", {count, count}, whole.type, 1, ones);
-  const unsigned c = build.loop(count, LoopKind::Contracted);
-  Access a{slice.tensor, result.index, 0};
-  a.index[whole.laneDim] = at(c, 1, slice.from);
-  build.term(a, {select, {result.index[whole.laneDim], at(c)}, 0}, 0);
-  build.store(build.accumulator(), result);
-  Kernel kernel = std::move(build.kernel());
-  kernel.name = whole.name + ".slice";
-  const auto number = unsigned(graph.kernels.size());
-  const auto writes = [&](const auto &place) {
-    const auto &results = graph.kernels[place.second].results;
-    return !place.first && std::any_of(results.begin(), results.end(), [&](const Result &r) {
-      return r.access.tensor == slice.tensor;
-    });
-  };
-  const auto last = std::find_if(graph.order.rbegin(), graph.order.rend(), writes);
-  graph.order.insert(last.base(), {false, number});
-  graph.kernels.push_back(std::move(kernel));
+  move({{slice, 0}}, out);
 }
 
 } // namespace

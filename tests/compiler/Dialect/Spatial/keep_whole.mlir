@@ -8,7 +8,7 @@
 // CHECK: spatial.write %{{.*}} to %z.part0[%p0, %p1]
 // CHECK: spatial.kernel "right"
 // CHECK: spatial.write %{{.*}} to %z.part1[%p0, %p1]
-// CHECK: spatial.kernel "z.whole"
+// CHECK: spatial.kernel "z"
 // CHECK-NEXT: spatial.term %z.part0[%p0, %c2] * %[[LEFT:.*]][%p1, %c2]
 // CHECK-NEXT: spatial.term %z.part1[%p0, %c3] * %{{.*}}[%p1, %c3]
 // CHECK: spatial.kernel "one"
