@@ -200,6 +200,8 @@ static const Rewriting table[] = {
        splitEpilogues(graph, longestChain(machine), machine, options.room);
        if (splitResults(graph, machine)) // one result may be cut where several may not
          splitEpilogues(graph, longestChain(machine), machine, options.room);
+       // A window beside a sum of products, which a kernel of its own reduces now.
+       splitRunning(graph, machine.mxm.accumulatorRows);
        return Lines();
      }},
     {"pair-running", "combines neighbours before a reduction runs over many rows",

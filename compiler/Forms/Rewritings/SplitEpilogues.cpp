@@ -213,10 +213,28 @@ Kernel sumsFirst(const Kernel &kernel) {
   return sorted;
 }
 
-/// Is there a reduction after the cut?
+/// Do the results need a reduction besides the value at the cut?
 bool reducesAfter(const Kernel &kernel, unsigned cut) {
-  return std::any_of(kernel.nodes.begin() + cut + 1, kernel.nodes.end(),
-                     [](const Node &n) { return n.kind == Node::Kind::Reduce; });
+  const std::vector<bool> needed = neededNodes(kernel, cut);
+  for (unsigned n = 0; n < kernel.nodes.size(); ++n)
+    if (n != cut && needed[n] && kernel.nodes[n].kind == Node::Kind::Reduce)
+      return true;
+  return false;
+}
+
+/// Does a running loop move the value at the cut?
+bool movesValue(const Kernel &kernel, unsigned cut, unsigned loop) {
+  for (unsigned n : nodesOf(kernel, cut)) {
+    const Node &node = kernel.nodes[n];
+    if (node.kind == Node::Kind::Operand && usesLoop(kernel.operands[node.index], loop))
+      return true;
+    if (node.kind == Node::Kind::Accumulator &&
+        std::any_of(kernel.terms.begin(), kernel.terms.end(), [&](const Term &term) {
+          return usesLoop(term.a, loop) || usesLoop(term.w, loop);
+        }))
+      return true;
+  }
+  return false;
 }
 
 } // namespace
@@ -226,7 +244,7 @@ std::optional<Access> addBetween(KernelGraph &graph, const Kernel &kernel, unsig
   std::vector<int64_t> shape;
   Access between;
   for (unsigned l = 0; reducesAfter(kernel, cut) && l < kernel.loops.size(); ++l)
-    if (kernel.loops[l].kind == LoopKind::Running) {
+    if (kernel.loops[l].kind == LoopKind::Running && movesValue(kernel, cut, l)) {
       shape.push_back(kernel.loops[l].extent);
       between.index.push_back(at(l));
     }
@@ -261,9 +279,10 @@ namespace {
 Kernel firstPart(const Kernel &kernel, unsigned cut, const Access &between) {
   Kernel first = upTo(kernel, cut, between);
   first.name += ".part";
-  for (Loop &l : first.loops)
-    if (l.kind == LoopKind::Running && reducesAfter(kernel, cut))
-      l.kind = LoopKind::Parallel;
+  const bool isReduced = !reducesAfter(kernel, cut);
+  for (unsigned l = 0; l < first.loops.size() && !isReduced; ++l)
+    if (first.loops[l].kind == LoopKind::Running)
+      first.loops[l] = {movesValue(kernel, cut, l) ? first.loops[l].extent : 1, LoopKind::Parallel};
   return first;
 }
 

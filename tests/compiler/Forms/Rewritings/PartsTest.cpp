@@ -6,6 +6,8 @@
 #include "compiler/Forms/Rewritings/JoinLanes.h"
 #include "compiler/Forms/Rewritings/NarrowConstants.h"
 #include "compiler/Forms/Rewritings/SplitBatches.h"
+#include "compiler/Forms/Rewritings/SplitEpilogues.h"
+#include "compiler/Forms/Rewritings/SplitRunning.h"
 
 #include "compiler/Forms/Builders.h"
 #include "compiler/Forms/Evaluate.h"
@@ -220,6 +222,43 @@ TEST(NarrowConstants, RowsOfABiasTakeHalfTheBytesAndMasksOfTheLowestNumberStay) 
     for (size_t i = 0; i < after.size(); ++i)
       EXPECT_NEAR(after[i], before[i], 4e-3f);
   }
+}
+
+/// A pooling beside a sum of products: the sum cannot wait for the window's end, and is stored; the
+/// window is reduced by who adds both.
+TEST(SplitEpilogues, AWindowBesideASumStaysWithWhoReducesIt) {
+  constexpr int64_t kSide = 40, kChannels = 42;
+  KernelGraph graph;
+  graph.name = "beside";
+  const std::vector<int64_t> image{kSide, kSide, kChannels};
+  const unsigned x = addTensor(graph, "x", image, ElementType::Fp16, 2, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", image, ElementType::Fp32, 2, TensorRole::Output);
+  const unsigned w = addConstant(graph, "w", {kChannels, kChannels}, ElementType::Fp16, 1,
+                                 numbers(kChannels * kChannels));
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(kSide), c = build.loop(kSide), l = build.loop(kChannels),
+                 i = build.loop(3, LoopKind::Running), j = build.loop(3, LoopKind::Running),
+                 k = build.loop(kChannels, LoopKind::Contracted);
+  const unsigned pooled = build.reduce(
+      AluOp::AddF32, build.load({x, {window(r, 1, i, 1, -1), window(c, 1, j, 1, -1), at(l)}, 0}));
+  build.term({x, {at(r), at(c), at(k)}, 0}, {w, {at(l), at(k)}, 0}, 0);
+  const unsigned both = build.op(
+      AluOp::AddF32, {build.op(AluOp::MulF32, {pooled, build.constant(1.0f / 9)}),
+                      build.accumulator()});
+  build.store(build.op(AluOp::MaxF32, {both, build.constant(0)}), {y, {at(r), at(c), at(l)}, 0});
+  build.finish("pool");
+  const std::vector<float> before = outputOf(graph);
+  EXPECT_EQ(splitEpilogues(graph, 12, tsp()), 1u);
+  const Kernel &first = graph.kernels[0], &second = graph.kernels[1];
+  EXPECT_EQ(first.terms.size(), 1u);
+  EXPECT_TRUE(second.terms.empty());
+  for (const Loop &loop : first.loops)
+    EXPECT_NE(loop.kind, LoopKind::Running);
+  EXPECT_EQ(outputOf(graph), before);
+  EXPECT_EQ(splitRunning(graph, 1024), 1u) << "a padded window, one dimension after the other";
+  const std::vector<float> after = outputOf(graph);
+  for (size_t n = 0; n < after.size(); ++n)
+    EXPECT_NEAR(after[n], before[n], 1e-3f);
 }
 
 } // namespace
