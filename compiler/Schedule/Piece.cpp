@@ -112,6 +112,8 @@ void Piece::collectHolds(BurstId id) {
       hold(m.queue({b.unit.kind, b.unit.hemisphere, b.unit.index + k}));
     return;
   }
+  if (program.ignoresMemory)
+    return;
   const size_t slice = size_t(b.unit.hemisphere) * m.memory.slices + b.unit.index;
   const bool writes = b.proto.opcode == Opcode::Write;
   const uint32_t readPort = resources.readPort(b.unit.hemisphere, b.unit.index),

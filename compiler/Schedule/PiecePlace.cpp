@@ -47,6 +47,8 @@ void Piece::raise(Obstacle &bound, BurstId id) const {
     }
     break;
   case Opcode::Write: {
+    if (program.ignoresMemory)
+      break;
     const Cycle slot = timing.writeSlot();
     const Cycle over = program.regions[i.tensor].notBefore;
     if (need(over + 1, slot, Cause::MemoryReuse))

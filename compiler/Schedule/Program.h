@@ -47,6 +47,9 @@ public:
   Waits waits;
   /// A piece could not be placed since two of its bursts need one queue or bank at once.
   bool crowded = false;
+  /// Ports, queues and banks of memory hold nothing up, and rows are free whenever they are
+  /// written. The schedule is none that a machine could run: it says when what would be touched.
+  bool ignoresMemory = false;
 
   uint32_t addRegion(RegionState region) {
     regions.push_back(region);
@@ -73,6 +76,13 @@ public:
   bool stepIsEmpty() const;
   /// Cycles of the grid steps that have ended, before anything is pruned.
   uint64_t cycles() const;
+  /// Calls f(step, pe, burst) for those of the grid steps that have ended.
+  template <class F> void forEachBurst(F f) const {
+    for (unsigned step = 0; step < steps.size(); ++step)
+      for (unsigned pe = 0; pe < pes.size(); ++pe)
+        for (uint32_t i = steps[step].pes[pe].begin; i < steps[step].pes[pe].end; ++i)
+          f(step, pe, pes[pe].instructions[i]);
+  }
 
   /// Sorts every PE's bursts into (step, cycle, queue) order, renumbers producers, and appends
   /// instructions, producers, regions and steps to the image. Returns, per PE, the provisional

@@ -104,8 +104,8 @@ void ModelOptions::addTo(CLI::App &command) {
        command
            .add_option(
                "--effort", effort,
-               "how many schedules are tried for fewer cycles: 0, one; 1, 16 at most; 2, 64; 3, "
-               "320; fewer of large programs; more of small ones, over fewer PEs. From 2 on "
+               "how many schedules are tried for fewer cycles: 0, one; 1, 21 at most; 2, 70; 3, "
+               "326; fewer of large programs; more of small ones, over fewer PEs. From 2 on "
                "bundles move once placed")
            ->check(CLI::Range(0u, grid::kMostEffort))
            ->type_name("0..3")

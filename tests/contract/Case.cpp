@@ -234,6 +234,7 @@ grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
     if (part.planes && draw() % 3 == 0)
       tactic.used = part;
   options.compile.sharesRows = draw() % 2 == 0;
+  tactic.segments = draw() % 2 ? 0 : unsigned(draw() % 9);
   return options;
 }
 

@@ -132,7 +132,34 @@ private:
     return {compiler.kernelOrder(), std::move(tactic)};
   }
   uint64_t count(const Tactic &tactic);
+  /// For a tactic that asks (Tactic::meeting); null where no schedule would have room, or none
+  /// asks.
+  std::shared_ptr<const Touches> touchesOf(const Tactic &tactic, const Way &its);
+  std::mutex touching;
+  std::map<std::pair<Way, Tactic>, std::shared_ptr<const Touches>> touched;
 };
+
+std::shared_ptr<const Touches> Improvement::touchesOf(const Tactic &tactic, const Way &its) {
+  if (!tactic.meeting)
+    return nullptr;
+  Tactic like = tactic;
+  like.meeting = 0;
+  const std::lock_guard lock(touching); // who asks for the same waits for it
+  const auto [at, isNew] = touched.try_emplace({its, like});
+  if (!isNew)
+    return at->second;
+  CompileReport report = before;
+  WholeValues own = whole;
+  auto found = own.compile(
+      [&](const std::set<unsigned> &values) {
+        report = before;
+        return std::make_unique<GridCompiler>(graph, machine, options, report, its, like, values);
+      },
+      [](GridCompiler &compiler) { return compiler.findTouches(); });
+  if (found.second)
+    at->second = std::move(*found.second);
+  return at->second;
+}
 
 uint64_t Improvement::count(const Tactic &tactic) {
   uint64_t cycles = 0;
@@ -140,9 +167,11 @@ uint64_t Improvement::count(const Tactic &tactic) {
   for (const Way &its : waysOf(tactic, way)) {
     CompileReport report = before;
     WholeValues own = whole;
+    std::shared_ptr<const Touches> touches;
     const auto make = [&](const std::set<unsigned> &values) {
       report = before;
-      return std::make_unique<GridCompiler>(graph, machine, options, report, its, tactic, values);
+      return std::make_unique<GridCompiler>(graph, machine, options, report, its, tactic, values,
+                                            touches);
     };
     if (!key) {
       const std::unique_ptr<GridCompiler> planned = make({});
@@ -153,6 +182,7 @@ uint64_t Improvement::count(const Tactic &tactic) {
       if (const auto at = known.find(*key); at != known.end())
         return at->second;
     }
+    touches = touchesOf(tactic, its);
     const auto counted = own.compile(make, [](GridCompiler &compiler) { return compiler.count(); });
     if (counted.second) {
       cycles = *counted.second;
@@ -186,14 +216,16 @@ void Improvement::run(Image &image, CompileReport &report) {
   for (const Way &its : waysOf(found.best, way)) {
     CompileReport next;
     WholeValues own = whole;
-    Expected<Image> better = own.compile(
-                                    [&](const std::set<unsigned> &values) {
-                                      next = before;
-                                      return std::make_unique<GridCompiler>(
-                                          graph, machine, options, next, its, found.best, values);
-                                    },
-                                    [](GridCompiler &compiler) { return compiler.run(); })
-                                 .second;
+    const std::shared_ptr<const Touches> touches = touchesOf(found.best, its);
+    Expected<Image> better =
+        own.compile(
+               [&](const std::set<unsigned> &values) {
+                 next = before;
+                 return std::make_unique<GridCompiler>(graph, machine, options, next, its,
+                                                       found.best, values, touches);
+               },
+               [](GridCompiler &compiler) { return compiler.run(); })
+            .second;
     if (!better)
       continue;
     if (next.predictedCycles >= report.predictedCycles) // pruned, they are as good

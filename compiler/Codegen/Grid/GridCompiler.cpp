@@ -495,6 +495,13 @@ Expected<uint64_t> GridCompiler::count() {
   return program.cycles();
 }
 
+Expected<std::shared_ptr<const Touches>> GridCompiler::findTouches() {
+  program.ignoresMemory = true;
+  if (Status s = scheduleAll(); !s)
+    return s.takeError();
+  return std::make_shared<const Touches>(machine, c.layouts, program);
+}
+
 Expected<Image> GridCompiler::run() {
   if (Status s = scheduleAll(); !s)
     return s.takeError();

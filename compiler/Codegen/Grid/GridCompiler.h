@@ -24,20 +24,23 @@ struct Way {
   /// third time on what needs long runs of rows comes before weights.
   unsigned pressure = 0;
   bool sharesRows = false; ///< weight tiles of few lanes lie beside each other
-  bool operator==(const Way &) const = default;
+  auto operator<=>(const Way &) const = default;
 };
 
 class GridCompiler {
 public:
   GridCompiler(const KernelGraph &graph, const Machine &machine, const CompileOptions &options,
                CompileReport &report, const Way &way, const Tactic &tactic,
-               const std::set<unsigned> &whole)
+               const std::set<unsigned> &whole, std::shared_ptr<const Touches> touches = nullptr)
       : graph(graph), machine(machine), options(options), report(report), pressure(way.pressure),
         tactic(tactic), program(machine, tactic.used.alus),
         c(machine, graph, program,
           {.columnPlaces = way.columnPlaces,
            .detours = way.detours,
            .alternates = way.alternates,
+           .segments = tactic.segments,
+           .touches = std::move(touches),
+           .mostForMeeting = tactic.meeting,
            .bands = tactic.bands,
            .used = tactic.used,
            .pes = tactic.pes,
@@ -52,6 +55,8 @@ public:
   Status plan();
   /// Cycles of the program; before it, plan().
   Expected<uint64_t> count();
+  /// What would be touched when, if memory held nothing up; before it, plan().
+  Expected<std::shared_ptr<const Touches>> findTouches();
   /// Places of graph.order, in the order of scheduling.
   const std::vector<size_t> &kernelOrder() const { return order; }
   /// Did a kernel's bursts need one queue or bank at once? With rows in other places they may not.

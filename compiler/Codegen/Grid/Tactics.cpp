@@ -21,6 +21,10 @@ std::string Tactic::text() const {
     text += ", sweeps of 1/" + std::to_string(bands) + " of the accumulators";
   if (flight != usual.flight)
     text += ", " + std::to_string(flight) + " kernels together";
+  if (segments)
+    text += ", rows in " + std::to_string(segments) + " segments";
+  if (meeting)
+    text += ", rows apart by time, at a cost of " + std::to_string(meeting);
   if (pes)
     text += ", over " + std::to_string(pes) + (pes > 1 ? " PEs" : " PE");
   if (mixed)
@@ -77,19 +81,21 @@ std::vector<Used> partsOf(const Machine &machine) {
 
 namespace {
 
-/// So many schedules, of so many bursts together (some 7 microseconds each); none at all where
-/// fewer than `least` would be allowed.
+/// So many schedules, of so many bursts together (some 7 microseconds each), but of each of up to
+/// kLarge the `first` ones; none at all where fewer than `least` would be allowed.
 struct Budget {
-  uint64_t schedules, bursts, least = 0;
+  static constexpr uint64_t kLarge = 1'000'000;
+  uint64_t schedules, bursts, least = 0, first = 0;
   uint64_t of(uint64_t programs, uint64_t itsBursts) const {
-    const uint64_t allowed = std::min(programs, bursts / std::max<uint64_t>(itsBursts, 1));
-    return allowed < least ? 0 : allowed;
+    const uint64_t allowed = std::max(bursts / std::max<uint64_t>(itsBursts, 1),
+                                      itsBursts <= kLarge ? first : 0);
+    return allowed < least ? 0 : std::min(programs, allowed);
   }
 };
 /// What an effort allows for orders and lengths of pieces; then for places and parts of the
 /// machine, of which the first few rarely help: by default small programs alone try them.
 constexpr Budget kBudgets[kMostEffort + 1] = {
-    {0, 0}, {15, 600'000}, {64, 5'000'000}, {320, 25'000'000}};
+    {0, 0}, {20, 750'000, 0, 3}, {69, 5'000'000, 0, 3}, {325, 25'000'000, 0, 3}};
 constexpr Budget kPlaceBudgets[kMostEffort + 1] = {
     {0, 0}, {40, 120'000, 8}, {64, 2'000'000}, {128, 10'000'000}};
 
@@ -157,18 +163,23 @@ void Search::run(std::vector<Tactic> tactics) {
     progress(size_t(most - left), size_t(most));
 }
 
-/// In other orders, with maps of other lengths.
-std::vector<Tactic> ordersOf(const Tactic &like, const Tactic &first, const Free &free) {
+/// In other orders, with maps of `rows` at most in a piece.
+std::vector<Tactic> ordersOf(const Tactic &like, const Tactic &first, const Free &free,
+                             const std::vector<int64_t> &rows) {
   std::vector<Tactic> round;
-  for (const int64_t rows : {first.mapRows, int64_t(128), int64_t(32)})
+  for (const int64_t most : rows)
     for (const schedule::OrderSolver &solver : schedule::orderSolvers())
       if (free.orders || solver.name == first.order) {
         round.push_back(like);
         round.back().order = solver.name;
         round.back().seed = solver.name == like.order ? like.seed : 0;
-        round.back().mapRows = rows;
+        round.back().mapRows = most;
       }
   return round;
+}
+/// With maps of other lengths, too.
+std::vector<Tactic> ordersOf(const Tactic &like, const Tactic &first, const Free &free) {
+  return ordersOf(like, first, free, {first.mapRows, 128, 32});
 }
 
 std::vector<Tactic> lengthsOf(const Tactic &like) {
@@ -180,6 +191,27 @@ std::vector<Tactic> lengthsOf(const Tactic &like) {
   for (const int64_t rows : {512, 64, 16}) {
     round.push_back(like);
     round.back().mapRows = rows;
+  }
+  return round;
+}
+
+/// With rows in segments that follow each other through slices.
+std::vector<Tactic> segmentsOf(const Tactic &like) {
+  std::vector<Tactic> round;
+  for (const unsigned segments : {4u, 8u, 2u}) {
+    round.push_back(like);
+    round.back().segments = segments;
+  }
+  return round;
+}
+
+/// With rows where little else happens meanwhile: in other slices for that, or within those that
+/// they would lie in.
+std::vector<Tactic> meetingsOf(const Tactic &like) {
+  std::vector<Tactic> round;
+  for (const unsigned most : {100u, 15u}) {
+    round.push_back(like);
+    round.back().meeting = most;
   }
   return round;
 }
@@ -252,8 +284,9 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Halves in two banks where they are in one, orders, fewer PEs, lengths of pieces, kernels
-/// scheduled together, then orders that are drawn while any are allowed.
+/// Halves in two banks where they are in one, orders, fewer PEs, segments of rows, rows apart by
+/// time, lengths of pieces, kernels scheduled together, then orders that are drawn while any are
+/// allowed.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   std::vector<Tactic> round;
@@ -262,13 +295,16 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
     round.back().otherBanks = true;
     search.run(std::move(round));
   }
-  search.run(ordersOf(best, first, free));
+  search.run(ordersOf(best, first, free, {first.mapRows}));
   round.clear();
   for (const unsigned pes : free.pes) {
     round.push_back(best);
     round.back().pes = pes;
   }
   search.run(std::move(round));
+  search.run(meetingsOf(best));
+  search.run(segmentsOf(best));
+  search.run(ordersOf(best, first, free));
   search.run(lengthsOf(best));
   search.run(flightsOf(best, free));
   constexpr size_t kAtOnce = 8; // drawn with what was best before

@@ -21,8 +21,13 @@ struct Tactic {
   int64_t mapRows = 2048;      ///< most rows of a map in one piece
   unsigned bands = 2;          ///< a share of a contraction has 1/bands of the accumulator rows
   unsigned flight = 1;         ///< kernels that are scheduled together, where one PE computes
-  unsigned pes = 0;            ///< that compute, the first of the fabric's line; 0: all
-  bool mixed = false;          ///< weights and activations may lie in the same slices
+  /// StorageWays::segments; 0: halves.
+  unsigned segments = 0;
+  /// Rows lie where little else happens when they would be touched if memory held nothing up: how
+  /// much a place costs at most for that (StorageWays::mostForMeeting). 0: nobody asks.
+  unsigned meeting = 0;
+  unsigned pes = 0;   ///< that compute, the first of the fabric's line; 0: all
+  bool mixed = false; ///< weights and activations may lie in the same slices
   /// Replicas for Install lie in other slices, halves of an owner's rows in other banks, than in
   /// the way in which room was found first.
   bool otherSlices = false, otherBanks = false;

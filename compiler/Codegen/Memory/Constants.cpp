@@ -103,6 +103,9 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadd
     std::vector<unsigned> avoid = costs(id, unsigned(tile), pe, h);
     for (size_t at = 0; at < avoid.size(); ++at)
       avoid[at] += at % machine.memory.banks + 1 < machine.memory.banks;
+    const CopyTile its = nextCopy(id, pe, h, true, unsigned(tile));
+    if (meetings) // of its first place, as all are touched alike
+      meetings->addTo(avoid, allocatorOf(pe, h), touches->of(its, 0, 1), mostForMeeting);
     const std::vector<Span> taken = takeColumnRows(pe, h, groups, bytes, avoid, padded);
     if (taken.empty())
       return outOfMemory(t.name, pe, h, uint64_t(groups) * bytes * width, 0, machine.memory.slices);
@@ -121,6 +124,10 @@ Status Context::addColumnCopy(unsigned id, unsigned pe, Hemisphere h, ColumnPadd
         columns.slices[at] = span.slices.front();
         columns.addresses[at] = span.address + b * groups;
         columns.regions[at] = of;
+        if (meetings)
+          meetings->note(allocatorOf(pe, h), columns.slices[at],
+                         columns.addresses[at] / machine.memory.rowsPerBank,
+                         touches->of(its, at, at + 1));
       }
       if (padded) // zero rows stay as loaded: only other padded copies come after this one
         program.noteAccessFromStart(of);

@@ -20,6 +20,8 @@ Context::Context(const Machine &machine, const KernelGraph &graph, schedule::Pro
   pes = pes ? std::min(pes, machine.pes()) : machine.pes();
   for (unsigned i = 0; i < machine.pes() * kHemispheres; ++i)
     allocators.emplace_back(machine, used.slicesPerRegister, used.banks);
+  if (touches)
+    meetings.emplace(machine, touches->ofConstants());
   reserved.assign(allocators.size(), std::vector<Reserve>(machine.memory.slices));
   string("");
   company.resize(graph.tensors.size());
@@ -209,6 +211,26 @@ std::vector<unsigned> Context::costs(unsigned id, unsigned tile, unsigned pe, He
   return cost;
 }
 
+/// Reads of a tensor in one piece, at most.
+unsigned Context::mostReadsOf(unsigned id) const {
+  unsigned most = 0;
+  for (const size_t kernel : kernelsOf[id]) {
+    const std::vector<Access> &operands = graph.kernels[kernel].operands;
+    most = std::max(most, unsigned(std::count_if(operands.begin(), operands.end(),
+                                                 [&](const Access &o) { return o.tensor == id; })));
+  }
+  return most;
+}
+
+CopyTile Context::nextCopy(unsigned id, unsigned pe, Hemisphere h, bool columns,
+                           unsigned tile) const {
+  const auto before =
+      std::count_if(layouts[id].copies.begin(), layouts[id].copies.end(), [&](const Copy &copy) {
+        return copy.pe == pe && copy.hemisphere == h && copy.columns == columns;
+      });
+  return {id, pe, h, columns, unsigned(before), tile};
+}
+
 RowRuns allRows(const TensorLayout &layout) {
   return RowRuns(layout.tiles.size(), {RowRun{0, layout.rows, 0}});
 }
@@ -221,7 +243,12 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   const unsigned width = byteWidth(t.type);
   std::vector<unsigned> base;
   std::vector<int> owned(spec.slices, -1); ///< which owner's rows a slice holds
-  std::map<int, unsigned> bankOf;          ///< an owner's last bank
+  struct Last {
+    unsigned bank = 0;
+    std::vector<unsigned> slices;
+  };
+  std::map<int, Last> lastOf;                     ///< where an owner's last segment lies
+  std::vector<unsigned> lastBank(spec.slices, 0); ///< in a slice that is owned
   Copy copy;
   copy.pe = pe;
   copy.hemisphere = h;
@@ -236,10 +263,16 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
       columnPlaces == ColumnPlaces::Shared ? spec.slices / (companions + 1) : spec.slices;
   constexpr int64_t kShortest = 32; // rows that are worth bursts of their own
   constexpr unsigned kOthers = 200; // a slice with another owner's rows: one writes after the other
+  // Of wide rows, and of those that a piece reads often, copies take slices enough.
+  constexpr unsigned kNarrow = 2;
+  const bool isReadOften = mostReadsOf(id) > 1;
+  const bool rotates = segments && width <= kNarrow && !isReadOften;
+  const int64_t parts = !alternates || constant ? 1 : rotates ? segments : 2;
   const bool isRoomy = 4 * allocator(pe, h).freeRows(0, spec.slices) > rowsOfHemisphere();
   auto allocate = [&](unsigned tile, int64_t row, int64_t end, int owner) -> Status {
-    const int64_t half =
-        alternates && !constant && end - row >= kShortest ? (end - row + 1) / 2 : end - row;
+    const int64_t count = end - row;
+    const int64_t longest =
+        count < kShortest ? count : std::max((count + parts - 1) / parts, kShortest / 2);
     while (row < end) {
       std::vector<unsigned> cost = base;
       const auto used =
@@ -250,13 +283,26 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
           cost[slice * spec.banks + b] += owned[slice] < 0        ? another
                                           : owned[slice] == owner ? 0
                                                                   : kOthers;
-      if (const auto last = bankOf.find(owner); alternates && last != bankOf.end())
+      if (const auto last = lastOf.find(owner); alternates && last != lastOf.end()) {
         for (unsigned slice = 0; slice < spec.slices; ++slice)
-          cost[slice * spec.banks + last->second] += 10;
+          if (!rotates || owned[slice] == owner)
+            cost[slice * spec.banks + (rotates ? lastBank[slice] : last->second.bank)] += 10;
+        for (const unsigned slice : last->second.slices)
+          for (unsigned b = 0; rotates && b < spec.banks; ++b)
+            cost[slice * spec.banks + b] += 25; // more than for slices that it has none in
+      }
+      std::vector<Window> windows;
+      if (meetings) {
+        constexpr unsigned kWithin = 15; // less than for slices that it has none in
+        windows =
+            touches->of(nextCopy(id, pe, h, false, tile), row, row + std::min(longest, end - row));
+        meetings->addTo(cost, allocatorOf(pe, h), windows,
+                        isReadOften ? std::min(kWithin, mostForMeeting) : mostForMeeting);
+      }
       // Its own part of the hemisphere, then the other part if that keeps bursts apart (of owners,
       // too, while a quarter is free), then whatever is left, at last beside its own copies (few
       // slices): other rows are free there.
-      const unsigned want = unsigned(std::min<int64_t>({half, end - row, spec.rowsPerBank}));
+      const unsigned want = unsigned(std::min<int64_t>({longest, end - row, spec.rowsPerBank}));
       Span span;
       for (unsigned most : {kOthers, kTogether, HemisphereAllocator::kForbidden,
                             2 * HemisphereAllocator::kForbidden})
@@ -272,7 +318,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
                     : allocator(pe, h).takeLongest(width, want, 0, spec.slices, cost, constant);
       if (taken.empty())
         return outOfMemory(t.name, pe, h, uint64_t(end - row) * width, 0, spec.slices);
-      bankOf[owner] = taken.front().address / spec.rowsPerBank;
+      Last &last = lastOf[owner] = {taken.front().address / spec.rowsPerBank, {}};
       Segment s;
       s.firstRow = row;
       s.rows = taken.front().rows;
@@ -283,6 +329,10 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
           s.regions.push_back(
               region(t.name, pe, h, slice, part.address, part.rows, part.notBefore));
           owned[slice] = owner;
+          last.slices.push_back(slice);
+          lastBank[slice] = part.address / spec.rowsPerBank;
+          if (meetings)
+            meetings->note(allocatorOf(pe, h), slice, lastBank[slice], windows);
         }
         spans[id].push_back({allocatorOf(pe, h), part});
       }

@@ -7,6 +7,7 @@
 #include "compiler/Codegen/Memory/ConstantData.h"
 #include "compiler/Codegen/Memory/Layout.h"
 #include "compiler/Codegen/Memory/Tables.h"
+#include "compiler/Codegen/Memory/Touches.h"
 #include "compiler/Codegen/Memory/Used.h"
 #include "compiler/MemoryPlan/Allocator.h"
 #include "compiler/Schedule/Program.h"
@@ -95,6 +96,14 @@ struct StorageWays {
   /// The halves of an owner's rows lie in different banks: who reads the first ones does not wait
   /// until the last ones are written.
   bool alternates = false;
+  /// If not 0: an owner's rows of a tensor that no piece reads twice lie in so many segments
+  /// instead, neighbours in different slices, and the next but one in the other bank of the
+  /// first's: who follows the writer reads one while the next two are written.
+  unsigned segments = 0;
+  /// If known, when what would be touched, and how much places cost at most where it would meet
+  /// something else.
+  std::shared_ptr<const Touches> touches = nullptr;
+  unsigned mostForMeeting = 0;
   /// A share of a contraction sums in 1/bands of the accumulator rows at most; 2 or more, so that
   /// the next share begins while one ends.
   unsigned bands = 2;
@@ -311,6 +320,10 @@ private:
 
   std::unordered_map<uint32_t, uint32_t> heirs; ///< regions of column copies: whose rows are next
 
+  unsigned mostReadsOf(unsigned tensor) const;
+  std::optional<Meetings> meetings; ///< with `touches`
+  /// The next copy of a tensor in a hemisphere.
+  CopyTile nextCopy(unsigned tensor, unsigned pe, Hemisphere h, bool columns, unsigned tile) const;
   std::vector<unsigned> costs(unsigned tensor, unsigned tile, unsigned pe, Hemisphere h) const;
   /// `rows` rows of as many slices as an install reads at once; with `fresh`, that nothing used.
   /// Rows for `groups` columns of each place and byte: a run for each place, or for each place of

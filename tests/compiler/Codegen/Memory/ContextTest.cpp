@@ -97,6 +97,37 @@ TEST(RowCopies, HalvesOfAnOwnersRowsLieInDifferentBanksOfOneSlice) {
   }
 }
 
+TEST(RowCopies, SegmentsOfAnOwnersRowsGoRoundThroughSlicesAndBanks) {
+  OneTensor one({160, 32});
+  grid::Context c(one.machine, one.graph, *one.program, {.alternates = true, .segments = 5});
+  ASSERT_TRUE(c.addRowCopy(0, 0, Hemisphere::West, grid::RowRuns{{{0, 160, 0}}}));
+  const std::vector<grid::Segment> &segments = c.layouts[0].copies[0].tiles[0];
+  ASSERT_EQ(segments.size(), 5u);
+  const auto bankOf = [&](size_t s) { return segments[s].addresses[0] / one.machine.memory.rowsPerBank; };
+  for (size_t s = 0; s < 5; ++s) {
+    EXPECT_EQ(segments[s].rows, 32);
+    if (s > 0) {
+      EXPECT_NE(segments[s].slices, segments[s - 1].slices) << s;
+    }
+    if (s > 1) { // one of each pair is written while the one before it is read
+      EXPECT_EQ(segments[s].slices, segments[s - 2].slices) << s;
+      EXPECT_NE(bankOf(s), bankOf(s - 2)) << s;
+    }
+  }
+}
+
+TEST(RowCopies, SegmentsOfATensorThatAPieceReadsTwiceAreHalves) {
+  OneTensor one({160, 32});
+  KernelBuilder build(one.graph);
+  const unsigned m = build.loop(2), n = build.loop(32);
+  const unsigned sum = build.op(AluOp::AddI32, {build.operand({0, {at(m), at(n)}, 0}), build.operand({0, {at(m, 1, 1), at(n)}, 0})});
+  build.store(sum, {1, {at(m), at(n)}, 0});
+  build.finish("neighbours");
+  grid::Context c(one.machine, one.graph, *one.program, {.alternates = true, .segments = 5});
+  ASSERT_TRUE(c.addRowCopy(0, 0, Hemisphere::West, grid::RowRuns{{{0, 160, 0}}}));
+  EXPECT_EQ(c.layouts[0].copies[0].tiles[0].size(), 2u);
+}
+
 TEST(HostRows, TheHostNamesTheRowsOfColumnsThatItWritesAndNoOthers) {
   for (int64_t columns : {5, 16, 17, 31, 32, 40}) {
     grid::CompileReport report;
