@@ -142,8 +142,11 @@ private:
 std::shared_ptr<const Touches> Improvement::touchesOf(const Tactic &tactic, const Way &its) {
   if (!tactic.meeting)
     return nullptr;
-  Tactic like = tactic;
-  like.meeting = 0;
+  Tactic like; // lengths of pieces change little of when things happen
+  like.order = tactic.order;
+  like.seed = tactic.seed;
+  like.pes = tactic.pes;
+  like.used = tactic.used;
   const std::lock_guard lock(touching); // who asks for the same waits for it
   const auto [at, isNew] = touched.try_emplace({its, like});
   if (!isNew)
