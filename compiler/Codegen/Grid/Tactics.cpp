@@ -95,7 +95,7 @@ struct Budget {
 /// What an effort allows for orders and lengths of pieces; then for places and parts of the
 /// machine, of which the first few rarely help: by default small programs alone try them.
 constexpr Budget kBudgets[kMostEffort + 1] = {
-    {0, 0}, {20, 750'000, 0, 3}, {69, 5'000'000, 0, 3}, {325, 25'000'000, 0, 3}};
+    {0, 0}, {20, 1'000'000, 0, 3}, {69, 5'000'000, 0, 3}, {325, 25'000'000, 0, 3}};
 constexpr Budget kPlaceBudgets[kMostEffort + 1] = {
     {0, 0}, {40, 120'000, 8}, {64, 2'000'000}, {128, 10'000'000}};
 

@@ -110,7 +110,7 @@ TEST(Tactics, FewerPesAreAColumnLessAndPowersOfTwo) {
 }
 
 TEST(Tactics, LargeProgramsAreTriedLessOften) {
-  EXPECT_EQ(searchTactics({}, 5000, 150'000, 1, {}, made).tried.size(), 6u);
+  EXPECT_EQ(searchTactics({}, 5000, 200'000, 1, {}, made).tried.size(), 6u);
   EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 1, {}, made).tried.size(), 4u);
   EXPECT_EQ(searchTactics({}, 5000, 2'000'000, 1, {}, made).tried.size(), 1u);
   EXPECT_EQ(searchTactics({}, 5000, 1'000'000, 2, {}, made).tried.size(), 6u);
@@ -120,7 +120,7 @@ TEST(Tactics, PlacesOfRowsAreTriedBeforeLengths) {
   const auto apart = [](const Tactic &tactic) {
     return made(tactic) - (tactic.meeting == 15 ? 400 : 0) - (tactic.segments == 8 ? 30 : 0);
   };
-  const Found found = searchTactics({}, 5000, 100'000, 1, {}, apart);
+  const Found found = searchTactics({}, 5000, 140'000, 1, {}, apart);
   ASSERT_EQ(found.tried.size(), 8u);
   EXPECT_EQ(found.tried[2].tactic.meeting, 100u);
   EXPECT_EQ(found.tried[4].tactic.segments, 4u);
