@@ -87,8 +87,8 @@ struct Budget {
   static constexpr uint64_t kLarge = 1'000'000;
   uint64_t schedules, bursts, least = 0, first = 0;
   uint64_t of(uint64_t programs, uint64_t itsBursts) const {
-    const uint64_t allowed = std::max(bursts / std::max<uint64_t>(itsBursts, 1),
-                                      itsBursts <= kLarge ? first : 0);
+    const uint64_t allowed =
+        std::max(bursts / std::max<uint64_t>(itsBursts, 1), itsBursts <= kLarge ? first : 0);
     return allowed < least ? 0 : std::min(programs, allowed);
   }
 };
@@ -120,6 +120,7 @@ public:
     left = more;
   }
   bool isOver() const { return left == 0; }
+  uint64_t allowed() const { return left; }
   uint64_t cycles() const { return least; } ///< of the best one
 
   Found found;
@@ -284,9 +285,9 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Halves in two banks where they are in one, orders, fewer PEs, segments of rows, rows apart by
-/// time, lengths of pieces, kernels scheduled together, then orders that are drawn while any are
-/// allowed.
+/// Halves in two banks where they are in one, orders, fewer PEs, rows apart by time, segments of
+/// rows, lengths of pieces, kernels scheduled together, then orders that are drawn while any are
+/// allowed. Where many are, places of rows come behind lengths.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   std::vector<Tactic> round;
@@ -295,18 +296,27 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
     round.back().otherBanks = true;
     search.run(std::move(round));
   }
-  search.run(ordersOf(best, first, free, {first.mapRows}));
+  constexpr uint64_t kAll = 18; // with so many, each of the rounds is tried whole
+  const bool isShort = search.allowed() < kAll;
+  search.run(isShort ? ordersOf(best, first, free, {first.mapRows}) : ordersOf(best, first, free));
   round.clear();
   for (const unsigned pes : free.pes) {
     round.push_back(best);
     round.back().pes = pes;
   }
   search.run(std::move(round));
-  search.run(meetingsOf(best));
-  search.run(segmentsOf(best));
-  search.run(ordersOf(best, first, free));
+  const auto runPlaces = [&] {
+    search.run(meetingsOf(best));
+    search.run(segmentsOf(best));
+  };
+  if (isShort) { // places gain most
+    runPlaces();
+    search.run(ordersOf(best, first, free));
+  }
   search.run(lengthsOf(best));
   search.run(flightsOf(best, free));
+  if (!isShort)
+    runPlaces();
   constexpr size_t kAtOnce = 8; // drawn with what was best before
   for (uint64_t seed = 1; free.orders && !search.isOver(); seed += kAtOnce) {
     round.assign(kAtOnce, best);
