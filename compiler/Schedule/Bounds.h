@@ -27,26 +27,33 @@ constexpr unsigned kBoundKinds = unsigned(BoundKind::Link) + 1;
 /// "critical_path": a key of JSON.
 std::string_view nameOf(BoundKind kind);
 
+/// Cycles of a bound: of work of one unit after another, or of a chain of pieces between.
+struct BoundPart {
+  BoundKind kind = BoundKind::CriticalPath;
+  uint32_t pe = 0, queue = 0; ///< whose unit it is; not of the critical path
+  /// Of a unit: the kernels that were scheduled first and last of those whose work it is.
+  uint32_t firstKernel = kNobody, lastKernel = kNobody;
+  int64_t cycles = 0;
+};
+
 /// A bound of one grid step.
 struct StepBound {
   uint32_t step = 0;
-  int64_t cycles = 0; ///< the largest of the step
-  BoundKind kind = BoundKind::CriticalPath;
-  uint32_t pe = 0, queue = 0; ///< whose unit it is; not of the critical path
-  /// Of a unit: the kernels that were scheduled first and last of the set whose work, behind its
-  /// earliest start and before its shortest tail, gives the bound.
-  uint32_t firstKernel = kNobody, lastKernel = kNobody;
+  int64_t cycles = 0;
+  std::vector<BoundPart> parts; ///< in order of time; they add up to its cycles
 };
 
 /// Sums over grid steps, as host steps keep them apart.
 struct Bounds {
-  int64_t cycles = 0; ///< of the largest in each step
+  int64_t cycles = 0;
+  /// The most of one kind: for each unit, over all sets of its bursts, the earliest start along
+  /// chains of pieces, the work, and the shortest chain from its end to the end of the step.
   std::array<int64_t, kBoundKinds> byKind{};
   std::vector<StepBound> steps;
 };
 
-/// Of a pruned image; `numbers` as account() takes them. For each unit: over all sets of its
-/// bursts, the earliest start, the work, and the shortest way from its end to the end of the step.
+/// Of a pruned image; `numbers` as account() takes them. The cycles are the most of the kinds or
+/// more: units that wait for each other's work are bounded one behind the other.
 Bounds boundsOf(const Image &image, const Program &program,
                 const std::vector<std::vector<uint32_t>> &numbers);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <map>
 
 namespace millrace::driver {
@@ -145,19 +146,38 @@ void addInstalls(std::string &text, const Ledger &ledger) {
     text += "  installs that an MXM plane waited for waited themselves for " + line + "\n";
 }
 
-/// "mxm.w.0.activate of PE 0, of kernels a to b"
-std::string unitText(const CycleReport &report, size_t step) {
-  const schedule::StepBound &bound = report.bounds.steps[step];
-  if (bound.kind == schedule::BoundKind::CriticalPath)
-    return "critical path";
-  std::string name(schedule::nameOf(bound.kind));
+/// "critical path"
+std::string textOf(schedule::BoundKind kind) {
+  std::string name(schedule::nameOf(kind));
   std::replace(name.begin(), name.end(), '_', ' ');
-  std::string text = name;
-  if (bound.kind != schedule::BoundKind::Vxm)
-    text += " of " + report.boundUnits[step];
-  return text + fmt::format(", PE {}, kernels {} to {}", bound.pe,
-                            kernelName(report, bound.firstKernel),
-                            kernelName(report, bound.lastKernel));
+  return name;
+}
+
+/// The parts of a step's bound that give most of it, in order of time.
+void addParts(std::string &text, const CycleReport &report, size_t step) {
+  constexpr size_t kMostLines = 12;
+  const std::vector<schedule::BoundPart> &parts = report.bounds.steps[step].parts;
+  std::vector<size_t> shown(parts.size());
+  std::iota(shown.begin(), shown.end(), size_t(0));
+  std::stable_sort(shown.begin(), shown.end(),
+                   [&](size_t x, size_t y) { return parts[x].cycles > parts[y].cycles; });
+  shown.resize(std::min(shown.size(), kMostLines));
+  std::sort(shown.begin(), shown.end());
+  text += fmt::format("  the bound of step {} in order of time\n", report.bounds.steps[step].step);
+  for (const size_t n : shown) {
+    const schedule::BoundPart &part = parts[n];
+    text += fmt::format("    {:<22}{:>12}", textOf(part.kind), grouped(part.cycles));
+    if (part.kind != schedule::BoundKind::CriticalPath) {
+      text += fmt::format("  PE {}", part.pe);
+      if (part.kind != schedule::BoundKind::Vxm)
+        text += ", " + report.boundUnits[step][n];
+      text += fmt::format(", kernels {} to {}", kernelName(report, part.firstKernel),
+                          kernelName(report, part.lastKernel));
+    }
+    text += "\n";
+  }
+  if (shown.size() < parts.size())
+    text += fmt::format("    and {} more; --json lists all\n", parts.size() - shown.size());
 }
 
 void addBounds(std::string &text, const CycleReport &report) {
@@ -168,15 +188,14 @@ void addBounds(std::string &text, const CycleReport &report) {
   text += fmt::format("\n  {:<24}{:>12}  gap {} cycles ({:.1f} %)\n", "proven bound",
                       grouped(uint64_t(bounds.cycles)), grouped(uint64_t(gap)), percent);
   for (unsigned k = 0; k < schedule::kBoundKinds; ++k) {
-    std::string name(schedule::nameOf(schedule::BoundKind(k)));
-    std::replace(name.begin(), name.end(), '_', ' ');
+    const auto kind = schedule::BoundKind(k);
     if (bounds.byKind[k])
-      text += fmt::format("    {:<22}{:>12}\n", name, grouped(uint64_t(bounds.byKind[k])));
+      text += fmt::format("    {:<22}{:>12}\n", textOf(kind) + " alone",
+                          grouped(uint64_t(bounds.byKind[k])));
   }
-  constexpr size_t kMostLines = 3;
-  for (size_t s = 0; s < std::min(bounds.steps.size(), kMostLines); ++s)
-    text += fmt::format("  {} of step {}: {}\n", s ? "and" : "bound", bounds.steps[s].step,
-                        unitText(report, s));
+  constexpr size_t kMostSteps = 3;
+  for (size_t s = 0; s < std::min(bounds.steps.size(), kMostSteps); ++s)
+    addParts(text, report, s);
 }
 
 json boundsJson(const CycleReport &report) {
@@ -186,17 +205,20 @@ json boundsJson(const CycleReport &report) {
         report.bounds.byKind[k];
   for (size_t s = 0; s < report.bounds.steps.size(); ++s) {
     const schedule::StepBound &bound = report.bounds.steps[s];
-    const bool isUnit = bound.kind != schedule::BoundKind::CriticalPath;
-    const auto name = [&](uint32_t kernel) {
-      return isUnit ? json(kernelName(report, kernel)) : json();
-    };
-    steps.push_back({{"step", bound.step},
-                     {"bound_cycles", bound.cycles},
-                     {"by", schedule::nameOf(bound.kind)},
-                     {"pe", isUnit ? json(bound.pe) : json()},
-                     {"queue", isUnit ? json(report.boundUnits[s]) : json()},
-                     {"first_kernel", name(bound.firstKernel)},
-                     {"last_kernel", name(bound.lastKernel)}});
+    json parts = json::array();
+    for (size_t n = 0; n < bound.parts.size(); ++n) {
+      const schedule::BoundPart &part = bound.parts[n];
+      const bool isUnit = part.kind != schedule::BoundKind::CriticalPath;
+      const auto ofUnit = [&](json it) { return isUnit ? it : json(); };
+      parts.push_back({{"cycles", part.cycles},
+                       {"by", schedule::nameOf(part.kind)},
+                       {"pe", ofUnit(part.pe)},
+                       {"queue", ofUnit(report.boundUnits[s][n])},
+                       {"first_kernel", ofUnit(kernelName(report, part.firstKernel))},
+                       {"last_kernel", ofUnit(kernelName(report, part.lastKernel))}});
+    }
+    steps.push_back(
+        {{"step", bound.step}, {"bound_cycles", bound.cycles}, {"parts", std::move(parts)}});
   }
   return {{"bound_cycles", report.bounds.cycles},
           {"gap_cycles", report.ledger.cycles - report.bounds.cycles},

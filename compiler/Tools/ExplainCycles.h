@@ -18,8 +18,9 @@ struct CycleReport {
   schedule::Ledger ledger;
   schedule::Bounds bounds;
   std::string model, machine, precision;
-  std::vector<std::string> kernels;    ///< names, by the numbers that ledger and bounds have
-  std::vector<std::string> boundUnits; ///< queues of the units of bounds.steps
+  std::vector<std::string> kernels; ///< names, by the numbers that ledger and bounds have
+  /// Of each step of the bounds and each of its parts: the unit's queue.
+  std::vector<std::vector<std::string>> boundUnits;
   /// With --explain what-would-help: cycles with more of each resource (WhatWouldHelp.h), as much
   /// more as there would be and without end, in turn.
   std::vector<int64_t> relieved;

@@ -436,8 +436,11 @@ std::optional<Failure> Stages::scheduleKernels() {
   cycles->model = options.model;
   cycles->machine = target->name;
   cycles->precision = facts.precision;
-  for (const schedule::StepBound &bound : cycles->bounds.steps)
-    cycles->boundUnits.push_back(target->queueName(bound.queue));
+  for (const schedule::StepBound &bound : cycles->bounds.steps) {
+    cycles->boundUnits.emplace_back();
+    for (const schedule::BoundPart &part : bound.parts)
+      cycles->boundUnits.back().push_back(target->queueName(part.queue));
+  }
   for (const forms::Kernel &kernel : graph.kernels)
     cycles->kernels.push_back(kernel.name);
   if (options.judge != JudgeKind::None)
