@@ -23,4 +23,7 @@ struct Channels {
 std::optional<Channels> channelMap(mlir::linalg::GenericOp map, mlir::Value input, unsigned dim,
                                    size_t count);
 
+/// A constant of real numbers, or a dequantised one, element by element.
+std::optional<std::vector<double>> constantReals(mlir::Value value);
+
 } // namespace millrace::forms

@@ -84,18 +84,17 @@ std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned 
       known[argument] = {std::vector<double>(count, 1), std::vector<double>(count, 0)};
       continue;
     }
-    std::optional<ConstantView> view = viewConstant(operand);
-    if (!view || !isa<FloatType>(view->type.getElementType()))
+    std::optional<std::vector<double>> reals = constantReals(operand);
+    if (!reals)
       return std::nullopt;
-    size_t elements = size_t(view->type.getNumElements());
-    for (auto [expr, extent] : llvm::zip(indices.getResults(), view->type.getShape()))
+    for (auto [expr, extent] : llvm::zip(indices.getResults(), shapeOf(operand)))
       if (extent > 1 && expr != getAffineDimExpr(dim, map.getContext()))
         return std::nullopt; // constant but for the channel
-    if (elements != 1 && elements != count)
+    if (reals->size() != 1 && reals->size() != count)
       return std::nullopt;
     Channels values{std::vector<double>(count, 0), std::vector<double>(count)};
     for (size_t c = 0; c < count; ++c)
-      values.shift[c] = view->real(view->splat || elements == 1 ? 0 : int64_t(c));
+      values.shift[c] = (*reals)[reals->size() == 1 ? 0 : c];
     known[argument] = values;
   }
   return affine(map.getBody()->getTerminator()->getOperand(0), known, count);
@@ -194,6 +193,93 @@ void foldInto(linalg::LinalgOp op) {
 
 } // namespace
 
+namespace {
+
+/// The dimension of a map's result along which its constants change; none if more than one.
+std::optional<unsigned> channelOf(linalg::GenericOp map, Value input) {
+  std::optional<unsigned> channel;
+  for (auto [operand, indices] : llvm::zip(map.getDpsInputs(), map.getIndexingMapsArray())) {
+    if (operand == input)
+      continue;
+    for (auto [expr, extent] : llvm::zip(indices.getResults(), shapeOf(operand))) {
+      if (extent == 1)
+        continue;
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      if (!dim || channel.value_or(dim.getPosition()) != dim.getPosition())
+        return std::nullopt;
+      channel = dim.getPosition();
+    }
+  }
+  return channel;
+}
+
+size_t operationsOf(linalg::GenericOp map) {
+  return map.getBody()->getOperations().size() - 1; // but for the yield
+}
+
+/// Affine maps that follow each other, the first of an operand: one multiplication and one
+/// addition for each channel, if that is fewer operations. Returns the maps that are gone.
+SmallVector<Operation *> joinAffine(linalg::GenericOp first) {
+  const Value input = first.getDpsInputs().empty() ? Value() : first.getDpsInputs()[0];
+  std::optional<unsigned> channel = input ? channelOf(first, input) : std::nullopt;
+  if (!channel || !cast<RankedTensorType>(first.getResult(0).getType()).getElementType().isF32())
+    return {};
+  const auto count = size_t(shapeOf(first.getResult(0))[*channel]);
+  Channels total{std::vector<double>(count, 1), std::vector<double>(count, 0)};
+  size_t operations = 0;
+  SmallVector<Operation *> chain;
+  linalg::GenericOp last;
+  for (Value at = input; !last || at.hasOneUse(); at = last.getResult(0)) {
+    auto map = last ? dyn_cast<linalg::GenericOp>(*at.user_begin()) : first;
+    std::optional<Channels> step;
+    if (map && !map->hasAttr(kDevice) && !map->hasAttr(kKeepFp32) &&
+        map.getResult(0).getType() == first.getResult(0).getType())
+      step = channelMap(map, at, *channel, count);
+    if (!step)
+      break;
+    for (size_t i = 0; i < count; ++i) {
+      total.shift[i] = total.shift[i] * step->scale[i] + step->shift[i];
+      total.scale[i] *= step->scale[i];
+    }
+    operations += operationsOf(map);
+    chain.push_back(map);
+    last = map;
+  }
+  const auto isFinite = [](double value) { return std::isfinite(float(value)); };
+  if (operations < 3 || !llvm::all_of(total.scale, isFinite) ||
+      !llvm::all_of(total.shift, isFinite))
+    return {};
+  OpBuilder builder(last);
+  const auto constant = [&](const std::vector<double> &reals, StringRef name) -> Value {
+    std::vector<float> values(reals.begin(), reals.end());
+    auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
+    auto type = RankedTensorType::get({int64_t(count)}, builder.getF32Type());
+    return arith::ConstantOp::create(builder, last.getLoc(), makeConstant(type, bytes, name));
+  };
+  auto type = cast<RankedTensorType>(last.getResult(0).getType());
+  const auto rank = unsigned(type.getRank());
+  AffineMap identity = builder.getMultiDimIdentityMap(rank);
+  AffineMap perChannel = AffineMap::get(rank, 0, builder.getAffineDimExpr(*channel));
+  Value init =
+      tensor::EmptyOp::create(builder, last.getLoc(), type.getShape(), type.getElementType());
+  auto joined = linalg::GenericOp::create(
+      builder, last.getLoc(), TypeRange(type),
+      ValueRange{input, constant(total.scale, "scale"), constant(total.shift, "shift")},
+      ValueRange(init), ArrayRef<AffineMap>{identity, perChannel, perChannel, identity},
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [](OpBuilder &b, Location at, ValueRange x) {
+        Value product = arith::MulFOp::create(b, at, x[0], x[1]);
+        linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, product, x[2]).getResult());
+      });
+  handOnValue(last, joined);
+  last.getResult(0).replaceAllUsesWith(joined.getResult(0));
+  for (Operation *map : llvm::reverse(chain))
+    map->erase();
+  return chain;
+}
+
+} // namespace
+
 void foldChannels(func::FuncOp function) {
   SmallVector<linalg::LinalgOp> contractions;
   function.walk([&](linalg::LinalgOp op) {
@@ -204,6 +290,16 @@ void foldChannels(func::FuncOp function) {
   });
   for (linalg::LinalgOp op : contractions)
     foldInto(op);
+  SmallVector<linalg::GenericOp> maps;
+  function.walk([&](linalg::GenericOp op) {
+    if (!op->hasAttr(kDevice) && op->getNumResults() == 1 && isMap(op))
+      maps.push_back(op);
+  });
+  llvm::SmallPtrSet<Operation *, 16> gone;
+  for (linalg::GenericOp map : maps)
+    if (!gone.contains(map))
+      for (Operation *joined : joinAffine(map))
+        gone.insert(joined);
 }
 
 } // namespace millrace::forms

@@ -21,6 +21,21 @@ unsigned Former::opCount(const Attempt &attempt) const {
   return count;
 }
 
+unsigned Former::opCountOf(const Attempt &attempt, unsigned node) const {
+  const std::vector<Node> &nodes = const_cast<Attempt &>(attempt).build.kernel().nodes;
+  std::vector<bool> needed(nodes.size());
+  needed[node] = true;
+  unsigned count = 0;
+  for (size_t k = node + 1; k-- > 0;) {
+    if (!needed[k])
+      continue;
+    count += nodes[k].kind == Node::Kind::Op;
+    for (const unsigned arg : nodes[k].args)
+      needed[arg] = true;
+  }
+  return count;
+}
+
 FailureOr<Scalar> Former::pull(Attempt &attempt, Value value, const Point &index) {
   FailureOr<Resolved> at = resolve(attempt, value, index);
   if (failed(at))
@@ -112,7 +127,7 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   if (attempt.loads || (runsLong(attempt) && isMadeByProduct(base)))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
-    if (attempt.contracts || !isRoundedOnce(base))
+    if (attempt.contracts || attempt.loadsIntegers || !isRoundedOnce(base) || quantizesInput(op))
       return false;
   bool unique = demand(base) <= 1;
   if (isLookup(op)) // whole rows, in their place; a row that several take is gathered once

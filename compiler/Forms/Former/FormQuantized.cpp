@@ -6,6 +6,7 @@
 // additions, so that nothing is multiplied, or added to, twice.
 #include "compiler/Forms/Former/Former.h"
 
+#include "compiler/Forms/Former/ChannelMap.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Support/Constants.h"
 
@@ -66,7 +67,15 @@ bool isSigned(linalg::LinalgOp op) {
   return true;
 }
 
-/// A constant, or a dequantised one, as reals.
+} // namespace
+
+std::optional<TensorScheme> dequantizedBy(linalg::LinalgOp op) {
+  std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
+  if (!scheme || !scheme->isPerTensor() || !isSigned(op) || isConstantValue(op->getOperand(0)))
+    return std::nullopt;
+  return TensorScheme{scheme->scale[0], scheme->zero};
+}
+
 std::optional<std::vector<double>> constantReals(Value value) {
   if (std::optional<ConstantView> view = viewConstant(value)) {
     if (!isa<FloatType>(view->type.getElementType()))
@@ -89,8 +98,6 @@ std::optional<std::vector<double>> constantReals(Value value) {
                      scheme->scale[scheme->isPerTensor() ? 0 : size_t(i)]);
   return values;
 }
-
-} // namespace
 
 /// Whether the scales of an operand run along a loop that the contraction sums over: no factor of
 /// its sums.
@@ -169,15 +176,21 @@ bool Former::isRoundedOnce(Value quantized) {
 }
 
 /// An input that is only quantised comes quantised from the host: a conversion like that to fp16.
-FailureOr<Stored> Former::storeQuantizedInput(Value base, unsigned lane) {
-  linalg::LinalgOp op = formOf(base);
-  if (options.precision != Precision::Int8 || !op || quantKind(op) != "quantize" || !isSigned(op))
-    return failure();
+bool Former::quantizesInput(linalg::LinalgOp op) {
+  if (options.precision != Precision::Int8 || quantKind(op) != "quantize" || !isSigned(op))
+    return false;
   std::optional<Scheme> scheme = schemeOf(op);
   auto argument = dyn_cast<BlockArgument>(op->getOperand(0));
-  if (!scheme || !scheme->isPerTensor() || !argument || demand(argument) != 1 ||
-      stored.count(argument))
+  return scheme && scheme->isPerTensor() && argument && demand(argument) == 1 &&
+         !stored.count(argument);
+}
+
+FailureOr<Stored> Former::storeQuantizedInput(Value base, unsigned lane) {
+  linalg::LinalgOp op = formOf(base);
+  if (!op || !quantizesInput(op))
     return failure();
+  std::optional<Scheme> scheme = schemeOf(op);
+  auto argument = cast<BlockArgument>(op->getOperand(0));
   FailureOr<Stored> input = storeArgument(argument, lane);
   if (failed(input))
     return failure();
@@ -194,7 +207,8 @@ static unsigned addConstantTo(KernelBuilder &build, unsigned node, double consta
 
 /// What is not folded into anything: a multiplication and an addition.
 static Scalar applied(KernelBuilder &build, Rescaling to, unsigned node) {
-  node = build.op(AluOp::MulF32, {node, build.constant(float(to.factor))});
+  if (to.factor != 1)
+    node = build.op(AluOp::MulF32, {node, build.constant(float(to.factor))});
   return Scalar{addConstantTo(build, node, to.offset), Scalar::Kind::F32};
 }
 
@@ -226,14 +240,12 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
   if (failed(at))
     return failure();
   linalg::LinalgOp op = formOf(at->base);
-  std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
   KernelBuilder &build = attempt.build;
-  if (scheme && scheme->isPerTensor() && isSigned(op) && !at->padded &&
-      !isConstantValue(op->getOperand(0))) {
+  if (std::optional<TensorScheme> scheme = dequantizedBy(op); scheme && !at->padded) {
     FailureOr<Scalar> integer = pull(attempt, op->getOperand(0), at->index);
     if (failed(integer) || integer->kind != Scalar::Kind::I8)
       return failure();
-    double scale = scheme->scale[0] * to.factor;
+    double scale = scheme->scale * to.factor;
     unsigned node = build.op(AluOp::CvtI8F32, {integer->node});
     node = build.op(AluOp::MulF32, {node, build.constant(float(scale))});
     node = addConstantTo(build, node, to.offset - scale * double(scheme->zero));
@@ -306,6 +318,9 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
     return pullScaled(attempt, op->getOperand(argument.getArgNumber()), *at, to);
   }
   Operation *inner = value.getDefiningOp();
+  if (FailureOr<Scalar> affine = affineScaled(attempt, op, inner, index, to);
+      succeeded(affine) || attempt.space.wanted)
+    return affine;
   if (isa<arith::AddFOp, arith::SubFOp>(inner))
     return sumScaled(attempt, op, inner, index, to);
   bool isClamp = isa<arith::MaximumFOp, arith::MinimumFOp>(inner) && to.factor > 0;
@@ -322,6 +337,16 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
     double by = constant.getValueAsDouble();
     return bodyScaled(attempt, op, inner->getOperand(0), index,
                       {isa<arith::MulFOp>(inner) ? to.factor * by : to.factor / by, to.offset});
+  }
+
+  if (isa<arith::MulFOp>(inner)) {
+    FailureOr<Unscaled> x = bodyUnscaled(attempt, op, inner->getOperand(0), index);
+    FailureOr<Unscaled> y = failed(x) ? x : bodyUnscaled(attempt, op, inner->getOperand(1), index);
+    if (failed(y))
+      return failure();
+    return applied(build, {to.factor * x->factor * y->factor, to.offset},
+                   build.op(AluOp::MulF32, {addConstantTo(build, x->node, x->offset),
+                                            addConstantTo(build, y->node, y->offset)}));
   }
   // Anything else is computed as it stands.
   Values known;
@@ -341,6 +366,42 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
   return applied(build, to, plain->node);
 }
 
+FailureOr<Former::Unscaled> Former::bodyUnscaled(Attempt &attempt, linalg::LinalgOp op, Value value,
+                                                 const Point &index) {
+  const auto realOf = [&](FailureOr<Scalar> integer) -> FailureOr<unsigned> {
+    if (succeeded(integer) && integer->kind == Scalar::Kind::I8)
+      return attempt.build.op(AluOp::CvtI8F32, {integer->node});
+    if (succeeded(integer) && integer->kind == Scalar::Kind::I32)
+      return attempt.build.op(AluOp::CvtI32F32, {integer->node});
+    return failure();
+  };
+  auto cast = value.getDefiningOp<arith::SIToFPOp>();
+  if (auto argument = dyn_cast<BlockArgument>(cast ? cast.getIn() : value)) {
+    const Value operand = op->getOperand(argument.getArgNumber());
+    FailureOr<Point> point = operandPoint(attempt.space, op, argument.getArgNumber(), index);
+    if (failed(point))
+      return failure();
+    if (cast) {
+      FailureOr<unsigned> node = realOf(pull(attempt, operand, *point));
+      return failed(node) ? FailureOr<Unscaled>(failure()) : Unscaled{*node};
+    }
+    FailureOr<Resolved> at = resolve(attempt, operand, *point);
+    if (failed(at))
+      return failure();
+    linalg::LinalgOp source = formOf(at->base);
+    if (std::optional<TensorScheme> scheme = dequantizedBy(source); scheme && !at->padded) {
+      FailureOr<unsigned> node = realOf(pull(attempt, source->getOperand(0), at->index));
+      if (failed(node))
+        return failure();
+      return Unscaled{*node, scheme->scale, -double(scheme->zero)};
+    }
+  }
+  FailureOr<Scalar> plain = bodyScaled(attempt, op, value, index, {});
+  if (failed(plain))
+    return failure();
+  return Unscaled{plain->node, 1};
+}
+
 /// Which element of the constant behind operand `number` a map reads, counted row by row.
 FailureOr<Linear> Former::elementOf(Attempt &attempt, linalg::LinalgOp op, unsigned number,
                                     const Point &index) {
@@ -355,6 +416,44 @@ FailureOr<Linear> Former::elementOf(Attempt &attempt, linalg::LinalgOp op, unsig
   for (size_t dim = shape.size(); dim-- > 0; stride *= shape[dim])
     element.add(source->index[dim], stride);
   return element;
+}
+
+/// x * scale + shift, of constants per channel: what scales the result, and what x is dequantised
+/// by, become part of the constants.
+FailureOr<Scalar> Former::affineScaled(Attempt &attempt, linalg::LinalgOp op, Operation *sum,
+                                       const Point &index, Rescaling to) {
+  auto product =
+      isa<arith::AddFOp>(sum) ? sum->getOperand(0).getDefiningOp<arith::MulFOp>() : arith::MulFOp();
+  if (!product)
+    return failure();
+  auto scales = dyn_cast<BlockArgument>(product.getRhs());
+  auto shifts = dyn_cast<BlockArgument>(sum->getOperand(1));
+  if (!scales || !shifts)
+    return failure();
+  const auto reals = [&](BlockArgument argument) {
+    return constantReals(baseOf(op->getOperand(argument.getArgNumber())));
+  };
+  std::optional<std::vector<double>> scale = reals(scales), shift = reals(shifts);
+  if (!scale || !shift || scale->size() != shift->size() || scale->size() == 1)
+    return failure();
+  FailureOr<Linear> channel = elementOf(attempt, op, scales.getArgNumber(), index);
+  FailureOr<Linear> other = elementOf(attempt, op, shifts.getArgNumber(), index);
+  if (failed(channel) || failed(other) || !(*channel == *other))
+    return failure();
+  FailureOr<Unscaled> x = bodyUnscaled(attempt, op, product.getLhs(), index);
+  if (failed(x))
+    return failure();
+  for (auto [factor, offset] : llvm::zip(*scale, *shift)) {
+    factor *= to.factor * x->factor;
+    offset = offset * to.factor + to.offset + factor * x->offset;
+  }
+  KernelBuilder &build = attempt.build;
+  const std::string name = nameOf(op->getResult(0));
+  const unsigned scaled = build.op(
+      AluOp::MulF32, {x->node, channelOperand(attempt, *scale, *channel, name + ".scale")});
+  return Scalar{
+      build.op(AluOp::AddF32, {scaled, channelOperand(attempt, *shift, *channel, name + ".shift")}),
+      Scalar::Kind::F32};
 }
 
 /// A sum of a contraction and a constant per channel is one kernel constant; other sums add both

@@ -198,13 +198,14 @@ LogicalResult
 Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Splits splits,
                    Compute compute,
                    llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
-  bool frugal = false;
+  bool frugal = false, storesIntegers = false;
   ragged.reset();
   llvm::SmallPtrSet<Operation *, 2> plain;
   constexpr int kTries = 12;
   for (int i = 0; i < kTries; ++i) {
     Attempt attempt(graph, splits);
     attempt.loads = frugal;
+    attempt.loadsIntegers = storesIntegers;
     attempt.plain = plain;
     Point point;
     for (unsigned dim = 0; dim < shape.size(); ++dim) {
@@ -215,9 +216,9 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
         attempt.resultLane = point.back();
     }
     FailureOr<Scalar> value = compute(attempt, point);
-    bool isTooLong = succeeded(value) && opCount(attempt) >= options.chain && !frugal;
-    if (isTooLong) { // what the kernel computes on its way is stored instead
-      frugal = true;
+    bool isTooLong = succeeded(value) && opCountOf(attempt, value->node) >= options.chain && !frugal;
+    if (isTooLong) { // what the kernel computes on its way is stored instead: integers, then all
+      frugal = std::exchange(storesIntegers, true) || options.precision != Precision::Int8;
       plain.clear();
       continue;
     }
@@ -622,7 +623,9 @@ FailureOr<Stored> Former::storeConcat(tensor::ConcatOp op, unsigned lane) {
   for (Value part : op.getInputs())
     storeBehindRagged(part);
   for (Value part : op.getInputs()) {
-    const bool isShared = baseOf(part) == part && demand(part) > 1 && computesSum(part);
+    linalg::LinalgOp form = formOf(part);
+    const bool isShared = (baseOf(part) == part && demand(part) > 1 && computesSum(part)) ||
+                          (form && quantizesInput(form));
     const bool isStored = turnsAfterwards(part, baseOf(part), lane) ? storeTurned(part, lane)
                           : isShared                                ? succeeded(store(part, lane))
                                                                     : false;

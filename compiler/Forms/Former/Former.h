@@ -48,6 +48,7 @@ struct Attempt {
   bool reduces = false;    ///< what is pulled now goes into a running reduction
   bool recomputes = false; ///< a copy of a contraction, or none of the model's: it does not count
   bool loads = false;      ///< what is pulled now is needed at several points: nothing is inlined
+  bool loadsIntegers = false; ///< what is rounded to integers is not inlined
   int64_t laneSplit = 0; ///< an operand's lanes are cut in parts of this size, and so the result's
   mlir::Operation *unscaled = nullptr; ///< a dequantising map whose scale is applied to a whole sum
   mlir::Value root;                    ///< what the kernel stores as it is computed
@@ -361,6 +362,7 @@ private:
   bool isQuantized(mlir::linalg::LinalgOp contraction);
   llvm::ArrayRef<mlir::Value> partsOfConstant(mlir::linalg::LinalgOp dequantize);
   bool isRoundedOnce(mlir::Value quantized);
+  bool quantizesInput(mlir::linalg::LinalgOp op);
   mlir::FailureOr<Stored> storeQuantizedInput(mlir::Value base, unsigned lane);
   mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
                                           const Point &index);
@@ -368,6 +370,15 @@ private:
                                      Rescaling to);
   mlir::FailureOr<Scalar> bodyScaled(Attempt &attempt, mlir::linalg::LinalgOp op, mlir::Value value,
                                      const Point &index, Rescaling to);
+  /// A real as factor * (node + offset): of what is dequantised, the node is its integers.
+  struct Unscaled {
+    unsigned node = 0;
+    double factor = 1, offset = 0;
+  };
+  mlir::FailureOr<Unscaled> bodyUnscaled(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                         mlir::Value value, const Point &index);
+  mlir::FailureOr<Scalar> affineScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                       mlir::Operation *sum, const Point &index, Rescaling to);
   mlir::FailureOr<Scalar> sumScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
                                     mlir::Operation *sum, const Point &index, Rescaling to);
   mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
@@ -388,6 +399,8 @@ private:
   bool isCompared(mlir::Value value, int depth = 0);
   ElementType activation() const { return options.activation(); }
   unsigned opCount(const Attempt &attempt) const;
+  /// Those that the node needs.
+  unsigned opCountOf(const Attempt &attempt, unsigned node) const;
 
   mlir::func::FuncOp function;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Value, 1>> constantParts;

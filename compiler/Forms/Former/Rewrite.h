@@ -19,7 +19,8 @@ void handOnValue(mlir::Operation *from, mlir::Operation *to);
 /// transposes: images whose channels come last are as others then. Exact.
 void cancelTransposes(mlir::func::FuncOp function);
 
-/// A concatenation of concatenations along the same dimension becomes one of all their parts. Exact.
+/// A concatenation of concatenations along the same dimension becomes one of all their parts.
+/// Exact.
 void flattenConcats(mlir::func::FuncOp function);
 
 /// Sums, products and extremes begin with what does not matter; what they began with (a bias, a
@@ -31,13 +32,14 @@ void beginNeutral(mlir::func::FuncOp function);
 /// likewise. `stored`: as memory holds reals.
 void skipUnreached(mlir::func::FuncOp function, ElementType stored);
 
-/// Folds chains of maps that are affine per channel of a contraction with constant weights (batch
-/// normalisation) into the weights and one addition, in fp32.
+/// Folds chains of maps that are affine per channel (batch normalisation): of a contraction with
+/// constant weights into the weights and one addition, of anything else into one multiplication and
+/// one addition, in fp32.
 void foldChannels(mlir::func::FuncOp function);
 
-/// Sums of convolutions of one image with constant weights, of which one's window holds the other's,
-/// and of maps of it that are affine per channel, become one with the sum of their weights, in fp32.
-/// After foldChannels().
+/// Sums of convolutions of one image with constant weights, of which one's window holds the
+/// other's, and of maps of it that are affine per channel, become one with the sum of their
+/// weights, in fp32. After foldChannels().
 void addBranches(mlir::func::FuncOp function);
 
 /// On a dequantising map: its results are reals like any others, although integers are behind them.
@@ -71,6 +73,14 @@ inline constexpr char kRoundedSquares[] = "millrace.rounded_squares";
 /// of noise on each element, and the variance of n squares of two parts is off by some r^2 * 4e-6 /
 /// sqrt(n), which is less up to r = 1,000.
 void prepareSquares(mlir::func::FuncOp function);
+
+/// Of a whole tensor of signed integers q: (q - zero) * scale.
+struct TensorScheme {
+  double scale = 1;
+  int64_t zero = 0;
+};
+/// By what a map dequantises, if it does, what is no constant.
+std::optional<TensorScheme> dequantizedBy(mlir::linalg::LinalgOp op);
 
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).

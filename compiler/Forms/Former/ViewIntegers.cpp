@@ -2,6 +2,10 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
+#include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace millrace::forms {
 
@@ -29,9 +33,62 @@ void viewInteger(linalg::GenericOp quantize) {
   quantize->erase();
 }
 
+/// What several read of a part that is dequantised is stored: rather as integers, together with the
+/// other parts. One multiplication and one addition dequantise all, each part by its own scale and
+/// zero point.
+void joinIntegers(tensor::ConcatOp concat) {
+  const auto type = cast<RankedTensorType>(concat.getType());
+  const auto dim = unsigned(concat.getDim());
+  SmallVector<Value> integers;
+  std::vector<float> scales, shifts;
+  bool isShared = false;
+  for (Value part : concat.getInputs()) {
+    std::optional<TensorScheme> scheme = dequantizedBy(part.getDefiningOp<linalg::GenericOp>());
+    if (!scheme)
+      return;
+    integers.push_back(part.getDefiningOp()->getOperand(0));
+    isShared |= !part.hasOneUse();
+    const auto channels = size_t(shapeOf(part)[dim]);
+    scales.insert(scales.end(), channels, float(scheme->scale));
+    shifts.insert(shifts.end(), channels, float(-scheme->scale * double(scheme->zero)));
+  }
+  if (!isShared)
+    return;
+  OpBuilder builder(concat);
+  const Location loc = concat.getLoc();
+  const auto constant = [&](const std::vector<float> &values, StringRef name) -> Value {
+    auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
+    auto ofAll = RankedTensorType::get({int64_t(values.size())}, builder.getF32Type());
+    return arith::ConstantOp::create(builder, loc, makeConstant(ofAll, bytes, name));
+  };
+  Value joined = tensor::ConcatOp::create(
+      builder, loc, RankedTensorType::get(type.getShape(), builder.getI8Type()), dim, integers);
+  Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  const auto rank = unsigned(type.getRank());
+  AffineMap identity = builder.getMultiDimIdentityMap(rank);
+  AffineMap perChannel = AffineMap::get(rank, 0, builder.getAffineDimExpr(dim));
+  auto map = linalg::GenericOp::create(
+      builder, loc, TypeRange(type),
+      ValueRange{joined, constant(scales, "scale"), constant(shifts, "shift")}, ValueRange(init),
+      ArrayRef<AffineMap>{identity, perChannel, perChannel, identity},
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [&](OpBuilder &b, Location at, ValueRange x) {
+        Value real = arith::SIToFPOp::create(b, at, b.getF32Type(), x[0]);
+        Value product = arith::MulFOp::create(b, at, real, x[1]);
+        linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, product, x[2]).getResult());
+      });
+  handOnValue(concat, map);
+  concat.getResult().replaceAllUsesWith(map.getResult(0));
+  concat->erase();
+}
+
 } // namespace
 
 void viewIntegers(func::FuncOp function) {
+  SmallVector<tensor::ConcatOp> concats;
+  function.walk([&](tensor::ConcatOp op) { concats.push_back(op); });
+  for (tensor::ConcatOp op : concats)
+    joinIntegers(op);
   SmallVector<linalg::GenericOp> quantizers;
   function.walk([&](linalg::GenericOp op) {
     if (quantKind(op) == "quantize" && op->getNumResults() == 1)

@@ -452,7 +452,20 @@ Limits limitsOf(const KernelGraph &graph, const Kernel &kernel, unsigned most,
   if (!machine)
     return {most, {}, nullptr};
   const Limits usual{most, mostReads(graph, kernel, *machine, room, left), machine};
-  if (!usual.reads.usesAllAlus || !isWindow(graph, kernel))
+  if (!isWindow(graph, kernel)) {
+    if (!kernel.terms.empty())
+      return usual;
+    // A map of few more operations is rather done as one, or in shorter parts.
+    Limits best = usual;
+    for (const unsigned other : {machine->vxm.alus, machine->vxm.alus / kHemispheres}) {
+      Limits limits = usual;
+      limits.most = other;
+      if (cyclesOfParts(graph, kernel, limits) < cyclesOfParts(graph, kernel, best))
+        best = limits;
+    }
+    return best;
+  }
+  if (!usual.reads.usesAllAlus)
     return usual;
   Limits shared = usual;
   shared.most = machine->vxm.alus / kHemispheres;

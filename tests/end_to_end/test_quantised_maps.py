@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scales and zero points between quantised maps become part of each other: a product of two dequantised values is scaled
+once, a normalisation per channel takes in what dequantises before it and what quantises behind it, and parts that several
+concatenations read are joined as integers. No rounding is left out."""
+import re
+import subprocess
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from graph import Graph
+from oracle import largest_unit_difference, run_millrace, save_model
+
+SIZE = 12
+# Scales whose ratios are no short decimals: hardly a value lies half-way between two integers, where last bits decide.
+SCALES = dict(input=0.0307, made=0.0619, output=0.0513, joined=0.0487, ready=0.0211)
+
+
+class Quantised(Graph):
+    """A graph whose values are rounded to int8 where it is asked for."""
+
+    def rounded(self, x: str, scale: float, zero: int) -> str:
+        scheme = self.constant(np.float32(scale)), self.constant(np.int8(zero))
+        return self.add("DequantizeLinear", self.add("QuantizeLinear", x, *scheme), *scheme)
+
+    def conv(self, x: str, given: int, made: int, kernel: int = 1) -> str:
+        weights = self.constant(self.rng().integers(-90, 90, (made, given, kernel, kernel)).astype(np.int8))
+        real = self.add("DequantizeLinear", weights, self.constant(np.float32(0.01 / kernel)), self.constant(np.int8(0)))
+        return self.add("Conv", x, real, self.normal([made], 0.5), kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4)
+
+
+def check(millrace, model, folder, flags: list[str]) -> None:
+    """Runs a model whose output was rounded last: to the integers of ONNX Runtime."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    inputs = {"x": np.random.default_rng(5).normal(size=[1, 16, SIZE, SIZE]).astype(np.float32)}
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    [right] = session.run(None, inputs)
+    got = run_millrace(millrace, save_model(model, folder), "tsp-v1", "int8", inputs, folder, flags)
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    [output] = got.outputs.values()
+    integers = [np.rint(values / SCALES["output"]).astype(np.int32) for values in (output, right)]
+    assert np.unique(integers[1]).size > 20
+    assert largest_unit_difference(*integers) == 0
+
+
+def operations(millrace, folder) -> dict[str, list[str]]:
+    """Of each kernel without a product."""
+    text = subprocess.run([millrace, "compile", folder / "model.onnx", "--precision", "int8", "--to", "spatial", "-o", "-"],
+                          capture_output=True, text=True, check=True).stdout
+    kernels = {}
+    for name, body in re.findall(r'spatial\.kernel "([^"]*)"(.*?)\n    }', text, re.DOTALL):
+        if "spatial.term" not in body:
+            kernels[name] = re.findall(r"spatial\.alu ([\w.]+)\(", body)
+    return kernels
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("zeros", [(0, 0, 0), (-11, -128, -116), (-10, 3, 7)], ids=str)
+@pytest.mark.parametrize("gate", ["Sigmoid", "HardSigmoid"])
+def test_a_gate_is_scaled_once(millrace, tmp_path, gate, zeros, flags):
+    graph = Quantised("gate", 3)
+    x = graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], 0)
+    made = graph.rounded(graph.conv(x, 16, 32), SCALES["made"], zeros[0])
+    gated = graph.add("Mul", made, graph.rounded(graph.add(gate, made), 0.00797 if zeros[1] > -100 else 0.00393, zeros[1]))
+    graph.output(graph.rounded(gated, SCALES["output"], zeros[2]), [1, 32, SIZE, SIZE])
+    check(millrace, graph.model(), tmp_path, flags)
+    kernels = operations(millrace, tmp_path)
+    # The scale of what the gate takes, that of the gate, the product and its scale, that of the output.
+    assert sum(ops.count("mul.f32") for ops in kernels.values()) <= 5, kernels
+    assert all(len(ops) <= 13 for ops in kernels.values()), kernels
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("zeros", [(0, 0, 0, 0), (5, -128, -3, 64)], ids=str)
+def test_shared_parts_are_joined_as_integers(millrace, tmp_path, zeros, flags):
+    graph = Quantised("dense", 4)
+    parts = [graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], 0)]
+    for k, zero in enumerate(zeros[:3]):
+        given = 16 + 24 * k
+        both = graph.rounded(graph.add("Concat", *parts, axis=1), SCALES["joined"], -7) if k else parts[0]
+        scale, shift, mean = (graph.normal([given], 0.3, at) for at in (1, 0.1, 0.2))
+        normal = graph.add("BatchNormalization", both, scale, shift, mean, graph.uniform([given], 0.5, 2), epsilon=1e-3)
+        ready = graph.rounded(graph.add("Relu", normal), SCALES["ready"], -128)
+        parts.append(graph.rounded(graph.conv(ready, given, 24, kernel=3), 0.0213 + 0.01317 * k, zero))
+    last = graph.rounded(graph.add("Concat", *parts, axis=1), SCALES["output"], zeros[3])
+    graph.output(last, [1, 88, SIZE, SIZE])
+    check(millrace, graph.model(), tmp_path, flags)
+    kernels = operations(millrace, tmp_path)
+    assert not [name for name in kernels if name.endswith(".parts")], kernels  # no fp32 is moved across lanes
+    assert not any("div.f32" in ops for ops in kernels.values()), kernels  # normalised by what is constant
