@@ -90,3 +90,16 @@ def test_shared_parts_are_joined_as_integers(millrace, tmp_path, zeros, flags):
     kernels = operations(millrace, tmp_path)
     assert not [name for name in kernels if name.endswith(".parts")], kernels  # no fp32 is moved across lanes
     assert not any("div.f32" in ops for ops in kernels.values()), kernels  # normalised by what is constant
+
+
+@pytest.mark.parametrize("zero", [0, -11, 7])
+@pytest.mark.parametrize("axes", [[1], [3], [1, 3]], ids=str)
+def test_integers_are_summed_over_lanes(millrace, tmp_path, axes, zero):
+    graph = Quantised("mean", 5)
+    x = graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], 0)
+    made = graph.rounded(graph.conv(x, 16, 32), SCALES["made"], zero)
+    mean = graph.add("ReduceMean", made, axes=axes, keepdims=1)
+    graph.output(graph.rounded(graph.add("Sub", made, mean), SCALES["output"], 3), [1, 32, SIZE, SIZE])
+    check(millrace, graph.model(), tmp_path, [])
+    kernels = operations(millrace, tmp_path)
+    assert not [name for name in kernels if name.endswith(".parts")], kernels

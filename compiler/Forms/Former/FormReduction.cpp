@@ -483,10 +483,19 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
   // Parts of a concatenation may lie in lane tiles of their own, which are no columns of one tile.
   if (isInstalled && source->base.getDefiningOp<tensor::ConcatOp>())
     return failure();
+  // Of what is dequantised the integers are summed, exactly, and their sum is dequantised.
+  std::optional<TensorScheme> scheme;
+  if (isPlain && options.precision == Precision::Int8 && !stored.count(source->base))
+    scheme = dequantizedBy(formOf(source->base));
+  if (scheme) {
+    source = resolve(attempt, formOf(source->base)->getOperand(0), source->index);
+    if (failed(source) || source->padded)
+      return failure();
+  }
   // A value in memory is summed as it is stored; what only this sum computes goes
   // as two terms, or as one where it is squares that may be rounded.
   bool isStored = stored.count(source->base) || demand(source->base) > 1 || !formOf(source->base);
-  if (isPlain && (isStored || !isMap(formOf(source->base)))) {
+  if (isPlain && (scheme || isStored || !isMap(formOf(source->base)))) {
     // Along the lanes that it has anyway, if all of them are summed, or no fewer than along others.
     std::optional<unsigned> lane;
     const unsigned preferred = preferredLane(source->base);
@@ -507,9 +516,12 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
       return failure();
     FailureOr<Access> a = access(attempt, *value, *source);
     // No zeros are among the factors: an infinity adds up to one, as it does in the model.
-    const SmallVector<unsigned, 3> parts = graph.tensors[value->tensor].type == ElementType::Fp32
-                                               ? threeParts(value->tensor)
-                                               : partsToSum(value->tensor);
+    const ElementType stored = graph.tensors[value->tensor].type;
+    const SmallVector<unsigned, 3> parts = stored == ElementType::Fp32 ? threeParts(value->tensor)
+                                           : scheme ? SmallVector<unsigned, 3>{value->tensor}
+                                                    : partsToSum(value->tensor);
+    if (scheme && stored != ElementType::Int8)
+      return failure();
     if (failed(a) || parts.empty())
       return failure();
     if (isInstalled && !areColumns(graph.tensors[a->tensor], *a, unsigned(attempt.lane)))
@@ -549,11 +561,24 @@ FailureOr<Scalar> Former::sumOverLanes(Attempt &attempt, linalg::LinalgOp op, co
     }
   }
   attempt.contracts = true;
-  const unsigned sum = attempt.build.accumulator();
-  if (!running)
-    return Scalar{sum, Scalar::Kind::F32};
-  attempt.runs = true;
-  return Scalar{attempt.build.reduce(AluOp::AddF32, sum), Scalar::Kind::F32};
+  KernelBuilder &build = attempt.build;
+  unsigned sum = build.accumulator();
+  if (scheme)
+    sum = build.op(AluOp::CvtI32F32, {sum});
+  if (running) {
+    attempt.runs = true;
+    sum = build.reduce(AluOp::AddF32, sum);
+  }
+  if (scheme) {
+    double zeros = double(scheme->zero);
+    for (auto [extent, iterator] : llvm::zip(extents, op.getIteratorTypesArray()))
+      if (iterator == utils::IteratorType::reduction)
+        zeros *= double(extent);
+    sum = build.op(AluOp::MulF32, {sum, build.constant(float(scheme->scale))});
+    if (zeros != 0)
+      sum = build.op(AluOp::AddF32, {sum, build.constant(float(-scheme->scale * zeros))});
+  }
+  return Scalar{sum, Scalar::Kind::F32};
 }
 
 } // namespace millrace::forms
