@@ -6,11 +6,12 @@ import re
 import subprocess
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 from graph import Graph
-from oracle import largest_unit_difference, run_millrace, save_model
+from oracle import largest_unit_difference, relative_l2, run_millrace, save_model
 
 SIZE = 12
 # Scales whose ratios are no short decimals: hardly a value lies half-way between two integers, where last bits decide.
@@ -103,3 +104,33 @@ def test_integers_are_summed_over_lanes(millrace, tmp_path, axes, zero):
     check(millrace, graph.model(), tmp_path, [])
     kernels = operations(millrace, tmp_path)
     assert not [name for name in kernels if name.endswith(".parts")], kernels
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_wider_integers_are_left_alone(millrace, tmp_path, flags):
+    graph = Graph("wide", 6)
+    x = graph.input("x", [1, 16, SIZE, SIZE])
+
+    def rounded(value: str, scale: float, kind: type) -> str:
+        scheme = graph.constant(np.float32(scale)), graph.constant(kind(0))
+        return graph.add("DequantizeLinear", graph.add("QuantizeLinear", value, *scheme), *scheme)
+
+    a = rounded(x, 0.0307, np.int8)
+    b = rounded(graph.add("Mul", a, a), 0.00037, np.int16)
+    both = graph.add("Concat", a, b, axis=1)  # read by others too
+    less = graph.add("Sub", b, graph.add("ReduceMean", b, axes=[1], keepdims=1))
+    graph.output(graph.add("Concat", both, less, axis=1), [1, 48, SIZE, SIZE])
+    axes = graph.constant(np.array([1]))
+    model = graph.model()
+    for node in model.graph.node:
+        if node.op_type == "ReduceMean":  # an input since opset 18
+            node.attribute.remove(next(each for each in node.attribute if each.name == "axes"))
+            node.input.append(axes)
+    del model.opset_import[:]
+    model.opset_import.append(onnx.helper.make_opsetid("", 21))  # the first that quantises to int16
+    model.ir_version = 10
+    inputs = {"x": np.random.default_rng(6).normal(size=[1, 16, SIZE, SIZE]).astype(np.float32)}
+    [right] = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "int8", inputs, tmp_path, flags)
+    [output] = got.outputs.values()
+    assert relative_l2(output, right) <= 3e-3

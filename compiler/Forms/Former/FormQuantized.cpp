@@ -71,7 +71,8 @@ bool isSigned(linalg::LinalgOp op) {
 
 std::optional<TensorScheme> dequantizedBy(linalg::LinalgOp op) {
   std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
-  if (!scheme || !scheme->isPerTensor() || !isSigned(op) || isConstantValue(op->getOperand(0)))
+  if (!scheme || !scheme->isPerTensor() || !isSigned(op) || isConstantValue(op->getOperand(0)) ||
+      !getElementTypeOrSelf(op->getOperand(0)).isInteger(8))
     return std::nullopt;
   return TensorScheme{scheme->scale[0], scheme->zero};
 }

@@ -74,7 +74,7 @@ inline constexpr char kRoundedSquares[] = "millrace.rounded_squares";
 /// sqrt(n), which is less up to r = 1,000.
 void prepareSquares(mlir::func::FuncOp function);
 
-/// Of a whole tensor of signed integers q: (q - zero) * scale.
+/// Of a whole tensor of signed integers q of 8 bits: (q - zero) * scale.
 struct TensorScheme {
   double scale = 1;
   int64_t zero = 0;

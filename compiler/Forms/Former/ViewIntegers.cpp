@@ -52,7 +52,7 @@ void joinIntegers(tensor::ConcatOp concat) {
     scales.insert(scales.end(), channels, float(scheme->scale));
     shifts.insert(shifts.end(), channels, float(-scheme->scale * double(scheme->zero)));
   }
-  if (!isShared)
+  if (!isShared || !type.getElementType().isF32())
     return;
   OpBuilder builder(concat);
   const Location loc = concat.getLoc();
