@@ -222,7 +222,7 @@ public:
     walk(std::vector<bool>(work.pieces));
     std::array<Cycle, kBoundKinds> most;
     most.fill(kNever);
-    most[0] = through(middle());
+    most[0] = longestWay();
     for (uint32_t u = 0; u < work.units.size(); ++u)
       raise(most[unsigned(work.units[u].kind)], whole, u);
     for (unsigned kind = 0; kind < kBoundKinds; ++kind)
@@ -230,7 +230,7 @@ public:
         bounds.byKind[kind] += program.timing.countFrom(most[kind]);
 
     walk(gates());
-    Cycle cycles = through(middle());
+    Cycle cycles = longestWay();
     std::optional<JobSet> set;
     uint32_t unit = 0;
     for (uint32_t u = 0; u < work.units.size(); ++u)
@@ -246,7 +246,7 @@ public:
       parts.add(unit, *set);
       parts.add(set->shortest.tail - work.rest[to]);
       addBehind(parts, to);
-    } else {
+    } else if (work.pieces > 0) {
       addBefore(parts, middle());
       addBehind(parts, middle());
     }
@@ -286,6 +286,7 @@ private:
         most = p;
     return most;
   }
+  Cycle longestWay() const { return work.pieces > 0 ? through(middle()) : 0; }
   /// The first and the last piece of each kernel; where that is too much work, the last one; where
   /// that is, of some kernels.
   std::vector<bool> gates() const {

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <map>
+#include <numeric>
 
 namespace millrace::driver {
 

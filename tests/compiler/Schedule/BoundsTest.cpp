@@ -122,6 +122,14 @@ TEST_F(BoundsOfPieces, CyclesLostToAnOrderAreTheGap) {
   EXPECT_EQ(predicted() - b.cycles, 37);
 }
 
+TEST_F(BoundsOfPieces, AStepWithoutPiecesTakesWhatAnyStepTakes) {
+  const Bounds b = bounds();
+  ASSERT_EQ(b.steps.size(), 1u);
+  EXPECT_EQ(b.cycles, program.timing.countFrom(0));
+  ASSERT_EQ(b.steps[0].parts.size(), 1u);
+  EXPECT_EQ(b.steps[0].parts[0].cycles, b.cycles);
+}
+
 TEST_F(BoundsOfPieces, StepsAddUp) {
   for (int step = 0; step < 2; ++step) {
     Piece piece(program);
