@@ -69,6 +69,14 @@ bool isSigned(linalg::LinalgOp op) {
 
 } // namespace
 
+std::optional<TensorScheme> quantizedBy(linalg::LinalgOp op) {
+  std::optional<Scheme> scheme = op && quantKind(op) == "quantize" ? schemeOf(op) : std::nullopt;
+  if (!scheme || !scheme->isPerTensor() || !isSigned(op) ||
+      !getElementTypeOrSelf(op->getResult(0)).isInteger(8))
+    return std::nullopt;
+  return TensorScheme{scheme->scale[0], scheme->zero};
+}
+
 std::optional<TensorScheme> dequantizedBy(linalg::LinalgOp op) {
   std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
   if (!scheme || !scheme->isPerTensor() || !isSigned(op) || isConstantValue(op->getOperand(0)) ||

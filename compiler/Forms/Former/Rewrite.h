@@ -79,6 +79,8 @@ struct TensorScheme {
   double scale = 1;
   int64_t zero = 0;
 };
+/// By what a map quantises to such integers, if it does.
+std::optional<TensorScheme> quantizedBy(mlir::linalg::LinalgOp op);
 /// By what a map dequantises, if it does, what is no constant.
 std::optional<TensorScheme> dequantizedBy(mlir::linalg::LinalgOp op);
 

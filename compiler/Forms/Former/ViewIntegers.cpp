@@ -6,6 +6,9 @@
 #include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+
+#include <cmath>
 
 namespace millrace::forms {
 
@@ -82,6 +85,56 @@ void joinIntegers(tensor::ConcatOp concat) {
   concat->erase();
 }
 
+/// What is looked up in a constant table and quantised is looked up in the quantised table.
+void quantizeTable(linalg::GenericOp quantize) {
+  auto lookup = quantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
+  std::optional<LookupForm> form = lookup ? lookupOf(lookup) : std::nullopt;
+  std::optional<TensorScheme> scheme = quantizedBy(quantize);
+  std::optional<ConstantView> table = form ? viewConstant(form->table) : std::nullopt;
+  if (!scheme || !table || table->splat || lookup->hasAttr(kDevice) || !lookup->hasOneUse() ||
+      !quantize.getIndexingMapsArray()[0].isIdentity())
+    return;
+  tensor::ExtractOp extract;
+  lookup.getBody()->walk([&](tensor::ExtractOp op) { extract = op; });
+  if (!extract || extract.getTensor() != form->table ||
+      lookup.getBody()->getTerminator()->getOperand(0) != extract.getResult())
+    return;
+  std::vector<int8_t> integers;
+  for (const float real : table->floats()) {
+    const double rounded =
+        std::nearbyint(double(real / float(scheme->scale))) + double(scheme->zero);
+    integers.push_back(int8_t(std::clamp(std::isnan(rounded) ? 0.0 : rounded, -128.0, 127.0)));
+  }
+  OpBuilder builder(quantize);
+  const Location loc = quantize.getLoc();
+  auto bytes = ArrayRef(reinterpret_cast<const char *>(integers.data()), integers.size());
+  auto tableType = RankedTensorType::get(table->type.getShape(), builder.getI8Type());
+  Value quantized =
+      arith::ConstantOp::create(builder, loc, makeConstant(tableType, bytes, "table"));
+  auto type = cast<RankedTensorType>(quantize.getResult(0).getType());
+  Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  auto rows = linalg::GenericOp::create(
+      builder, loc, TypeRange(type), lookup.getDpsInputs(), ValueRange(init),
+      lookup.getIndexingMapsArray(), lookup.getIteratorTypesArray(),
+      [&](OpBuilder &b, Location at, ValueRange x) {
+        IRMapping map;
+        for (auto [argument, value] : llvm::zip(lookup.getBody()->getArguments(), x))
+          map.map(argument, value);
+        for (Operation &each : lookup.getBody()->without_terminator())
+          if (&each != extract)
+            b.clone(each, map);
+        SmallVector<Value> indices;
+        for (Value index : extract.getIndices())
+          indices.push_back(map.lookupOrDefault(index));
+        linalg::YieldOp::create(b, at,
+                                tensor::ExtractOp::create(b, at, quantized, indices).getResult());
+      });
+  handOnValue(quantize, rows);
+  quantize.getResult(0).replaceAllUsesWith(rows.getResult(0));
+  quantize->erase();
+  lookup->erase();
+}
+
 } // namespace
 
 void viewIntegers(func::FuncOp function) {
@@ -96,6 +149,13 @@ void viewIntegers(func::FuncOp function) {
   });
   for (linalg::GenericOp op : quantizers)
     viewInteger(op);
+  quantizers.clear();
+  function.walk([&](linalg::GenericOp op) {
+    if (quantKind(op) == "quantize" && op->getNumResults() == 1)
+      quantizers.push_back(op);
+  });
+  for (linalg::GenericOp op : quantizers)
+    quantizeTable(op);
 }
 
 } // namespace millrace::forms
