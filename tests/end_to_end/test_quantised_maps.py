@@ -106,6 +106,20 @@ def test_integers_are_summed_over_lanes(millrace, tmp_path, axes, zero):
     assert not [name for name in kernels if name.endswith(".parts")], kernels
 
 
+@pytest.mark.parametrize("zero", [0, 4])
+def test_pixels_behind_tokens_end_where_their_rows_do(millrace, tmp_path, zero):
+    graph = Quantised("pixels", 8)
+    tokens = graph.add("Transpose", graph.add("Reshape", graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], zero),
+                                              graph.constant(np.array([1, 16, SIZE * SIZE]))), perm=[0, 2, 1])
+    normal = graph.rounded(graph.add("Mul", tokens, tokens), SCALES["joined"], zero)
+    image = graph.add("Reshape", normal, graph.constant(np.array([1, SIZE, SIZE, 16])))
+    image = graph.rounded(image, SCALES["joined"], zero)
+    image = graph.rounded(graph.add("Transpose", image, perm=[0, 3, 1, 2]), SCALES["joined"], zero)
+    made = graph.rounded(graph.conv(image, 16, 24, kernel=3), SCALES["output"], 3)
+    graph.output(made, [1, 24, SIZE, SIZE])
+    check(millrace, graph.model(), tmp_path, [])
+
+
 @pytest.mark.parametrize("zero", [0, 5])
 def test_a_table_is_quantised_before_it_is_looked_up(millrace, tmp_path, zero):
     graph = Quantised("table", 7)

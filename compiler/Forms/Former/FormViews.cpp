@@ -294,6 +294,10 @@ void Former::findStoredViews() {
     Value value = pad.getSource();
     while (readsOutside(dims)) {
       Operation *view = value.getDefiningOp();
+      if (options.precision == Precision::Int8 && quantKind(view) == "dequantize") {
+        value = view->getOperand(0); // a product takes the integers, and pads them
+        continue;
+      }
       if (!view || !isView(view))
         return;
       std::optional<Outsides> source = outsideSource(view, dims);
