@@ -25,10 +25,12 @@ class Quantised(Graph):
         scheme = self.constant(np.float32(scale)), self.constant(np.int8(zero))
         return self.add("DequantizeLinear", self.add("QuantizeLinear", x, *scheme), *scheme)
 
-    def conv(self, x: str, given: int, made: int, kernel: int = 1) -> str:
-        weights = self.constant(self.rng().integers(-90, 90, (made, given, kernel, kernel)).astype(np.int8))
+    def conv(self, x: str, given: int, made: int, kernel: int = 1, **kind) -> str:
+        shape = made, given // kind.get("group", 1), kernel, kernel
+        weights = self.constant(self.rng().integers(-90, 90, shape).astype(np.int8))
         real = self.add("DequantizeLinear", weights, self.constant(np.float32(0.01 / kernel)), self.constant(np.int8(0)))
-        return self.add("Conv", x, real, self.normal([made], 0.5), kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4)
+        return self.add("Conv", x, real, self.normal([made], 0.5), kernel_shape=[kernel, kernel],
+                        **{"pads": [kernel // 2] * 4, **kind})
 
 
 def check(millrace, model, folder, flags: list[str]) -> None:
@@ -107,7 +109,8 @@ def test_integers_are_summed_over_lanes(millrace, tmp_path, axes, zero):
 
 
 @pytest.mark.parametrize("zero", [0, 4])
-def test_pixels_behind_tokens_end_where_their_rows_do(millrace, tmp_path, zero):
+@pytest.mark.parametrize("kind", [{}, {"dilations": [2, 2], "pads": [2] * 4}, {"group": 4}, {"group": 16}], ids=str)
+def test_pixels_behind_tokens_end_where_their_rows_do(millrace, tmp_path, kind, zero):
     graph = Quantised("pixels", 8)
     tokens = graph.add("Transpose", graph.add("Reshape", graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], zero),
                                               graph.constant(np.array([1, 16, SIZE * SIZE]))), perm=[0, 2, 1])
@@ -115,8 +118,8 @@ def test_pixels_behind_tokens_end_where_their_rows_do(millrace, tmp_path, zero):
     image = graph.add("Reshape", normal, graph.constant(np.array([1, SIZE, SIZE, 16])))
     image = graph.rounded(image, SCALES["joined"], zero)
     image = graph.rounded(graph.add("Transpose", image, perm=[0, 3, 1, 2]), SCALES["joined"], zero)
-    made = graph.rounded(graph.conv(image, 16, 24, kernel=3), SCALES["output"], 3)
-    graph.output(made, [1, 24, SIZE, SIZE])
+    made = graph.rounded(graph.conv(image, 16, 16, kernel=3, **kind), SCALES["output"], 3)
+    graph.output(made, [1, 16, SIZE, SIZE])
     check(millrace, graph.model(), tmp_path, [])
 
 
