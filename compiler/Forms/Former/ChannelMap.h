@@ -23,6 +23,11 @@ struct Channels {
 std::optional<Channels> channelMap(mlir::linalg::GenericOp map, mlir::Value input, unsigned dim,
                                    size_t count);
 
+/// scale * x + shift for every channel along dimension `dim`, in fp32; x is of fp32, or of signed
+/// integers.
+mlir::linalg::GenericOp mapChannels(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
+                                    unsigned dim, const Channels &channels);
+
 /// A constant of real numbers, or a dequantised one, element by element.
 std::optional<std::vector<double>> constantReals(mlir::Value value);
 

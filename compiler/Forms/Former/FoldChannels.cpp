@@ -100,6 +100,33 @@ std::optional<Channels> channelMap(linalg::GenericOp map, Value input, unsigned 
   return affine(map.getBody()->getTerminator()->getOperand(0), known, count);
 }
 
+linalg::GenericOp mapChannels(OpBuilder &builder, Location loc, Value input, unsigned dim,
+                              const Channels &channels) {
+  const auto constant = [&](const std::vector<double> &reals, StringRef name) -> Value {
+    const std::vector<float> values(reals.begin(), reals.end());
+    auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
+    auto type = RankedTensorType::get({int64_t(values.size())}, builder.getF32Type());
+    return arith::ConstantOp::create(builder, loc, makeConstant(type, bytes, name));
+  };
+  auto type = RankedTensorType::get(shapeOf(input), builder.getF32Type());
+  const auto rank = unsigned(type.getRank());
+  AffineMap identity = builder.getMultiDimIdentityMap(rank);
+  AffineMap perChannel = AffineMap::get(rank, 0, builder.getAffineDimExpr(dim));
+  Value scale = constant(channels.scale, "scale"), shift = constant(channels.shift, "shift");
+  Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  return linalg::GenericOp::create(
+      builder, loc, TypeRange(type), ValueRange{input, scale, shift}, ValueRange(init),
+      ArrayRef<AffineMap>{identity, perChannel, perChannel, identity},
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [](OpBuilder &b, Location at, ValueRange x) {
+        Value real = x[0];
+        if (!real.getType().isF32())
+          real = arith::SIToFPOp::create(b, at, b.getF32Type(), real);
+        Value product = arith::MulFOp::create(b, at, real, x[1]);
+        linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, product, x[2]).getResult());
+      });
+}
+
 namespace {
 
 /// `constant` with each slice along `dim` multiplied by its scale.
@@ -250,27 +277,7 @@ SmallVector<Operation *> joinAffine(linalg::GenericOp first) {
       !llvm::all_of(total.shift, isFinite))
     return {};
   OpBuilder builder(last);
-  const auto constant = [&](const std::vector<double> &reals, StringRef name) -> Value {
-    std::vector<float> values(reals.begin(), reals.end());
-    auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
-    auto type = RankedTensorType::get({int64_t(count)}, builder.getF32Type());
-    return arith::ConstantOp::create(builder, last.getLoc(), makeConstant(type, bytes, name));
-  };
-  auto type = cast<RankedTensorType>(last.getResult(0).getType());
-  const auto rank = unsigned(type.getRank());
-  AffineMap identity = builder.getMultiDimIdentityMap(rank);
-  AffineMap perChannel = AffineMap::get(rank, 0, builder.getAffineDimExpr(*channel));
-  Value init =
-      tensor::EmptyOp::create(builder, last.getLoc(), type.getShape(), type.getElementType());
-  auto joined = linalg::GenericOp::create(
-      builder, last.getLoc(), TypeRange(type),
-      ValueRange{input, constant(total.scale, "scale"), constant(total.shift, "shift")},
-      ValueRange(init), ArrayRef<AffineMap>{identity, perChannel, perChannel, identity},
-      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
-      [](OpBuilder &b, Location at, ValueRange x) {
-        Value product = arith::MulFOp::create(b, at, x[0], x[1]);
-        linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, product, x[2]).getResult());
-      });
+  linalg::GenericOp joined = mapChannels(builder, last.getLoc(), input, *channel, total);
   handOnValue(last, joined);
   last.getResult(0).replaceAllUsesWith(joined.getResult(0));
   for (Operation *map : llvm::reverse(chain))

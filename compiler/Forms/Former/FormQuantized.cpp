@@ -347,7 +347,6 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
     return bodyScaled(attempt, op, inner->getOperand(0), index,
                       {isa<arith::MulFOp>(inner) ? to.factor * by : to.factor / by, to.offset});
   }
-
   if (isa<arith::MulFOp>(inner)) {
     FailureOr<Unscaled> x = bodyUnscaled(attempt, op, inner->getOperand(0), index);
     FailureOr<Unscaled> y = failed(x) ? x : bodyUnscaled(attempt, op, inner->getOperand(1), index);

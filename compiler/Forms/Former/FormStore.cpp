@@ -216,7 +216,11 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
         attempt.resultLane = point.back();
     }
     FailureOr<Scalar> value = compute(attempt, point);
-    bool isTooLong = succeeded(value) && opCountOf(attempt, value->node) >= options.chain && !frugal;
+    // What its result needs, and the conversion of a real to what is stored.
+    const auto operations = [&] {
+      return opCountOf(attempt, value->node) + (value->kind == Scalar::Kind::F32);
+    };
+    const bool isTooLong = succeeded(value) && !frugal && operations() >= options.chain;
     if (isTooLong) { // what the kernel computes on its way is stored instead: integers, then all
       frugal = std::exchange(storesIntegers, true) || options.precision != Precision::Int8;
       plain.clear();

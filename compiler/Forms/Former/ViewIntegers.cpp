@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "compiler/Forms/Former/ChannelMap.h"
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
@@ -43,7 +44,7 @@ void joinIntegers(tensor::ConcatOp concat) {
   const auto type = cast<RankedTensorType>(concat.getType());
   const auto dim = unsigned(concat.getDim());
   SmallVector<Value> integers;
-  std::vector<float> scales, shifts;
+  Channels channels;
   bool isShared = false;
   for (Value part : concat.getInputs()) {
     std::optional<TensorScheme> scheme = dequantizedBy(part.getDefiningOp<linalg::GenericOp>());
@@ -51,35 +52,17 @@ void joinIntegers(tensor::ConcatOp concat) {
       return;
     integers.push_back(part.getDefiningOp()->getOperand(0));
     isShared |= !part.hasOneUse();
-    const auto channels = size_t(shapeOf(part)[dim]);
-    scales.insert(scales.end(), channels, float(scheme->scale));
-    shifts.insert(shifts.end(), channels, float(-scheme->scale * double(scheme->zero)));
+    const auto count = size_t(shapeOf(part)[dim]);
+    channels.scale.insert(channels.scale.end(), count, scheme->scale);
+    channels.shift.insert(channels.shift.end(), count, -scheme->scale * double(scheme->zero));
   }
   if (!isShared || !type.getElementType().isF32())
     return;
   OpBuilder builder(concat);
-  const Location loc = concat.getLoc();
-  const auto constant = [&](const std::vector<float> &values, StringRef name) -> Value {
-    auto bytes = ArrayRef(reinterpret_cast<const char *>(values.data()), values.size() * 4);
-    auto ofAll = RankedTensorType::get({int64_t(values.size())}, builder.getF32Type());
-    return arith::ConstantOp::create(builder, loc, makeConstant(ofAll, bytes, name));
-  };
   Value joined = tensor::ConcatOp::create(
-      builder, loc, RankedTensorType::get(type.getShape(), builder.getI8Type()), dim, integers);
-  Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
-  const auto rank = unsigned(type.getRank());
-  AffineMap identity = builder.getMultiDimIdentityMap(rank);
-  AffineMap perChannel = AffineMap::get(rank, 0, builder.getAffineDimExpr(dim));
-  auto map = linalg::GenericOp::create(
-      builder, loc, TypeRange(type),
-      ValueRange{joined, constant(scales, "scale"), constant(shifts, "shift")}, ValueRange(init),
-      ArrayRef<AffineMap>{identity, perChannel, perChannel, identity},
-      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
-      [&](OpBuilder &b, Location at, ValueRange x) {
-        Value real = arith::SIToFPOp::create(b, at, b.getF32Type(), x[0]);
-        Value product = arith::MulFOp::create(b, at, real, x[1]);
-        linalg::YieldOp::create(b, at, arith::AddFOp::create(b, at, product, x[2]).getResult());
-      });
+      builder, concat.getLoc(), RankedTensorType::get(type.getShape(), builder.getI8Type()), dim,
+      integers);
+  linalg::GenericOp map = mapChannels(builder, concat.getLoc(), joined, dim, channels);
   handOnValue(concat, map);
   concat.getResult().replaceAllUsesWith(map.getResult(0));
   concat->erase();
