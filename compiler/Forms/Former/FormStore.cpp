@@ -216,9 +216,9 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
         attempt.resultLane = point.back();
     }
     FailureOr<Scalar> value = compute(attempt, point);
-    // What its result needs, and the conversion of a real to what is stored.
+    // Of what is quantised, operations that were folded into others do not count.
     const auto operations = [&] {
-      return opCountOf(attempt, value->node) + (value->kind == Scalar::Kind::F32);
+      return value->kind == Scalar::Kind::I8 ? opCountOf(attempt, value->node) : opCount(attempt);
     };
     const bool isTooLong = succeeded(value) && !frugal && operations() >= options.chain;
     if (isTooLong) { // what the kernel computes on its way is stored instead: integers, then all
