@@ -31,7 +31,7 @@ FailureOr<ElementType> Former::storedType(Type type) const {
     return ElementType::Int8;
   if (type.isInteger(1))
     return ElementType::UInt8;
-  if (type.isInteger(32) || type.isInteger(64))
+  if (type.isInteger(16) || type.isInteger(32) || type.isInteger(64))
     return ElementType::Int32;
   return failure();
 }

@@ -17,6 +17,62 @@ using namespace mlir;
 
 namespace {
 
+/// Whether a reshape from one shape to the other cuts a dimension and joins parts of it with
+/// others: neither lies within the other's dimensions.
+bool tearsDims(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  const auto ends = [](ArrayRef<int64_t> shape) {
+    llvm::SmallSetVector<int64_t, 6> all;
+    int64_t elements = 1;
+    for (int64_t extent : llvm::reverse(shape))
+      all.insert(elements *= extent);
+    return all;
+  };
+  const auto its = ends(from), others = ends(to);
+  const auto isIn = [](const auto &all) { return [&](int64_t end) { return all.contains(end); }; };
+  return !llvm::all_of(its, isIn(others)) && !llvm::all_of(others, isIn(its));
+}
+
+/// Quantises, or dequantises, before a reshape that tears dimensions apart, what is computed: its
+/// integers would else be stored as they are after it, and few lanes of them read together.
+void mapBeforeTear(linalg::GenericOp map) {
+  SmallVector<Operation *> views;
+  Value value = map->getOperand(0);
+  while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(value.getDefiningOp())) {
+    views.push_back(value.getDefiningOp());
+    value = views.back()->getOperand(0);
+  }
+  Operation *made = value.getDefiningOp();
+  if (views.empty() || !isa_and_nonnull<linalg::LinalgOp>(made) ||
+      !tearsDims(shapeOf(value), shapeOf(map->getOperand(0))) ||
+      !map.getMatchingIndexingMap(map.getDpsInputOperand(0)).isIdentity())
+    return;
+  for (OpOperand *input : map.getDpsInputOperands())
+    if (input->getOperandNumber() > 0 && map.getMatchingIndexingMap(input).getNumResults() > 0)
+      return; // other than by one scale and zero point
+  OpBuilder builder(map);
+  const ArrayRef<int64_t> shape = shapeOf(value);
+  const auto rank = unsigned(shape.size());
+  SmallVector<AffineMap> maps(map->getNumOperands(), AffineMap::get(rank, 0, map.getContext()));
+  maps.front() = maps.back() = builder.getMultiDimIdentityMap(rank);
+  SmallVector<Value> inputs = map.getDpsInputs();
+  inputs.front() = value;
+  const auto type = cast<RankedTensorType>(map->getResult(0).getType()).clone(shape);
+  Value init = tensor::EmptyOp::create(builder, map.getLoc(), shape, type.getElementType());
+  auto mapped = linalg::GenericOp::create(
+      builder, map.getLoc(), TypeRange{type}, inputs, ValueRange{init}, maps,
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel));
+  mapped->setDiscardableAttrs(map->getDiscardableAttrDictionary());
+  mapped->removeAttr(kOnnxValue);
+  IRMapping captured;
+  map.getRegion().cloneInto(&mapped.getRegion(), captured);
+  Value result = mapped->getResult(0);
+  for (Operation *view : llvm::reverse(views))
+    result = viewOf(builder, view, result);
+  handOnValue(map, result.getDefiningOp());
+  map->getResult(0).replaceAllUsesWith(result);
+  map->erase();
+}
+
 void viewInteger(linalg::GenericOp quantize) {
   SmallVector<Operation *> views;
   Value value = quantize->getOperand(0);
@@ -121,6 +177,13 @@ void quantizeTable(linalg::GenericOp quantize) {
 } // namespace
 
 void viewIntegers(func::FuncOp function) {
+  SmallVector<linalg::GenericOp> maps;
+  function.walk([&](linalg::GenericOp op) {
+    if (!quantKind(op).empty() && op->getNumResults() == 1)
+      maps.push_back(op);
+  });
+  for (linalg::GenericOp op : maps)
+    mapBeforeTear(op);
   SmallVector<tensor::ConcatOp> concats;
   function.walk([&](tensor::ConcatOp op) { concats.push_back(op); });
   for (tensor::ConcatOp op : concats)
