@@ -192,3 +192,106 @@ def test_groups_are_normalised_where_their_channels_lie(millrace, tmp_path, grou
                           capture_output=True, text=True, check=True).stdout
     stored = re.findall(r"spatial\.tensor intermediate .*: tensor<([0-9x]+)x", text)
     assert not [shape for shape in stored if f"x{groups}x{channels // groups * SIZE * SIZE}" in f"x{shape}"], stored
+
+
+def spatial(millrace, folder) -> str:
+    return subprocess.run([millrace, "compile", folder / "model.onnx", "--precision", "int8", "--to", "spatial", "-o", "-"],
+                          capture_output=True, text=True, check=True).stdout
+
+
+def outputs_of(millrace, model, folder, inputs, flags) -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+    """What a model makes, what it makes by ONNX Runtime, and the report."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    right = session.run(None, inputs)
+    got = run_millrace(millrace, save_model(model, folder), "tsp-v1", "int8", inputs, folder, flags)
+    assert got.report["predicted_cycles"] == got.report["measured_cycles"]
+    return [got.outputs[each.name] for each in session.get_outputs()], right, got.report
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("mode", ["cubic", "linear"])
+def test_an_image_beside_quantised_weights_is_resized_on_the_grid(millrace, tmp_path, mode, flags):
+    """As CrossViT: what is quantised is resized, a product with reals, and convolved with weights of int8 besides."""
+    graph = Quantised("resized", 9)
+    x = graph.rounded(graph.input("x", [1, 3, 40, 40]), 0.0428, 3)  # up to 5.6
+    none, sizes = graph.constant(np.array([], np.float32)), graph.constant(np.array([1, 3, 32, 32]))
+    small = graph.add("Resize", x, none, "", sizes, mode=mode, coordinate_transformation_mode="half_pixel")
+    small = graph.rounded(small, 0.0431, 0)
+    graph.output(graph.conv(small, 3, 16, 4, strides=[4, 4], pads=[0] * 4), [1, 16, 8, 8])
+    graph.output(graph.conv(x, 3, 16, 4, strides=[4, 4], pads=[0] * 4), [1, 16, 10, 10])
+    inputs = {"x": np.random.default_rng(7).normal(size=[1, 3, 40, 40]).astype(np.float32)}
+    got, right, report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    assert relative_l2(got[0], right[0]) <= 1e-2  # halves of a step that fp16 moves
+    assert relative_l2(got[1], right[1]) <= 1e-3
+    assert "spatial.call" not in spatial(millrace, tmp_path)
+
+
+def test_a_quantised_product_is_turned_rather_than_made_twice(millrace, tmp_path):
+    """As ResMLP: products of channels, whose sum with what came before is read along the tokens, too."""
+    tokens, channels, hidden = 196, 384, 1536
+    graph = Quantised("mixed", 10)
+
+    def weights(given: int, made: int) -> str:
+        integers = graph.constant(graph.rng().integers(-90, 90, [given, made]).astype(np.int8))
+        scales = graph.constant(graph.rng().uniform(0.5, 1.5, made).astype(np.float32) * np.float32(0.02 / given**0.5))
+        return graph.add("DequantizeLinear", integers, scales, graph.constant(np.zeros(made, np.int8)), axis=1)
+
+    def mixed(x: str) -> str:
+        turned = graph.add("Transpose", x, perm=[0, 2, 1])
+        back = graph.add("Transpose", graph.rounded(graph.add("MatMul", turned, weights(tokens, tokens)), 0.0307, 0), perm=[0, 2, 1])
+        return graph.rounded(graph.add("Add", x, back), 0.0419, 0)
+
+    x = mixed(graph.rounded(graph.input("x", [1, tokens, channels]), 0.0307, 0))
+    wide = graph.rounded(graph.add("Relu", graph.add("MatMul", x, weights(channels, hidden))), 0.0229, 0)
+    fc2 = graph.add("MatMul", wide, weights(hidden, channels))
+    x = graph.rounded(graph.add("Add", x, graph.rounded(fc2, 0.0307, 0)), 0.0513, 0)
+    graph.output(mixed(x), [1, tokens, channels])
+    inputs = {"x": np.random.default_rng(8).normal(size=[1, tokens, channels]).astype(np.float32)}
+    [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, ["--exact-qdq"])
+    assert largest_unit_difference(*[np.rint(each / 0.0419).astype(np.int32) for each in (got, right)]) == 0
+    deep = re.findall(rf"spatial\.kernel [^{{]*contracted {hidden}\b", spatial(millrace, tmp_path))
+    assert len(deep) == 1, deep
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_what_is_added_to_quantised_scores_is_joined_instead_of_cutting_them(millrace, tmp_path, flags):
+    """As MViT: scores of pixels, to which something of their rows and something of their columns is added."""
+    heads, side, depth = 2, 6, 16
+    graph = Quantised("beside", 11)
+    q = graph.rounded(graph.input("q", [1, heads, side * side, depth]), SCALES["input"], 0)
+    k = graph.rounded(graph.input("k", [1, heads, depth, side * side]), SCALES["input"], 0)
+    scores = graph.rounded(graph.add("MatMul", q, k), 0.1307, 0)
+    cut = graph.add("Reshape", scores, graph.constant(np.array([1, heads, side, side, side, side])))
+    rows = graph.rounded(graph.input("rows", [1, heads, side, side, side, 1]), SCALES["made"], 0)
+    columns = graph.rounded(graph.input("columns", [1, heads, side, side, 1, side]), SCALES["made"], 0)
+    both = graph.rounded(graph.add("Add", graph.rounded(graph.add("Add", cut, rows), 0.1409, 0), columns), 0.1511, 0)
+    joined = graph.add("Reshape", both, graph.constant(np.array([1, heads, side * side, side * side])))
+    graph.output(graph.add("Softmax", joined, axis=-1), [1, heads, side * side, side * side])
+    rng = np.random.default_rng(9)
+    inputs = {name: rng.normal(size=shape).astype(np.float32) for name, shape in [
+        ("q", [1, heads, side * side, depth]), ("k", [1, heads, depth, side * side]),
+        ("rows", [1, heads, side, side, side, 1]), ("columns", [1, heads, side, side, 1, side])]}
+    [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    # What is fused rounds scores, of steps of 0.15, once instead of three times. Exact: a few scores, products in fp16,
+    # are rounded to the other side.
+    assert relative_l2(got, right) <= (1e-2 if flags else 0.15)
+    stored = re.findall(r"spatial\.tensor intermediate .*: tensor<([0-9x]+)x", spatial(millrace, tmp_path))
+    assert not [shape for shape in stored if f"x{side}x{side}x{side}x{side}" in f"x{shape}"], stored
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("shape", [(1, 2, 6, 6, 6, 1), (1, 2, 6, 6, 1, 6)], ids=["rows", "columns"])
+def test_a_quantised_input_is_repeated_along_lanes(millrace, tmp_path, shape, flags):
+    """It comes as int8 from the host, although the model's input may be infinite: there are no two bytes to take apart."""
+    graph = Quantised("repeated", 12)
+    x = graph.rounded(graph.input("x", [1, 2, 36, 36]), 0.1307, 0)
+    added = graph.add("Expand", graph.rounded(graph.input("added", list(shape)), SCALES["made"], 0),
+                      graph.constant(np.array([1, 2, 6, 6, 6, 6])))
+    graph.output(graph.add("Add", x, graph.add("Reshape", added, graph.constant(np.array([1, 2, 36, 36])))), [1, 2, 36, 36])
+    rng = np.random.default_rng(10)
+    inputs = {"x": 4 * rng.normal(size=[1, 2, 36, 36]).astype(np.float32), "added": rng.normal(size=shape).astype(np.float32)}
+    [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    # What is fused leaves out a rounding of the side that nothing else uses: steps of 0.1307 beside values of 4.
+    assert relative_l2(got, right) <= (5e-4 if flags else 0.1307 / 12**0.5 / 4 * 1.1)

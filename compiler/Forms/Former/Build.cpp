@@ -148,8 +148,8 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     dropWideRoundings(function);
   if (options.precision != Precision::Int8)
     foldDequantized(function);
-  else if (!options.exactQdq)
-    noteRealFactors(function);
+  else
+    noteRealFactors(function, options.exactQdq);
   const PointsByNode before = contractionsOf(function);
   cancelTransposes(function);
   flattenConcats(function);

@@ -81,6 +81,19 @@ bool isConstantValue(Value value) {
   return op && op->hasTrait<OpTrait::ConstantLike>();
 }
 
+bool areWeights(Value value) {
+  if (isConstantValue(value))
+    return true;
+  const auto behindViews = [](Value of) {
+    while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp, linalg::TransposeOp>(
+        of.getDefiningOp()))
+      of = of.getDefiningOp()->getOperand(0);
+    return of;
+  };
+  Operation *op = behindViews(value).getDefiningOp();
+  return quantKind(op) == "dequantize" && isConstantValue(behindViews(op->getOperand(0)));
+}
+
 bool isContraction(linalg::LinalgOp op) {
   return op.getNumReductionLoops() > 0 && combinerOf(op) == Combiner::SumOfProducts;
 }
@@ -217,7 +230,7 @@ FailureOr<Former::Operands> Former::contractionPoints(Attempt &attempt, linalg::
         rows[i] *= double(attempt.space.loop(loop).extent);
   }
   const bool swaps =
-      isConstantValue(baseOf(op->getOperand(0))) && !isConstantValue(baseOf(op->getOperand(1)));
+      areWeights(baseOf(op->getOperand(0))) && !areWeights(baseOf(op->getOperand(1)));
   if (usesLane[0] != usesLane[1])
     operands.w = usesLane[0] ? 0 : 1;
   else if (!usesLane[0] && rows[0] != rows[1]) // a single lane: rather more rows than more installs

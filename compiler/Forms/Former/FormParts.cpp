@@ -45,7 +45,7 @@ std::optional<Former::Parts> Former::partsToSelect(unsigned tensor) {
     return std::nullopt;
   if (const auto marked = markedNan.find(tensor); marked != markedNan.end())
     return Parts{{{tensor, 1.0f}}, false, marked->second};
-  if (!from.unbounded)
+  if (!from.unbounded || from.type == ElementType::Int8)
     return Parts{{{tensor, 1.0f}}, false};
   auto [entry, isNew] = bytes.try_emplace(tensor);
   if (!isNew)

@@ -144,8 +144,8 @@ static bool hasShiftedFactors(ArrayRef<linalg::LinalgOp> dequantized) {
          });
 }
 
-void noteRealFactors(func::FuncOp function) {
-  function.walk([](linalg::LinalgOp contraction) {
+void noteRealFactors(func::FuncOp function, bool isExact) {
+  function.walk([&](linalg::LinalgOp contraction) {
     if (!isContraction(contraction))
       return;
     SmallVector<linalg::LinalgOp> sources;
@@ -156,7 +156,7 @@ void noteRealFactors(func::FuncOp function) {
       if (linalg::LinalgOp source = formOf(operand); quantKind(source) == "dequantize")
         sources.push_back(source);
     }
-    if (sources.size() == 2 && hasShiftedFactors(sources))
+    if (sources.size() == 1 || (!isExact && sources.size() == 2 && hasShiftedFactors(sources)))
       for (linalg::LinalgOp source : sources)
         source->setAttr(kOfReals, UnitAttr::get(source.getContext()));
   });
@@ -207,6 +207,7 @@ FailureOr<Stored> Former::storeQuantizedInput(Value base, unsigned lane) {
   tensor.type = ElementType::Int8;
   tensor.hostScale = scheme->scale[0];
   tensor.hostZero = scheme->zero;
+  tensor.unbounded = false; // integers, whatever they are made of
   return input;
 }
 

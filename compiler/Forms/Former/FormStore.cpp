@@ -488,8 +488,7 @@ bool Former::isAddedToScores(Value value) {
     for (int depth = 0; depth < kLongestChain; ++depth) {
       linalg::LinalgOp op = formOf(baseOf(operand));
       if (op && isContraction(op))
-        return !isConstantValue(baseOf(op->getOperand(0))) &&
-               !isConstantValue(baseOf(op->getOperand(1)));
+        return !areWeights(baseOf(op->getOperand(0))) && !areWeights(baseOf(op->getOperand(1)));
       if (!op || !isMap(op) || op.getNumDpsInputs() == 0)
         return false;
       operand = op->getOperand(0);

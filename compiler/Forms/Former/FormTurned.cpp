@@ -30,7 +30,7 @@ bool Former::turnsAfterwards(Value part, Value base, unsigned lane) {
     return true;
   linalg::LinalgOp op = formOf(base);
   if (!op || !isContraction(op) ||
-      (!isConstantValue(op->getOperand(0)) && !isConstantValue(op->getOperand(1))))
+      (!areWeights(op->getOperand(0)) && !areWeights(op->getOperand(1))))
     return false;
   const int64_t sweeps = (depthOf(op) + kAtOnce - 1) / kAtOnce, rows = shapeOf(part)[lane],
                 columns = elementsOf(part) / rows;
@@ -54,7 +54,7 @@ int64_t Former::passesAgain(Value base) {
         if (const Value source = baseOf(input); !stored.count(source) && seen.insert(source).second)
           open.push_back(source);
     } else if (isContraction(op) && !isDepthwise(op) &&
-               (isConstantValue(op->getOperand(0)) || isConstantValue(op->getOperand(1)))) {
+               (areWeights(op->getOperand(0)) || areWeights(op->getOperand(1)))) {
       int64_t longest = 1;
       for (auto [extent, kind] : llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()))
         longest = kind == utils::IteratorType::reduction ? std::max(longest, extent) : longest;
@@ -177,8 +177,8 @@ std::optional<Former::ChannelsOf> Former::channelsOf(Attempt &attempt, Value bas
   linalg::LinalgOp op = found.product;
   if (!isContraction(op))
     return std::nullopt;
-  const bool isFirst = isConstantValue(op->getOperand(0));
-  if (isFirst == isConstantValue(op->getOperand(1)))
+  const bool isFirst = areWeights(op->getOperand(0));
+  if (isFirst == areWeights(op->getOperand(1)))
     return std::nullopt;
   const AffineMap constants = op.getIndexingMapsArray()[isFirst ? 0 : 1],
                   others = op.getIndexingMapsArray()[isFirst ? 1 : 0],
@@ -241,7 +241,7 @@ bool Former::holdsWeights(Value base) {
     op = source ? formOf(source) : linalg::LinalgOp();
   }
   return op && isContraction(op) && llvm::any_of(op.getDpsInputs(), [&](Value operand) {
-           return isConstantValue(operand) &&
+           return areWeights(operand) &&
                   cast<RankedTensorType>(operand.getType()).getNumElements() >
                       cast<RankedTensorType>(base.getType()).getNumElements();
          });

@@ -258,7 +258,7 @@ bool isCutInto(Value value, ArrayRef<int64_t> shape) {
 bool joinsGroups(tensor::CollapseShapeOp view) {
   linalg::LinalgOp sums = formOf(view.getSrc());
   if (!sums || !isContraction(sums) || !view.getSrc().hasOneUse() ||
-      llvm::none_of(sums.getDpsInputs(), isConstantValue))
+      llvm::none_of(sums.getDpsInputs(), areWeights))
     return false;
   const ArrayRef<int64_t> shape = view.getSrcType().getShape();
   const auto joins = [&](const ReassociationIndices &dims) {

@@ -499,6 +499,8 @@ bool isContraction(mlir::linalg::LinalgOp op);
 /// one operand meet all of the other's, so that each lane sums its own products in the VXM.
 bool isDepthwise(mlir::linalg::LinalgOp op);
 bool isConstantValue(mlir::Value value);
+/// A constant, or, perhaps behind views, what dequantises one.
+bool areWeights(mlir::Value value);
 /// fp32 is multiplied by such constants in parts of that type, with no loss.
 bool areExactInBf16(mlir::Value constant);
 /// The operand is padded with what does not change the reduction.

@@ -5,8 +5,10 @@
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace millrace::forms {
 
@@ -17,20 +19,20 @@ namespace {
 bool isProductOfTwo(Value value) {
   constexpr int kLongestChain = 8; // maps of one value: scales
   for (int depth = 0; depth < kLongestChain; ++depth) {
-    linalg::LinalgOp op = formOf(value);
+    linalg::LinalgOp op = formOf(behindUnitDims(value));
     if (!op || op.getNumDpsInputs() == 0)
       return false;
     if (!isMap(op))
-      return isContraction(op) && !isConstantValue(op->getOperand(0)) &&
-             !isConstantValue(op->getOperand(1));
+      return isContraction(op) && !areWeights(op->getOperand(0)) && !areWeights(op->getOperand(1));
     value = op->getOperand(0);
   }
   return false;
 }
 
-/// A map of `value`, element by element, and of what it is repeated beside.
+/// A map of `value`, element by element, and of what it is repeated beside, or a rounding of it.
 bool mapsBeside(linalg::GenericOp op, Value value) {
-  return op->getNumResults() == 1 && quantKind(op).empty() && !op->hasAttr(kDevice) &&
+  const bool isRounding = !quantKind(op).empty();
+  return op->getNumResults() == 1 && !op->hasAttr(kDevice) &&
          op.getNumParallelLoops() == op.getNumLoops() && !op.hasIndexSemantics() &&
          llvm::count(op.getDpsInputs(), value) == 1 &&
          op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() &&
@@ -38,16 +40,50 @@ bool mapsBeside(linalg::GenericOp op, Value value) {
          llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
            const AffineMap map = op.getMatchingIndexingMap(input);
            return input->get() == value ? map.isIdentity()
+                  : isRounding          ? map.getNumResults() == 0
                                         : map.isProjectedPermutation(/*allowZeroInResults=*/true);
          });
 }
 
+using Operations = SmallPtrSet<Operation *, 16>;
+
+/// What rewritings left behind that nobody takes any more.
+Operations deadOf(Block &block) {
+  Operations dead;
+  for (Operation &op : llvm::reverse(block))
+    if (op.getNumResults() > 0 && isMemoryEffectFree(&op) &&
+        llvm::all_of(op.getUsers(), [&](Operation *user) { return dead.contains(user); }))
+      dead.insert(&op);
+  return dead;
+}
+
+/// What alone takes the value, dead operations aside; null if several do.
+Operation *onlyUser(Value value, const Operations &dead) {
+  Operation *only = nullptr;
+  for (OpOperand &use : value.getUses()) {
+    if (dead.contains(use.getOwner()))
+      continue;
+    if (only)
+      return nullptr;
+    only = use.getOwner();
+  }
+  return only;
+}
+
+/// With all that takes what is made, which is dead.
+void eraseWithUsers(Operation *op, Operations &erased) {
+  while (!op->use_empty())
+    eraseWithUsers(*op->user_begin(), erased);
+  erased.insert(op);
+  op->erase();
+}
+
 /// Maps from what cuts to what joins again as it was; none where something else is between.
-SmallVector<linalg::GenericOp> mapsBetween(tensor::ExpandShapeOp cut,
-                                           tensor::CollapseShapeOp &join) {
+SmallVector<linalg::GenericOp> mapsBetween(tensor::ExpandShapeOp cut, tensor::CollapseShapeOp &join,
+                                           const Operations &dead) {
   SmallVector<linalg::GenericOp> maps;
-  for (Value value = cut.getResult(); value.hasOneUse();) {
-    Operation *user = *value.user_begin();
+  Value value = cut.getResult();
+  while (Operation *user = onlyUser(value, dead)) {
     join = dyn_cast<tensor::CollapseShapeOp>(user);
     if (join)
       return withoutOnes(shapeOf(join)) == withoutOnes(shapeOf(cut.getSrc()))
@@ -84,9 +120,9 @@ Value joinedOperand(OpBuilder &builder, linalg::GenericOp map, OpOperand *operan
   return joined(builder, repeated.getResult(0), join);
 }
 
-void joinBesideScores(tensor::ExpandShapeOp cut) {
+void joinBesideScores(tensor::ExpandShapeOp cut, const Operations &dead, Operations &erased) {
   tensor::CollapseShapeOp join;
-  const SmallVector<linalg::GenericOp> maps = mapsBetween(cut, join);
+  const SmallVector<linalg::GenericOp> maps = mapsBetween(cut, join, dead);
   const bool isBeside = llvm::any_of(maps, [](linalg::GenericOp map) {
     return llvm::any_of(map.getDpsInputOperands(), [&](OpOperand *input) {
       return !map.getMatchingIndexingMap(input).isIdentity() &&
@@ -120,15 +156,15 @@ void joinBesideScores(tensor::ExpandShapeOp cut) {
         SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel));
     IRMapping captured;
     map.getRegion().cloneInto(&beside.getRegion(), captured);
+    if (!quantKind(map).empty())
+      beside->setDiscardableAttrs(map->getDiscardableAttrDictionary());
+    beside->removeAttr(kOnnxValue);
     from = map->getResult(0);
     to = beside->getResult(0);
   }
   handOnValue(join, to.getDefiningOp());
   join.getResult().replaceAllUsesWith(to);
-  join->erase();
-  for (linalg::GenericOp map : llvm::reverse(maps))
-    map->erase();
-  cut->erase();
+  eraseWithUsers(cut, erased);
 }
 
 } // namespace
@@ -136,8 +172,11 @@ void joinBesideScores(tensor::ExpandShapeOp cut) {
 void joinBesideScores(func::FuncOp function) {
   SmallVector<tensor::ExpandShapeOp> cuts;
   function.walk([&](tensor::ExpandShapeOp cut) { cuts.push_back(cut); });
+  const Operations dead = deadOf(function.getBody().front());
+  Operations erased;
   for (tensor::ExpandShapeOp cut : cuts)
-    joinBesideScores(cut);
+    if (!erased.contains(cut))
+      joinBesideScores(cut, dead, erased);
 }
 
 } // namespace millrace::forms
