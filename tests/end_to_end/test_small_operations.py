@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Single operations of few channels, and of integers, give on the machine what ONNX Runtime gives."""
 import json
+import re
 import subprocess
 
 import numpy as np
@@ -187,9 +188,33 @@ def test_a_sum_over_nothing_is_refused(millrace, tmp_path):
         refusal(millrace, tmp_path, model_of("Gemm", {"x0": reals(2, 0), "x1": reals(0, 4), "x2": reals(4)}))
 
 
-def test_an_output_of_a_type_that_no_tensor_holds_is_named(millrace, tmp_path):
-    assert "output 'y' has elements of" in \
-        refusal(millrace, tmp_path, model_of("Transpose", {"x0": np.ones((2, 3), np.int16)}))
+@pytest.mark.parametrize("type", [np.int16, np.uint16])
+def test_integers_of_16_bits_are_held_as_32(millrace, tmp_path, type):
+    values = np.array([[-32768, 32767, 0], [-1, 255, 256]], np.int32).astype(type)
+    got = run_millrace(millrace, save_model(model_of("Transpose", {"x0": values}), tmp_path), "tsp-v1", "fp16",
+                       {"x0": values}, tmp_path).outputs
+    [output] = got.values()
+    assert output.dtype == type
+    np.testing.assert_array_equal(output, values.T)
+
+
+@pytest.mark.parametrize("zero", [-300, 0])
+def test_a_product_is_quantised_to_16_bits(millrace, tmp_path, zero):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"]),
+             helper.make_node("Greater", ["q", "z"], ["above"])]
+    info = helper.make_tensor_value_info
+    weights = np.random.default_rng(3).integers(-8, 9, (8, 16)).astype(np.float32)
+    initializers = [onnx.numpy_helper.from_array(each, name) for name, each in
+                    [("w", weights), ("s", np.float32(0.03125)), ("z", np.int16(zero))]]
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [4, 8])],
+                              [info("q", TensorProto.INT16, [4, 16]), info("above", TensorProto.BOOL, [4, 16])], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    inputs = {"x": np.random.default_rng(4).integers(-8, 9, (4, 8)).astype(np.float32) / 4}  # exact in fp16, as products are
+    right = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs
+    assert np.abs(right[0]).max() > 300
+    np.testing.assert_array_equal(got["q"], right[0])
+    np.testing.assert_array_equal(got["above"], right[1])
 
 
 def test_a_sum_along_a_diagonal_is_refused(millrace, tmp_path):
@@ -235,3 +260,54 @@ def test_doubles_are_computed_as_floats_are(millrace, tmp_path, op, constants, a
     model = save_model(model_of(op, doubles, constants, **attributes), tmp_path)
     got = run_millrace(millrace, model, "tsp-v1", "fp16", doubles, tmp_path).outputs["y"]
     assert got.dtype == np.float64 and relative_l2(got, session.run(None, floats)[0]) <= 2e-3
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 18), (3, 4, 5, 5), (4, 6)], ids=str)
+def test_a_batch_norm_in_training_mode_takes_the_statistics_of_the_batch(millrace, tmp_path, shape):
+    channels = shape[1]
+    constants = {"scale": 1 + reals(channels) / 4, "bias": reals(channels), "mean": reals(channels),
+                 "var": 1 + np.abs(reals(channels))}
+    inputs = {"x": (reals(*shape) + np.arange(channels).reshape([-1] + [1] * (len(shape) - 2)) / 4).astype(np.float32)}
+    info = helper.make_tensor_value_info
+    node = helper.make_node("BatchNormalization", ["x", *constants], ["y", "m", "v"], training_mode=1, momentum=0.75)
+    graph = helper.make_graph([node], "g", [info("x", TensorProto.FLOAT, shape)],
+                              [info("y", TensorProto.FLOAT, shape), info("m", TensorProto.FLOAT, [channels]),
+                               info("v", TensorProto.FLOAT, [channels])],
+                              [numpy_helper.from_array(each.astype(np.float32), name) for name, each in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    x, along = inputs["x"].astype(np.float64), [-1] + [1] * (len(shape) - 2)
+    axes = (0, *range(2, len(shape)))
+    mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    y = (x - mean) / np.sqrt(var + 1e-5) * constants["scale"].reshape(along) + constants["bias"].reshape(along)
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path).outputs
+    assert relative_l2(got["y"], y) <= 1e-3
+    assert relative_l2(got["m"], 0.75 * constants["mean"] + 0.25 * mean.ravel()) <= 1e-3
+    assert relative_l2(got["v"], 0.75 * constants["var"] + 0.25 * var.ravel()) <= 1e-3
+
+
+def test_weights_that_are_standardised_are_constants(millrace, tmp_path):
+    """As PyTorch exports ScaledStdConv2d: the weights, as a batch of one, through a BatchNormalization in training mode."""
+    made, given = 16, 8
+    weights = np.random.default_rng(5).normal(size=(made, given, 3, 3)).astype(np.float32)
+    constants = {"w": weights.reshape(1, made, -1), "gain": 0.2 + reals(made) / 40, "zero": np.zeros(made), "one": np.ones(made)}
+    nodes = [helper.make_node("BatchNormalization", ["w", "gain", "zero", "zero", "one"], ["n", "m", "v"], training_mode=1),
+             helper.make_node("Reshape", ["n", "shape"], ["weights"]),
+             helper.make_node("Conv", ["x", "weights"], ["y"], pads=[1] * 4)]
+    info = helper.make_tensor_value_info
+    initializers = [numpy_helper.from_array(each.astype(np.float32), name) for name, each in constants.items()]
+    initializers.append(numpy_helper.from_array(np.array(weights.shape), "shape"))
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [1, given, 10, 10])],
+                              [info("y", TensorProto.FLOAT, [1, made, 10, 10])], initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    inputs = {"x": reals(1, given, 10, 10)}
+    flat = constants["w"].astype(np.float64)
+    flat = (flat - flat.mean(2, keepdims=True)) / np.sqrt(flat.var(2, keepdims=True) + 1e-5)
+    flat = (flat * constants["gain"].reshape(-1, 1)).reshape(weights.shape)
+    padded = np.pad(inputs["x"].astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded[0], (3, 3), axis=(1, 2))
+    got = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path)
+    assert relative_l2(got.outputs["y"][0], np.einsum("chwij,ocij->ohw", windows, flat)) <= 1e-3
+    text = subprocess.run([millrace, "compile", tmp_path / "model.onnx", "--precision", "fp16", "--to", "spatial", "-o", "-"],
+                          capture_output=True, text=True, check=True).stdout
+    names = re.findall(r'spatial\.kernel "([^"]*)"', text)
+    assert names and all(name.startswith("Conv_") for name in names), names

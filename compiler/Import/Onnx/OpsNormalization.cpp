@@ -183,14 +183,47 @@ Handler softmaxOp(bool takeLog) {
   };
 }
 
+/// In training mode: with the statistics of the batch itself, which outputs 1 and 2 mix with those
+/// that are given. Networks standardise weights in this way.
+Status normaliseBatch(NodeImporter &node) {
+  TensorBuilder &t = node.t;
+  Value input = node.in(0);
+  const int64_t rank = node.rank(0);
+  Shape axes = axesFrom(2, rank), perChannel(size_t(rank) - 1, 1);
+  axes.insert(axes.begin(), 0);
+  perChannel.front() = node.shape(0)[1];
+  const double count = countOver(input, axes), momentum = node.getFloat("momentum", 0.9);
+  Value mean = meanOver(t, input, axes);
+  Value centred =
+      mapWith(t, input, mean, axes, [](Arithmetic &a, Value x, Value m) { return a.sub(x, m); });
+  Value squares = sumOfSquares(t, centred, axes);
+  Value inverse = inverseDeviation(t, squares, count, node.getFloat("epsilon", 1e-5));
+  for (Value statistic : {mean, inverse}) // an error in them moves all elements
+    t.keepFp32(statistic);
+  for (const auto &[output, statistic, divisor] :
+       {std::tuple(1, mean, 1.0), std::tuple(2, squares, count)})
+    if (node.wants(size_t(output)))
+      node.set(size_t(output),
+               t.map({node.in(size_t(output) + 2), statistic}, elementTypeOf(statistic),
+                     [&](Scalars &s, ValueRange x) {
+                       Arithmetic a(s);
+                       return a.add(a.mul(x[0], a.like(x[0], momentum)),
+                                    a.mul(x[1], a.like(x[1], (1 - momentum) / divisor)));
+                     }),
+               node.inType(size_t(output) + 2));
+  return node.done(scaleAndShift(t, centred, inverse, axes, count,
+                                 t.reshape(node.in(1), perChannel),
+                                 t.reshape(node.in(2), perChannel)));
+}
+
 /// (x - mean) / sqrt(variance + epsilon) * scale + bias per channel, with statistics that are
 /// inputs.
 Status importBatchNorm(NodeImporter &node) {
-  if (node.getInt("training_mode", 0) != 0)
-    return node.error("training mode is not supported");
   if (node.rank(0) < 2)
     return node.error("normalises a tensor of rank " + std::to_string(node.rank(0)) +
                       "; the rank must be at least 2");
+  if (node.getInt("training_mode", 0) != 0)
+    return normaliseBatch(node);
   TensorBuilder &t = node.t;
   Value input = node.in(0);
   double epsilon = node.getFloat("epsilon", 1e-5);
