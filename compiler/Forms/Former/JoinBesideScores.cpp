@@ -70,10 +70,11 @@ Operation *onlyUser(Value value, const Operations &dead) {
   return only;
 }
 
-/// With all that takes what is made, which is dead.
-void eraseWithUsers(Operation *op, Operations &erased) {
+/// With all that takes what is made, which is dead. What is made later may have its address.
+void eraseWithUsers(Operation *op, Operations &dead, Operations &erased) {
   while (!op->use_empty())
-    eraseWithUsers(*op->user_begin(), erased);
+    eraseWithUsers(*op->user_begin(), dead, erased);
+  dead.erase(op);
   erased.insert(op);
   op->erase();
 }
@@ -120,7 +121,7 @@ Value joinedOperand(OpBuilder &builder, linalg::GenericOp map, OpOperand *operan
   return joined(builder, repeated.getResult(0), join);
 }
 
-void joinBesideScores(tensor::ExpandShapeOp cut, const Operations &dead, Operations &erased) {
+void joinBesideScores(tensor::ExpandShapeOp cut, Operations &dead, Operations &erased) {
   tensor::CollapseShapeOp join;
   const SmallVector<linalg::GenericOp> maps = mapsBetween(cut, join, dead);
   const bool isBeside = llvm::any_of(maps, [](linalg::GenericOp map) {
@@ -164,7 +165,7 @@ void joinBesideScores(tensor::ExpandShapeOp cut, const Operations &dead, Operati
   }
   handOnValue(join, to.getDefiningOp());
   join.getResult().replaceAllUsesWith(to);
-  eraseWithUsers(cut, erased);
+  eraseWithUsers(cut, dead, erased);
 }
 
 } // namespace
@@ -172,8 +173,7 @@ void joinBesideScores(tensor::ExpandShapeOp cut, const Operations &dead, Operati
 void joinBesideScores(func::FuncOp function) {
   SmallVector<tensor::ExpandShapeOp> cuts;
   function.walk([&](tensor::ExpandShapeOp cut) { cuts.push_back(cut); });
-  const Operations dead = deadOf(function.getBody().front());
-  Operations erased;
+  Operations dead = deadOf(function.getBody().front()), erased;
   for (tensor::ExpandShapeOp cut : cuts)
     if (!erased.contains(cut))
       joinBesideScores(cut, dead, erased);

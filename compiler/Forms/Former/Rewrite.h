@@ -93,7 +93,8 @@ bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp q
 void poolIntegers(mlir::func::FuncOp function);
 
 /// quantize(view(dequantize(x))) with one scheme becomes view(x), which is exact: quantisers round
-/// behind every Reshape and Transpose.
+/// behind every Reshape and Transpose. What is quantised, or dequantised, by one scheme behind a
+/// reshape that tears dimensions apart is so before it; also exact.
 void viewIntegers(mlir::func::FuncOp function);
 
 /// Maps and sums between a view that joins dimensions and views that cut them again as they were
