@@ -14,7 +14,7 @@ namespace millrace::onnx_import {
 namespace {
 
 /// Of operations that are evaluated without asking for time.
-constexpr int64_t smallWork = 64 * smallFoldedElements;
+constexpr int64_t workPerElement = 64, smallWork = workPerElement * smallFoldedElements;
 
 int64_t elementsOf(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getNumElements();
@@ -229,7 +229,8 @@ void BlockFolder::run() {
   const auto isLarge = [](Operation &op, const FoldableOp &foldableOp) {
     const int64_t elements = elementsOf(op.getResult(0));
     return elements > largestFoldedElements && quantKindOf(op) != "quantize" &&
-           llvm::all_of(foldableOp.reads(), [&](Value read) { return elements > elementsOf(read); });
+           llvm::all_of(foldableOp.reads(),
+                        [&](Value read) { return elements > elementsOf(read); });
   };
   for (Operation &op : block)
     if (std::optional<FoldableOp> foldableOp = FoldableOp::create(&op);
@@ -251,13 +252,13 @@ void BlockFolder::run() {
 
 } // namespace
 
-ElementsAttr foldValue(Value value) {
+ElementsAttr foldValue(Value value, int64_t most) {
   ElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)))
     return constant;
   Constants constants;
   DenseMap<Operation *, FoldableOp> foldable;
-  int64_t workLeft = smallWork;
+  int64_t workLeft = workPerElement * most;
   SmallVector<Value> wanted{value}; // each read by the one before it
   while (!wanted.empty()) {
     Value next = wanted.back();
@@ -274,8 +275,7 @@ ElementsAttr foldValue(Value value) {
     if (found == foldable.end()) {
       std::optional<FoldableOp> foldableOp =
           op ? FoldableOp::create(op) : std::optional<FoldableOp>();
-      if (!foldableOp || elementsOf(next) > smallFoldedElements ||
-          (workLeft -= foldableOp->work()) < 0)
+      if (!foldableOp || elementsOf(next) > most || (workLeft -= foldableOp->work()) < 0)
         return {};
       found = foldable.try_emplace(op, std::move(*foldableOp)).first;
     }

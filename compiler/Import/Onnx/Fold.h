@@ -18,9 +18,9 @@ constexpr int64_t largestFoldedElements = int64_t{1} << 22;
 /// takes about a nanosecond.
 constexpr int64_t mostFoldingWork = int64_t{1} << 28, mostFoldingWorkOfAll = int64_t{1} << 32;
 
-/// The constant that `value` equals if it is one, or has up to smallFoldedElements and follows from
+/// The constant that `value` equals if it is one, or has up to `most` elements and follows from
 /// constants by linalg, tensor and arith operations of no more; else null. Creates no operations.
-mlir::ElementsAttr foldValue(mlir::Value value);
+mlir::ElementsAttr foldValue(mlir::Value value, int64_t most = smallFoldedElements);
 
 /// Replaces results of operations below `root` that follow from constants: small ones, and of large
 /// ones those that something else reads, if they are computed and take no more bytes than what is

@@ -32,8 +32,8 @@ Shape NodeImporter::getInts(std::string_view name, llvm::ArrayRef<int64_t> other
   return found ? Shape(found->ints().begin(), found->ints().end()) : Shape(otherwise);
 }
 
-std::optional<Shape> NodeImporter::constantIntegers(size_t i) const {
-  std::optional<ConstantView> view = viewConstant(foldValue(in(i)));
+std::optional<Shape> NodeImporter::constantIntegers(size_t i, int64_t most) const {
+  std::optional<ConstantView> view = viewConstant(foldValue(in(i), most));
   if (!view || !view->type.getElementType().isInteger())
     return std::nullopt;
   Shape values;

@@ -6,6 +6,7 @@
 
 #include "arch/spec/Expected.h"
 #include "compiler/Import/Onnx/Arithmetic.h"
+#include "compiler/Import/Onnx/Fold.h"
 #include "compiler/Import/Onnx/TensorBuilder.h"
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/HostTensor.h"
@@ -53,9 +54,9 @@ public:
   HostType inType(size_t i) const { return inputs[i].type; }
   llvm::ArrayRef<int64_t> shape(size_t i) const { return shapeOf(inputs[i].value); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
-  /// The elements of a constant integer input (computed now if it follows from constants); nothing
-  /// if not constant.
-  std::optional<Shape> constantIntegers(size_t i) const;
+  /// The elements of a constant integer input (computed now if it follows from constants and has no
+  /// more than `most`); nothing if not constant.
+  std::optional<Shape> constantIntegers(size_t i, int64_t most = smallFoldedElements) const;
   std::optional<double> constantReal(size_t i) const;
 
   std::string_view type() const { return node.op_type(); }

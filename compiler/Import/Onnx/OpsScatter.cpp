@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Writes at positions that are given: ScatterND and ScatterElements. Constant positions cut data
-// and updates into runs of rows, which are joined anew; positions that are data make every row look
-// through all updates.
+// Writes at positions that are given: ScatterND and ScatterElements. Constant positions that fill a
+// box (x[:, 2:5] = y) are a concatenation; others cut data and updates into runs of rows, which are
+// joined anew. Positions that are data make every row look through all updates.
 #include "compiler/Import/Onnx/Handlers.h"
 
 using namespace mlir;
 
 namespace millrace::onnx_import {
 namespace {
+
+/// Constant places are computed at import up to so many: a write in known places is cheap.
+constexpr int64_t kMostPlaces = int64_t(1) << 24;
+/// Data is cut into no more pieces, nor joined with more updates one after the other.
+constexpr size_t kMostParts = 256;
 
 /// How an update joins what is there: body(scalars, there, update).
 using Join = llvm::function_ref<Value(Scalars &, Value, Value)>;
@@ -54,7 +59,6 @@ Value joinRows(TensorBuilder &t, Value data, Value updates, ArrayRef<int64_t> up
 /// Data [rows, width] with updates [count, width] in the given rows; each at most once.
 Value joinRuns(TensorBuilder &t, Value data, Value updates, ArrayRef<int64_t> updateOf,
                bool replaces, Join join) {
-  constexpr size_t kMostParts = 256;
   SmallVector<Value> parts;
   const SmallVector<Run> runs = runsOf(updateOf);
   if (runs.size() > kMostParts)
@@ -90,6 +94,58 @@ Value searchAll(TensorBuilder &t, Value data, Value updates, Value rows, Join jo
   return generic.getResult(0);
 }
 
+/// What rows fill, in row-major order: [start[d], start[d] + extent[d]) of each dimension.
+struct Box {
+  Shape start, extent;
+};
+
+/// The box of a tensor of the given shape that `rows` (row-major numbers) fill one after the other.
+std::optional<Box> boxOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> rows) {
+  Box box{Shape(shape.size()), Shape(shape.size())};
+  int64_t first = rows.front(), last = rows.back();
+  for (size_t d = shape.size(); d-- > 0; first /= shape[d], last /= shape[d]) {
+    box.start[d] = first % shape[d];
+    box.extent[d] = last % shape[d] - box.start[d] + 1;
+    if (box.extent[d] < 1)
+      return std::nullopt;
+  }
+  if (productOf(box.extent) != int64_t(rows.size()))
+    return std::nullopt;
+  Shape at(shape.size()); // within the box
+  for (int64_t row : rows) {
+    int64_t wanted = 0;
+    for (size_t d = 0; d < shape.size(); ++d)
+      wanted = wanted * shape[d] + box.start[d] + at[d];
+    if (row != wanted)
+      return std::nullopt;
+    for (size_t d = shape.size(); d-- > 0 && ++at[d] == box.extent[d];)
+      at[d] = 0;
+  }
+  return box;
+}
+
+/// Data [shape..., width] with the updates, of the box's extents, in its box.
+Value joinBox(TensorBuilder &t, Value data, Value updates, const Box &box, bool replaces,
+              Join join) {
+  SmallVector<Value> around{data}; // [d]: dimensions before d cut to the box
+  for (auto [d, start] : llvm::enumerate(box.start))
+    around.push_back(t.sliceAxis(around.back(), int64_t(d), start, box.extent[d]));
+  Value result = replaces ? updates
+                          : t.map({around.back(), updates}, elementTypeOf(data),
+                                  [&](Scalars &s, ValueRange x) { return join(s, x[0], x[1]); });
+  for (size_t d = box.start.size(); d-- > 0;) {
+    const int64_t end = box.start[d] + box.extent[d], whole = shapeOf(data)[d];
+    SmallVector<Value> parts;
+    if (box.start[d] > 0)
+      parts.push_back(t.sliceAxis(around[d], int64_t(d), 0, box.start[d]));
+    parts.push_back(result);
+    if (end < whole)
+      parts.push_back(t.sliceAxis(around[d], int64_t(d), end, whole - end));
+    result = parts.size() == 1 ? result : t.concat(parts, int64_t(d));
+  }
+  return result;
+}
+
 /// Negative indices count from the end.
 Value fromEnd(Arithmetic &a, Value index, int64_t extent) {
   return a.choose(a.compare(Arithmetic::Order::Less, index, a.like(index, 0)),
@@ -116,8 +172,8 @@ Expected<std::function<Value(Scalars &, Value, Value)>> joinOf(NodeImporter &nod
 
 /// Data [rows, width] with update u in row `rows[u]`. Rows that get several updates get them in
 /// their order; of those that replace, the last one counts.
-Value scatterConstant(TensorBuilder &t, Value data, Value updates, ArrayRef<int64_t> rows,
-                      bool replaces, Join join) {
+Value scatterRuns(TensorBuilder &t, Value data, Value updates, ArrayRef<int64_t> rows,
+                  bool replaces, Join join) {
   SmallVector<int64_t> all(shapeOf(data)[0], -1), left(rows);
   if (replaces) {
     for (auto [update, row] : llvm::enumerate(rows))
@@ -139,22 +195,57 @@ Value scatterConstant(TensorBuilder &t, Value data, Value updates, ArrayRef<int6
   return data;
 }
 
-/// Data and updates (inputs 0 and 2) seen as rows; `rows` are constant if `constant` is given.
-Status scatter(NodeImporter &node, int64_t rows, int64_t width,
-               const std::optional<Shape> &constant, llvm::function_ref<Value()> computedRows,
-               int64_t count) {
+/// The most updates that a row gets.
+size_t mostUpdates(ArrayRef<int64_t> rows) {
+  DenseMap<int64_t, size_t> updates;
+  size_t most = 0;
+  for (int64_t row : rows)
+    most = std::max(most, ++updates[row]);
+  return most;
+}
+
+/// A write into data, whose first dimensions are `addressed`: each row (a row-major number) of
+/// those gets its update.
+struct Scattered {
+  Value data, updates;
+  ArrayRef<int64_t> addressed;
+  int64_t count; ///< of updates
+  bool replaces;
+
+  Shape seenAs(ArrayRef<int64_t> leading) const {
+    Shape shape(leading);
+    llvm::append_range(shape, shapeOf(data).drop_front(addressed.size()));
+    return shape;
+  }
+};
+
+/// The data with the updates in `constant` rows, or in those that `computed` makes.
+Value scatter(TensorBuilder &t, const Scattered &write, const std::optional<Shape> &constant,
+              llvm::function_ref<Value()> computed, Join join) {
+  const Shape whole(shapeOf(write.data));
+  if (productOf(whole) == 0 || write.count == 0)
+    return write.data;
+  if (std::optional<Box> box = constant ? boxOf(write.addressed, *constant) : std::nullopt)
+    return joinBox(t, write.data, t.reshape(write.updates, write.seenAs(box->extent)), *box,
+                   write.replaces, join);
+  const int64_t rows = productOf(write.addressed);
+  const Value data = t.reshape(write.data, {rows, productOf(whole) / rows}),
+              updates = t.reshape(write.updates, {write.count, productOf(whole) / rows});
+  const bool isInRuns = constant && (write.replaces || mostUpdates(*constant) <= kMostParts);
+  return t.reshape(isInRuns ? scatterRuns(t, data, updates, *constant, write.replaces, join)
+                            : searchAll(t, data, updates, computed(), join),
+                   whole);
+}
+
+/// A node's data and updates are inputs 0 and 2.
+Status scatter(NodeImporter &node, ArrayRef<int64_t> addressed, int64_t count,
+               const std::optional<Shape> &constant, llvm::function_ref<Value()> computed) {
   auto join = joinOf(node);
   if (!join)
     return join.takeError();
-  TensorBuilder &t = node.t;
-  if (rows == 0 || width == 0 || count == 0)
-    return node.done(node.in(0));
-  Value data = t.reshape(node.in(0), {rows, width}),
-        updates = t.reshape(node.in(2), {count, width});
   const bool replaces = node.getString("reduction", "none") == "none";
-  Value result = constant ? scatterConstant(t, data, updates, *constant, replaces, *join)
-                          : searchAll(t, data, updates, computedRows(), *join);
-  return node.done(t.reshape(result, node.shape(0)));
+  return node.done(scatter(node.t, {node.in(0), node.in(2), addressed, count, replaces}, constant,
+                           computed, *join));
 }
 
 /// data[indices[i...]] = updates[i...]: the last dimension of the indices addresses the first
@@ -166,9 +257,8 @@ Status importScatterND(NodeImporter &node) {
                       " dimensions, but its data has " + std::to_string(node.rank(0)) +
                       "; give indices whose last extent is 1 to that");
   ArrayRef<int64_t> addressed = node.shape(0).take_front(depth);
-  const int64_t rows = productOf(addressed), width = productOf(node.shape(0).drop_front(depth)),
-                count = productOf(node.shape(1).drop_back());
-  std::optional<Shape> indices = node.constantIntegers(1), given;
+  const int64_t count = productOf(node.shape(1).drop_back());
+  std::optional<Shape> indices = node.constantIntegers(1, kMostPlaces), given;
   if (indices) {
     given.emplace();
     for (int64_t u = 0; u < count; ++u) {
@@ -183,26 +273,22 @@ Status importScatterND(NodeImporter &node) {
       given->push_back(row);
     }
   }
-  return scatter(
-      node, rows, width, given,
-      [&] {
-        TensorBuilder &t = node.t;
-        Value parts = t.reshape(node.in(1), {count, depth}), row;
-        for (int64_t d = 0; d < depth; ++d) {
-          Value part = t.reshape(t.sliceAxis(parts, 1, d, 1), {count});
-          part = t.map({part}, elementTypeOf(part), [&](Scalars &s, ValueRange x) {
-            Arithmetic a(s);
-            return fromEnd(a, x[0], addressed[d]);
-          });
-          row = d == 0 ? part
-                       : t.map({row, part}, elementTypeOf(part), [&](Scalars &s, ValueRange x) {
-                           Arithmetic a(s);
-                           return a.add(a.mul(x[0], a.like(x[0], double(addressed[d]))), x[1]);
-                         });
-        }
-        return row;
-      },
-      count);
+  return scatter(node, addressed, count, given, [&] {
+    TensorBuilder &t = node.t;
+    Value parts = t.reshape(node.in(1), {count, depth}), row;
+    for (int64_t d = 0; d < depth; ++d) {
+      Value part = t.reshape(t.sliceAxis(parts, 1, d, 1), {count});
+      part = t.map({part}, elementTypeOf(part), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return fromEnd(a, x[0], addressed[d]);
+      });
+      row = d == 0 ? part : t.map({row, part}, elementTypeOf(part), [&](Scalars &s, ValueRange x) {
+        Arithmetic a(s);
+        return a.add(a.mul(x[0], a.like(x[0], double(addressed[d]))), x[1]);
+      });
+    }
+    return row;
+  });
 }
 
 /// data[i... with indices[i...] at `axis`] = updates[i...]
@@ -215,7 +301,7 @@ Status importScatterElements(NodeImporter &node) {
   Shape strides(shape.size(), 1);
   for (size_t d = shape.size() - 1; d-- > 0;)
     strides[d] = strides[d + 1] * shape[d + 1];
-  std::optional<Shape> indices = node.constantIntegers(1), given;
+  std::optional<Shape> indices = node.constantIntegers(1, kMostPlaces), given;
   if (indices) {
     given.emplace();
     for (int64_t u = 0; u < count; ++u) {
@@ -229,25 +315,20 @@ Status importScatterElements(NodeImporter &node) {
       given->push_back(row);
     }
   }
-  return scatter(
-      node, productOf(shape), 1, given,
-      [&] {
-        auto identity = node.t.ops().getMultiDimIdentityMap(static_cast<unsigned>(node.rank(1)));
-        const Type type = elementTypeOf(node.in(1));
-        Value rows =
-            node.t.map(updated, {node.in(1)}, {identity}, type, [&](Scalars &s, ValueRange x) {
-              Arithmetic a(s);
-              Value row = a.mul(fromEnd(a, x[0], extent), a.like(x[0], double(strides[*axis])));
-              for (int64_t d = 0; d < node.rank(0); ++d)
-                if (d != *axis)
-                  row = a.add(
-                      row, a.mul(arith::IndexCastOp::create(s, type, linalg::IndexOp::create(s, d)),
+  return scatter(node, shape, count, given, [&] {
+    auto identity = node.t.ops().getMultiDimIdentityMap(static_cast<unsigned>(node.rank(1)));
+    const Type type = elementTypeOf(node.in(1));
+    Value rows = node.t.map(updated, {node.in(1)}, {identity}, type, [&](Scalars &s, ValueRange x) {
+      Arithmetic a(s);
+      Value row = a.mul(fromEnd(a, x[0], extent), a.like(x[0], double(strides[*axis])));
+      for (int64_t d = 0; d < node.rank(0); ++d)
+        if (d != *axis)
+          row = a.add(row, a.mul(arith::IndexCastOp::create(s, type, linalg::IndexOp::create(s, d)),
                                  a.like(row, double(strides[d]))));
-              return row;
-            });
-        return node.t.reshape(rows, {count});
-      },
-      count);
+      return row;
+    });
+    return node.t.reshape(rows, {count});
+  });
 }
 
 /// Writes runs of `update` along an axis, for each index of dimension 0 from a number on (inputs:
@@ -279,14 +360,11 @@ Status importTensorScatter(NodeImporter &node) {
     back[size_t(dim)] = int64_t(i);
   const Value cache = t.transpose(node.in(0), order), update = t.transpose(node.in(1), order);
   const Shape shape(shapeOf(cache));
-  const int64_t width = productOf(shape) / (batch * extent);
-  const Value data = t.reshape(cache, {batch * extent, width}),
-              updates = t.reshape(update, {batch * count, width});
   const auto replaced = [](Scalars &, Value, Value update) { return update; };
-  std::optional<Shape> first = node.has(2) ? node.constantIntegers(2) : Shape(size_t(batch), 0);
-  Value result;
+  std::optional<Shape> first = node.has(2) ? node.constantIntegers(2) : Shape(size_t(batch), 0),
+                       rows;
   if (first) {
-    SmallVector<int64_t> rows;
+    rows.emplace();
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t i = 0; i < count; ++i) {
         int64_t at = (*first)[size_t(b)] + i;
@@ -295,12 +373,12 @@ Status importTensorScatter(NodeImporter &node) {
         if (at < 0 || at >= extent)
           return node.error("writes at place " + std::to_string(at) + " of a cache of " +
                             std::to_string(extent) + "; give it fewer tokens or a longer cache");
-        rows.push_back(b * extent + at);
+        rows->push_back(b * extent + at);
       }
-    result = scatterConstant(t, data, updates, rows, /*replaces=*/true, replaced);
-  } else {
+  }
+  const auto computed = [&] {
     const Type whole = t.ops().getI64Type();
-    const Value rows = t.map(
+    const Value places = t.map(
         {batch, count}, {node.in(2)}, {t.select(2, {0})}, whole, [&](Scalars &s, ValueRange x) {
           Arithmetic a(s);
           const auto loop = [&](int64_t i) {
@@ -311,9 +389,12 @@ Status importTensorScatter(NodeImporter &node) {
             at = arith::RemSIOp::create(s, at, a.like(at, double(extent)));
           return a.add(at, a.mul(loop(0), a.like(at, double(extent))));
         });
-    result = searchAll(t, data, updates, t.reshape(rows, {batch * count}), replaced);
-  }
-  return node.done(t.transpose(t.reshape(result, shape), back));
+    return t.reshape(places, {batch * count});
+  };
+  const Value result =
+      scatter(t, {cache, update, ArrayRef(shape).take_front(2), batch * count, /*replaces=*/true},
+              rows, computed, replaced);
+  return node.done(t.transpose(result, back));
 }
 
 } // namespace
