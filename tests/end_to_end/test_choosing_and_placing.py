@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+from graph import Graph
 from oracle import relative_l2, run_millrace, save_model
 
 NUMBERS = np.random.default_rng(5)
@@ -69,11 +70,18 @@ def test_the_k_best_are_onnx_runtimes(millrace, tmp_path, case):
 ROWS = np.int64([[1], [2], [5], [-1]])
 AGAIN = np.int64([[1], [2], [1], [1]])
 ELEMENTS = np.int64([[0, 1], [3, -2], [3, 5]])
+BOX = np.stack(np.meshgrid([1, 2], [2, 3, 4], indexing="ij"), -1).astype(np.int64)
 PLACES = {  # data, indices, updates, reduction
     "rows": (halves(8, 16), ROWS, halves(4, 16), "none"),
     "rows that get several updates": (halves(8, 16), AGAIN, halves(4, 16), "add"),
     "rows of which the greater stays": (halves(4, 6, 8), ELEMENTS, halves(3, 8), "max"),
     "elements": (halves(4, 6), ELEMENTS, halves(3), "mul"),
+    "a box": (halves(4, 6, 8), BOX, halves(2, 3, 8), "none"),
+    "a box that is added": (halves(4, 6, 8), BOX, halves(2, 3, 8), "add"),
+    "a box backwards": (halves(4, 6, 8), BOX[::-1].copy(), halves(2, 3, 8), "none"),
+    "a box to the end": (halves(4, 6), BOX + np.int64([1, 1]), halves(2, 3), "max"),
+    "everything": (halves(4, 6), np.stack(np.meshgrid(np.arange(4), np.arange(6), indexing="ij"), -1), halves(4, 6), "none"),
+    "one row that gets more updates than are joined": (halves(3, 2), np.zeros((300, 1), np.int64), halves(300, 2) / 64, "add"),
     "more runs than are joined": (halves(600, 2), np.arange(0, 600, 2, dtype=np.int64)[:, None], halves(300, 2), "min"),
 }
 
@@ -87,6 +95,22 @@ def test_updates_go_to_their_places(millrace, tmp_path, case, fixed):
     inputs.update({} if fixed else given)
     expected, got = run(millrace, tmp_path, model, inputs)
     assert relative_l2(got.outputs["y"], expected["y"]) < 5e-4
+
+
+def test_places_that_follow_from_constants_are_known_however_many(millrace, tmp_path):
+    """As torch exports x[:, 2:, 3:] = y: the places are ranges, expanded and joined, more of them than fold in any case."""
+    data, updates = halves(3, 70, 90), halves(3, 68, 87)
+    graph = Graph("assigned", 1)
+    x, y = graph.input("x", list(data.shape)), graph.input("y", list(updates.shape))
+    shape, last = graph.constant(np.int64(updates.shape)), graph.constant(np.int64([-1]))
+    places = [graph.add("Unsqueeze", graph.add("Expand", graph.constant(numbers.astype(np.int64)), shape), last)
+              for numbers in (np.arange(3)[:, None, None], np.arange(2, 70)[:, None], np.arange(3, 90))]
+    graph.output(graph.add("ScatterND", x, graph.add("Concat", *places, axis=-1), y), list(data.shape))
+    expected, got = run(millrace, tmp_path, graph.model(), {"x": data, "y": updates})
+    [name] = expected
+    np.testing.assert_array_equal(got.outputs[name], expected[name])
+    assert got.report["host_ops"] == []
+    assert got.report["measured_cycles"] < 10 * data.size / 90  # each row is moved, none looks through all updates
 
 
 @pytest.mark.parametrize("fixed", (True, False), ids=("constant", "computed"))

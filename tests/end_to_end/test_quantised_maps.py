@@ -199,13 +199,13 @@ def spatial(millrace, folder) -> str:
                           capture_output=True, text=True, check=True).stdout
 
 
-def outputs_of(millrace, model, folder, inputs, flags) -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+def outputs_of(millrace, model, folder, inputs, flags, precision="int8") -> tuple[list[np.ndarray], list[np.ndarray], dict]:
     """What a model makes, what it makes by ONNX Runtime, and the report."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     right = session.run(None, inputs)
-    got = run_millrace(millrace, save_model(model, folder), "tsp-v1", "int8", inputs, folder, flags)
+    got = run_millrace(millrace, save_model(model, folder), "tsp-v1", precision, inputs, folder, flags)
     assert got.report["predicted_cycles"] == got.report["measured_cycles"]
     return [got.outputs[each.name] for each in session.get_outputs()], right, got.report
 
@@ -295,3 +295,54 @@ def test_a_quantised_input_is_repeated_along_lanes(millrace, tmp_path, shape, fl
     [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
     # What is fused leaves out a rounding of the side that nothing else uses: steps of 0.1307 beside values of 4.
     assert relative_l2(got, right) <= (5e-4 if flags else 0.1307 / 12**0.5 / 4 * 1.1)
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("tokens", [300, 324, 577])
+def test_quantised_attention_over_more_tokens_than_lanes_is_on_the_grid(millrace, tmp_path, tokens, zero, flags):
+    heads, depth = 2, 32
+    graph = Quantised("attention", 13)
+    q = graph.rounded(graph.input("q", [1, heads, tokens, depth]), SCALES["input"], 0)
+    k = graph.rounded(graph.input("k", [1, heads, tokens, depth]), SCALES["input"], 0)
+    v = graph.rounded(graph.input("v", [1, heads, tokens, depth]), SCALES["input"], zero)
+    scores = graph.rounded(graph.add("MatMul", q, graph.add("Transpose", k, perm=[0, 1, 3, 2])), 0.2307, 5)
+    scaled = graph.rounded(graph.add("Mul", scores, graph.constant(np.float32(depth**-0.5))), 0.0409, 5)
+    likely = graph.rounded(graph.add("Softmax", scaled, axis=-1), 0.00041, -128)
+    graph.output(graph.rounded(graph.add("MatMul", likely, v), 0.0051, 0), [1, heads, tokens, depth])
+    rng = np.random.default_rng(11)
+    inputs = {name: rng.normal(size=[1, heads, tokens, depth]).astype(np.float32) for name in "qkv"}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    assert report["host_ops"] == [] and report["macs_on_grid"] == report["macs_total"]
+    # Fused, probabilities of a few steps are rounded a last bit sooner or later, and scores once instead of twice.
+    assert relative_l2(got, right) <= (2e-2 if flags else 6e-2)
+
+
+@pytest.mark.parametrize("is_rounded", [True, False], ids=["int8", "fp16"])
+def test_scores_of_many_pixels_and_what_their_rows_and_columns_add_are_on_the_grid(millrace, tmp_path, is_rounded):
+    """As MViT and SAM: more pixels ask than a vector has lanes, and the greatest score of each is found along the others."""
+    heads, side, pooled, depth = 2, 18, 7, 16
+    graph = Quantised("positions", 14)
+    rounded = graph.rounded if is_rounded else lambda x, scale, zero: x
+    q = rounded(graph.input("q", [1, heads, side**2, depth]), SCALES["input"], 0)
+    k = rounded(graph.input("k", [1, heads, depth, pooled**2]), SCALES["input"], 0)
+    scores = rounded(graph.add("MatMul", q, k), 0.1307, 0)
+    cut = graph.add("Reshape", scores, graph.constant(np.array([1, heads, side, side, pooled, pooled])))
+    for i, shape in enumerate([[pooled, 1], [1, pooled]]):
+        made = graph.add("MatMul", q, graph.normal([depth, pooled], 0.5))
+        added = rounded(graph.add("Reshape", made, graph.constant(np.array([1, heads, side, side, *shape]))), 0.0819, 0)
+        cut = rounded(graph.add("Add", cut, added), 0.1409 + i / 100, 0)
+    joined = graph.add("Reshape", cut, graph.constant(np.array([1, heads, side**2, pooled**2])))
+    likely = rounded(graph.add("Softmax", joined, axis=-1), 1 / 255, -128)
+    v = rounded(graph.input("v", [1, heads, pooled**2, depth]), SCALES["input"], 0)
+    graph.output(graph.add("MatMul", likely, v), [1, heads, side**2, depth])
+    rng = np.random.default_rng(12)
+    inputs = {name: rng.normal(size=shape).astype(np.float32) for name, shape in [
+        ("q", [1, heads, side**2, depth]), ("k", [1, heads, depth, pooled**2]), ("v", [1, heads, pooled**2, depth])]}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, [],
+                                         "int8" if is_rounded else "fp16")
+    assert report["host_ops"] == [] and report["macs_on_grid"] == report["macs_total"]
+    assert relative_l2(got, right) <= (6e-2 if is_rounded else 2e-3)  # scores of steps of 0.15 are rounded once, not three times
+    if is_rounded:  # the scores are turned once, not what makes them up
+        text = spatial(millrace, tmp_path)
+        assert len(re.findall(r'spatial\.kernel "[^"]*transposed', text)) == 1

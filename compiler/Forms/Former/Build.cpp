@@ -149,7 +149,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   if (options.precision != Precision::Int8)
     foldDequantized(function);
   else
-    noteRealFactors(function, options.exactQdq);
+    noteRealFactors(function);
   const PointsByNode before = contractionsOf(function);
   cancelTransposes(function);
   flattenConcats(function);

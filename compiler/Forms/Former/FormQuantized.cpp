@@ -144,7 +144,7 @@ static bool hasShiftedFactors(ArrayRef<linalg::LinalgOp> dequantized) {
          });
 }
 
-void noteRealFactors(func::FuncOp function, bool isExact) {
+void noteRealFactors(func::FuncOp function) {
   function.walk([&](linalg::LinalgOp contraction) {
     if (!isContraction(contraction))
       return;
@@ -156,7 +156,7 @@ void noteRealFactors(func::FuncOp function, bool isExact) {
       if (linalg::LinalgOp source = formOf(operand); quantKind(source) == "dequantize")
         sources.push_back(source);
     }
-    if (sources.size() == 1 || (!isExact && sources.size() == 2 && hasShiftedFactors(sources)))
+    if (sources.size() == 1 || (sources.size() == 2 && hasShiftedFactors(sources)))
       for (linalg::LinalgOp source : sources)
         source->setAttr(kOfReals, UnitAttr::get(source.getContext()));
   });
@@ -173,7 +173,7 @@ bool Former::isQuantized(linalg::LinalgOp contraction) {
         isScaledAlongSum(contraction, i, source))
       return false;
   }
-  return options.exactQdq || !hasShiftedFactors(sources);
+  return !hasShiftedFactors(sources);
 }
 
 /// Whether a quantised value is dequantised at once for a single consumer.

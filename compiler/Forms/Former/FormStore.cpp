@@ -345,17 +345,19 @@ LogicalResult Former::emitBox(Value root, const Box &box, unsigned tensor,
       });
 }
 
-/// Whether the value, perhaps through maps, meets a maximum over its lanes.
-bool Former::meetsMaximum(Value value) {
+/// Whether the value, perhaps through maps, meets a maximum over `lane`, along which its lanes lie,
+/// and which is found lane by lane: that of scores runs over a copy's rows.
+bool Former::meetsMaximum(Value value, unsigned lane) {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     auto form = dyn_cast<linalg::LinalgOp>(user);
     if (!form || user->getNumResults() != 1)
       return false;
     if (!isMap(form))
       return isFormable(user) && combinerOf(form) == Combiner::Max && reducesLanes(form) &&
-             reducedInput(form) == value;
+             reducedInput(form) == value && llvm::is_contained(reducedDims(form), lane) &&
+             !isRunTimeScores(value);
     return form.getMatchingIndexingMap(form.getDpsInputOperand(0)).isIdentity() &&
-           user->getOperand(0) == value && meetsMaximum(user->getResult(0));
+           user->getOperand(0) == value && meetsMaximum(user->getResult(0), lane);
   });
 }
 
@@ -413,7 +415,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   else if (isLookup(op) && known.empty() && wanted != preferredLane(base)) {
     result = storePreferred(base, wanted); // gathered by rows, then turned
   } else if (const std::optional<unsigned> sum = laneOfSum(base, wanted),
-             natural = sum ? sum : laneBeforeTurning(base, wanted);
+             turned = sum ? sum : laneOfScores(base, wanted),
+             natural = turned ? turned : laneBeforeTurning(base, wanted);
              natural && known.empty() && !hosted.contains(base)) {
     if (FailureOr<Stored> made = store(base, natural, /*isExact=*/true); succeeded(made))
       result = storeTransposed(base, *made, wanted);
@@ -429,8 +432,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
              succeeded(turned)) {
     result = turned;
   } else if (FailureOr<Stored> turned =
-                 !known.empty() && (options.sparesRoom() ? holdsWeights(base)
-                                                         : isTurnedSooner(base, known[0], wanted))
+                 !known.empty() &&
+                         (options.sparesRoom() ? holdsWeights(base)
+                                               : isTurnedSooner(base, known[0], wanted) ||
+                                                     laneOfScores(base, wanted))
                      ? storeTransposed(base, known[0], wanted)
                      : FailureOr<Stored>(failure());
              succeeded(turned)) {
@@ -438,7 +443,7 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
-    if (meetsMaximum(base) && shape[wanted] > options.lanes) {
+    if (meetsMaximum(base, wanted) && shape[wanted] > options.lanes) {
       int64_t part = options.lanes;
       while (shape[wanted] % part != 0)
         --part;

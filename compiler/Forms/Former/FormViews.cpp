@@ -433,7 +433,7 @@ void Former::collectUsers(Value value, SetVector<Operation *> &users) {
 }
 
 bool Former::isRunTimeScores(Value value) const {
-  constexpr int kLongestChain = 8; // scale, mask, and what else lies between product and maximum
+  constexpr int kLongestChain = 24; // scale, mask, positions, each rounded: what lies before a maximum
   for (int depth = 0; depth < kLongestChain; ++depth) {
     linalg::LinalgOp op = formOf(baseOf(value));
     if (!op || op.getNumDpsInputs() == 0)

@@ -242,6 +242,7 @@ private:
   std::optional<ChannelsOf> channelsOf(mlir::Value base);
   std::optional<ChannelsOf> channelsOf(Attempt &attempt, mlir::Value base, const Point &point);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
+  std::optional<unsigned> laneOfScores(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {
     mlir::Value scores, greatest;
@@ -346,7 +347,7 @@ private:
   bool reducesLanes(mlir::linalg::LinalgOp op);
   bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
   bool slidesBesideLanes(Attempt &attempt, mlir::linalg::LinalgOp op, const Point &dims);
-  bool meetsMaximum(mlir::Value value);
+  bool meetsMaximum(mlir::Value value, unsigned lane);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
 
   // FormExtreme.cpp: the greatest and the least lane of a row.

@@ -50,10 +50,9 @@ inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 /// is `kOfReals`.
 void foldDequantized(mlir::func::FuncOp function);
 
-/// What is dequantised and multiplied with reals is `kOfReals`. So is, in products of integers that
-/// are not exact to the last rounding, what is dequantised at run time and multiplied with another
-/// such, one of them with a zero point; reals are multiplied.
-void noteRealFactors(mlir::func::FuncOp function, bool isExact);
+/// What is dequantised and multiplied with reals is `kOfReals`. So is what is dequantised at run time
+/// and multiplied with another such, one of them with a zero point: reals are multiplied.
+void noteRealFactors(mlir::func::FuncOp function);
 
 /// The constant bytes that a map dequantises, less their zero points: int8 constants that add up to
 /// it, up to three, made beside the map. None where something is no constant.
