@@ -569,7 +569,7 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
       at[i].pad = IntegerAttr::get(IntegerType::get(op.getContext(), 8), schemes[i]->zero);
     }
   }
-  // The weights: constant, or symmetric, with one dimension that is the channel.
+  // The weights: constant, or symmetric; where channels differ, with one dimension that is theirs.
   unsigned weights = isConstantValue(at[1].base) ? 1 : 0, data = 1 - weights;
   bool hasConstant = isConstantValue(at[weights].base);
   if (schemes[weights]->zero != 0 || !schemes[data]->isPerTensor() ||
@@ -580,16 +580,20 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
                                             : ArrayRef(at[weights].base));
   if (parts.empty())
     return failure();
+  const std::vector<double> &scales = schemes[weights]->scale;
+  const bool isPerChannel =
+      scales.size() != 1 || bias.size() > 1 || (hasConstant && schemes[data]->zero != 0);
   std::optional<unsigned> channelDim;
   for (auto [dim, linear] : llvm::enumerate(at[weights].index))
     for (auto [loop, coefficient] : linear.terms)
-      if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
+      if (!isPerChannel)
+        break;
+      else if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
           (!channelDim || *channelDim == dim))
         channelDim = unsigned(dim);
       else if (attempt.space.loop(loop).kind != LoopKind::Contracted)
         return failure();
   size_t channels = channelDim && hasConstant ? size_t(shapeOf(at[weights].base)[*channelDim]) : 1;
-  const std::vector<double> &scales = schemes[weights]->scale;
   Linear channel = channelDim ? at[weights].index[*channelDim] : Linear();
   if ((scales.size() != 1 && (scales.size() != channels || scaledAt[weights] != channel)) ||
       (bias.size() > 1 && (bias.size() != channels || channelBias.element != channel)))

@@ -443,7 +443,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   } else if (isFormable(op) && !hosted.contains(base)) {
     ArrayRef<int64_t> shape = shapeOf(base);
     int64_t split = 0;
-    if (meetsMaximum(base, wanted) && shape[wanted] > options.lanes) {
+    if (meetsMaximum(base, wanted) && shape[wanted] > options.lanes &&
+        !isMultiplied(base, /*two=*/true)) { // the other would have to be split as well
       int64_t part = options.lanes;
       while (shape[wanted] % part != 0)
         --part;

@@ -433,28 +433,39 @@ void Former::collectUsers(Value value, SetVector<Operation *> &users) {
 }
 
 bool Former::isRunTimeScores(Value value) const {
-  constexpr int kLongestChain = 24; // scale, mask, positions, each rounded: what lies before a maximum
-  for (int depth = 0; depth < kLongestChain; ++depth) {
-    linalg::LinalgOp op = formOf(baseOf(value));
-    if (!op || op.getNumDpsInputs() == 0)
-      return false;
-    if (isMap(op)) {
-      value = op->getOperand(0);
-      continue;
-    }
-    if (!isContraction(op))
-      return false;
+  // Scales, masks, positions, each rounded: what lies between the product and the maximum.
+  constexpr unsigned kMostMaps = 32;
+  const auto elementsOf = [](Value of) {
+    return cast<RankedTensorType>(of.getType()).getNumElements();
+  };
+  const auto isScores = [](linalg::LinalgOp op) {
     // Roles can be swapped if either operand has rows of its own.
     bool hasRows[2] = {false, false};
-    for (unsigned i : {0u, 1u}) {
-      Operation *source = baseOf(op->getOperand(i)).getDefiningOp();
-      if (source && source->hasTrait<OpTrait::ConstantLike>())
-        return false;
+    for (unsigned i : {0u, 1u})
       for (auto [dim, extent] : llvm::enumerate(op.getStaticLoopRanges()))
         hasRows[i] |= extent > 1 && op.getIndexingMapsArray()[i].isFunctionOfDim(unsigned(dim)) &&
                       !op.getIndexingMapsArray()[1 - i].isFunctionOfDim(unsigned(dim));
-    }
     return hasRows[0] && hasRows[1];
+  };
+  SmallVector<Value> open{value};
+  llvm::SmallPtrSet<Value, 8> seen;
+  while (!open.empty()) {
+    linalg::LinalgOp op = formOf(baseOf(open.pop_back_val()));
+    if (!op || op.getNumDpsInputs() == 0)
+      continue;
+    const auto isConstant = [&](Value operand) {
+      Operation *source = baseOf(operand).getDefiningOp();
+      return source && source->hasTrait<OpTrait::ConstantLike>();
+    };
+    if (isMap(op)) {
+      for (Value operand : llvm::reverse(op.getDpsInputs()))
+        if (isa<RankedTensorType>(operand.getType()) && !isConstant(operand) &&
+            elementsOf(operand) == elementsOf(op->getResult(0)) && seen.size() < kMostMaps &&
+            seen.insert(operand).second)
+          open.push_back(operand);
+    } else if (isContraction(op) && !llvm::any_of(op.getDpsInputs(), isConstant) && isScores(op)) {
+      return true;
+    }
   }
   return false;
 }
@@ -566,15 +577,18 @@ std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart, bo
   return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
 }
 
-/// Whether products sum the value, or what maps make of it.
-bool Former::isMultiplied(Value value, int depth) {
+/// Whether products sum the value, or what maps make of it; of `two` run-time values, if so asked.
+bool Former::isMultiplied(Value value, bool two, int depth) {
   constexpr int kLongestChain = 8; // of maps
   SetVector<Operation *> users;
   collectUsers(value, users);
   return llvm::any_of(users, [&](Operation *user) {
     auto op = dyn_cast<linalg::LinalgOp>(user);
-    return op && (isContraction(op) || (isMap(op) && depth < kLongestChain &&
-                                        isMultiplied(op->getResult(0), depth + 1)));
+    if (op && isContraction(op))
+      return !two || llvm::none_of(op.getDpsInputs(),
+                                   [&](Value operand) { return areWeights(baseOf(operand)); });
+    return op && isMap(op) && depth < kLongestChain &&
+           isMultiplied(op->getResult(0), two, depth + 1);
   });
 }
 

@@ -173,7 +173,7 @@ private:
   /// Scores that are their product, scaled, and what is known to be small: no mask, which may hide
   /// by a number of any size.
   bool isUnmasked(mlir::Value scores) const;
-  bool isMultiplied(mlir::Value value, int depth = 0);
+  bool isMultiplied(mlir::Value value, bool two = false, int depth = 0);
   std::optional<unsigned> laneBesideMaximum(mlir::linalg::LinalgOp op, unsigned dim);
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
   mlir::Value inputBehind(mlir::Value value) const;
