@@ -97,14 +97,23 @@ std::optional<std::vector<double>> constantReals(Value value) {
   linalg::LinalgOp op = formOf(value);
   std::optional<Scheme> scheme = op && quantKind(op) == "dequantize" ? schemeOf(op) : std::nullopt;
   std::optional<ConstantView> integers = scheme ? viewConstant(op->getOperand(0)) : std::nullopt;
-  int64_t count = integers ? integers->type.getNumElements() : 0;
-  bool isVector = integers && integers->type.getRank() == 1;
-  if (!integers || !(scheme->isPerTensor() || (isVector && int64_t(scheme->scale.size()) == count)))
+  if (!integers)
     return std::nullopt;
+  const ArrayRef<int64_t> shape = integers->type.getShape();
+  int64_t below = 1; // elements from one channel to the next
+  if (!scheme->isPerTensor()) {
+    const AffineMap axis = scheme->axisMap;
+    if (axis.getNumResults() != 1 || !isa<AffineDimExpr>(axis.getResult(0)))
+      return std::nullopt;
+    const unsigned dim = axis.getDimPosition(0);
+    if (dim >= shape.size() || shape[dim] != int64_t(scheme->scale.size()))
+      return std::nullopt;
+    below = ShapedType::getNumElements(shape.drop_front(dim + 1));
+  }
   std::vector<double> values;
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < integers->type.getNumElements(); ++i)
     values.push_back(double(integers->integer(integers->splat ? 0 : i) - scheme->zero) *
-                     scheme->scale[scheme->isPerTensor() ? 0 : size_t(i)]);
+                     scheme->scale[size_t(i / below) % scheme->scale.size()]);
   return values;
 }
 
@@ -589,7 +598,7 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
       if (!isPerChannel)
         break;
       else if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
-          (!channelDim || *channelDim == dim))
+               (!channelDim || *channelDim == dim))
         channelDim = unsigned(dim);
       else if (attempt.space.loop(loop).kind != LoopKind::Contracted)
         return failure();

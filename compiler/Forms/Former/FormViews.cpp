@@ -432,11 +432,30 @@ void Former::collectUsers(Value value, SetVector<Operation *> &users) {
   }
 }
 
+bool isProductOfTwo(Value value) {
+  constexpr int kLongestChain = 24; // maps: scales, masks, a softmax, each rounded
+  for (int depth = 0; depth < kLongestChain; ++depth) {
+    value = behindUnitDims(value);
+    if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>()) { // a head's
+      value = slice.getSource();
+      continue;
+    }
+    linalg::LinalgOp op = formOf(value);
+    if (!op || op.getNumDpsInputs() == 0)
+      return false;
+    if (!isMap(op))
+      return isContraction(op) && !areWeights(op->getOperand(0)) && !areWeights(op->getOperand(1));
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 bool Former::isRunTimeScores(Value value) const {
   // Scales, masks, positions, each rounded: what lies between the product and the maximum.
   constexpr unsigned kMostMaps = 32;
-  const auto elementsOf = [](Value of) {
-    return cast<RankedTensorType>(of.getType()).getNumElements();
+  const auto isAlong = [](ArrayRef<int64_t> operand, ArrayRef<int64_t> result) {
+    return ShapedType::getNumElements(operand) == ShapedType::getNumElements(result) ||
+           (operand.size() >= 2 && operand.take_back(2) == result.take_back(2)); // of one head
   };
   const auto isScores = [](linalg::LinalgOp op) {
     // Roles can be swapped if either operand has rows of its own.
@@ -450,7 +469,11 @@ bool Former::isRunTimeScores(Value value) const {
   SmallVector<Value> open{value};
   llvm::SmallPtrSet<Value, 8> seen;
   while (!open.empty()) {
-    linalg::LinalgOp op = formOf(baseOf(open.pop_back_val()));
+    Value base = baseOf(open.pop_back_val());
+    for (Operation *view = base.getDefiningOp();
+         view && (isView(view) || isa<tensor::ExtractSliceOp>(view)); view = base.getDefiningOp())
+      base = baseOf(view->getOperand(0)); // stored as it shows
+    linalg::LinalgOp op = formOf(base);
     if (!op || op.getNumDpsInputs() == 0)
       continue;
     const auto isConstant = [&](Value operand) {
@@ -460,7 +483,7 @@ bool Former::isRunTimeScores(Value value) const {
     if (isMap(op)) {
       for (Value operand : llvm::reverse(op.getDpsInputs()))
         if (isa<RankedTensorType>(operand.getType()) && !isConstant(operand) &&
-            elementsOf(operand) == elementsOf(op->getResult(0)) && seen.size() < kMostMaps &&
+            isAlong(shapeOf(operand), shapeOf(op->getResult(0))) && seen.size() < kMostMaps &&
             seen.insert(operand).second)
           open.push_back(operand);
     } else if (isContraction(op) && !llvm::any_of(op.getDpsInputs(), isConstant) && isScores(op)) {

@@ -16,19 +16,6 @@ using namespace mlir;
 
 namespace {
 
-bool isProductOfTwo(Value value) {
-  constexpr int kLongestChain = 8; // maps of one value: scales
-  for (int depth = 0; depth < kLongestChain; ++depth) {
-    linalg::LinalgOp op = formOf(behindUnitDims(value));
-    if (!op || op.getNumDpsInputs() == 0)
-      return false;
-    if (!isMap(op))
-      return isContraction(op) && !areWeights(op->getOperand(0)) && !areWeights(op->getOperand(1));
-    value = op->getOperand(0);
-  }
-  return false;
-}
-
 /// A map of `value`, element by element, and of what it is repeated beside, or a rounding of it.
 bool mapsBeside(linalg::GenericOp op, Value value) {
   const bool isRounding = !quantKind(op).empty();

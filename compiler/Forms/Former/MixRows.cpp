@@ -3,10 +3,10 @@
 // Products that mix a few rows with each other, as talking heads mix the scores of heads: what is
 // contracted lies in rows, and turning it along the lanes for a product would leave a few lanes to
 // each vector.
+#include "compiler/Forms/Former/ChannelMap.h"
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
-#include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,31 +17,39 @@ using namespace mlir;
 
 namespace {
 
-/// result[.., n] = sum over k of rows[.., k, .., lanes] * weights[n, k], where `turn` moves k last.
+constexpr int64_t kLanes = 4; // to a vector: as many lanes as rows are mixed would do as well
+
+/// result[.., n, .., lanes] = sum over k of rows[.., k, .., lanes] * factors[k * results + n].
 struct Mix {
-  linalg::LinalgOp product;
-  linalg::TransposeOp turn;
-  Value joined;     ///< the product's operand, a view of what is turned
-  unsigned dim = 0; ///< of what is turned: mixed
-  ConstantView weights;
+  Operation *product;
+  Value rows;
+  unsigned dim = 0; ///< of the rows: mixed
   int64_t results = 0;
-  bool resultsFirst = false; ///< weights are [n, k]
+  std::vector<float> factors;
+  linalg::TransposeOp turn; ///< which the product has moved dim behind the lanes; null if none
 };
 
-std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
-  if (op->hasAttr(kDevice) || op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
-      !isContraction(op) || op.getNumReductionLoops() != 1 ||
-      !getElementTypeOrSelf(op->getResult(0)).isF32())
+/// The constants of a product of `count` rows and so many results.
+bool setFactors(Mix &mix, Value constants, int64_t count, bool resultsFirst) {
+  const std::optional<std::vector<double>> reals = constantReals(constants);
+  if (!reals)
+    return false;
+  for (int64_t k = 0; k < count; ++k)
+    for (int64_t n = 0; n < mix.results; ++n)
+      mix.factors.push_back(
+          float((*reals)[size_t(resultsFirst ? n * count + k : k * mix.results + n)]));
+  return true;
+}
+
+/// Of a matrix product, whose rows are turned to have along the lanes what it mixes.
+std::optional<Mix> mixOfTurned(linalg::LinalgOp op, int64_t mostRows) {
+  if (op.getNumDpsInputs() != 2 || !isContraction(op) || op.getNumReductionLoops() != 1)
     return std::nullopt;
   const AffineMap a = op.getIndexingMapsArray()[0], w = op.getIndexingMapsArray()[1],
                   to = op.getIndexingMapsArray()[2];
-  const unsigned loops = unsigned(op.getNumLoops());
-  Value factors = op->getOperand(1);
-  auto turned = factors.getDefiningOp<linalg::TransposeOp>(); // of a matrix
-  const std::optional<ConstantView> weights = viewConstant(turned ? turned.getInput() : factors);
   // a: rows and what is mixed; the result: rows and results, both last.
-  if (!weights || !a.isProjectedPermutation() || !w.isProjectedPermutation() ||
-      !to.isProjectedPermutation() || w.getNumResults() != 2 || to.getNumResults() + 1 != loops ||
+  if (!a.isProjectedPermutation() || !w.isProjectedPermutation() || !to.isProjectedPermutation() ||
+      w.getNumResults() != 2 || to.getNumResults() + 1 != unsigned(op.getNumLoops()) ||
       a.getNumResults() != to.getNumResults())
     return std::nullopt;
   const AffineExpr k = a.getResults().back(), n = to.getResults().back();
@@ -50,30 +58,55 @@ std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
       op.getIteratorTypesArray()[cast<AffineDimExpr>(k).getPosition()] !=
           utils::IteratorType::reduction)
     return std::nullopt;
-  Mix mix{op, {}, op->getOperand(0), 0, *weights, 0, (w.getResult(0) == n) != bool(turned)};
-  Value source = mix.joined;
+  Value source = op->getOperand(0), factors = op->getOperand(1);
   if (auto collapse = source.getDefiningOp<tensor::CollapseShapeOp>();
       collapse && collapse.getReassociationIndices().back().size() == 1)
     source = collapse.getSrc();
-  mix.turn = source.getDefiningOp<linalg::TransposeOp>();
+  Mix mix{
+      op, {}, 0, shapeOf(op->getResult(0)).back(), {}, source.getDefiningOp<linalg::TransposeOp>()};
   if (!mix.turn)
     return std::nullopt;
-  const ArrayRef<int64_t> shape = shapeOf(mix.turn.getInput());
+  mix.rows = mix.turn.getInput();
   mix.dim = unsigned(mix.turn.getPermutation().back());
-  mix.results = shapeOf(op->getResult(0)).back();
-  constexpr int64_t kLanes = 4;    // as many lanes as rows are mixed would do as well
+  const ArrayRef<int64_t> shape = shapeOf(mix.rows);
   constexpr int64_t kInstalls = 4; // of the rows themselves, for all that are mixed together
   const int64_t others = ShapedType::getNumElements(shape) / shape[mix.dim] / shape.back();
+  auto turned = factors.getDefiningOp<linalg::TransposeOp>(); // of a matrix
   if (mix.dim + 1 == shape.size() || shape[mix.dim] > mostRows || others < kInstalls ||
-      shape.back() < kLanes * std::max(shape[mix.dim], mix.results))
+      !setFactors(mix, turned ? turned.getInput() : factors, shape[mix.dim],
+                  (w.getResult(0) == n) != bool(turned)))
     return std::nullopt;
+  return mix;
+}
+
+/// Of a convolution of single points, whose images are scores: a row for each head and query.
+std::optional<Mix> mixOfScores(linalg::Conv2DNchwFchwOp op, int64_t mostRows) {
+  const ArrayRef<int64_t> weights = shapeOf(op->getOperand(1));
+  const auto isOne = [](int64_t step) { return step == 1; };
+  Mix mix{op, op->getOperand(0), 1, weights[0], {}, {}};
+  if (weights[2] != 1 || weights[3] != 1 || weights[1] > mostRows ||
+      !llvm::all_of(op.getStrides().getValues<int64_t>(), isOne) || !isProductOfTwo(mix.rows) ||
+      !setFactors(mix, op->getOperand(1), weights[1], /*resultsFirst=*/true))
+    return std::nullopt;
+  return mix;
+}
+
+std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
+  if (op->hasAttr(kDevice) || op->getNumResults() != 1 ||
+      !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return std::nullopt;
+  auto conv = dyn_cast<linalg::Conv2DNchwFchwOp>(op.getOperation());
+  std::optional<Mix> mix = conv ? mixOfScores(conv, mostRows) : mixOfTurned(op, mostRows);
+  if (mix &&
+      shapeOf(mix->rows).back() < kLanes * std::max(shapeOf(mix->rows)[mix->dim], mix->results))
+    mix.reset();
   return mix;
 }
 
 void mixInRows(Mix &mix) {
   OpBuilder builder(mix.product);
-  const Location loc = mix.product.getLoc();
-  const Value rows = mix.turn.getInput();
+  const Location loc = mix.product->getLoc();
+  const Value rows = mix.rows;
   auto type = cast<RankedTensorType>(rows.getType());
   const auto rank = unsigned(type.getRank());
   const int64_t count = type.getDimSize(mix.dim);
@@ -97,13 +130,9 @@ void mixInRows(Mix &mix) {
   }
   const auto factorType = RankedTensorType::get({mix.results}, builder.getF32Type());
   for (int64_t k = 0; k < count; ++k) {
-    SmallVector<float> factors;
-    for (int64_t n = 0; n < mix.results; ++n) {
-      const int64_t at = mix.resultsFirst ? n * count + k : k * mix.results + n;
-      factors.push_back(float(mix.weights.real(mix.weights.splat ? 0 : at)));
-    }
-    inputs.push_back(arith::ConstantOp::create(
-        builder, loc, DenseElementsAttr::get(factorType, ArrayRef<float>(factors))));
+    const auto factors = ArrayRef(mix.factors).slice(size_t(k * mix.results), size_t(mix.results));
+    inputs.push_back(
+        arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(factorType, factors)));
     maps.push_back(result);
   }
   SmallVector<int64_t> shape(type.getShape());
@@ -122,7 +151,9 @@ void mixInRows(Mix &mix) {
         }
         linalg::YieldOp::create(b, at, sum);
       });
-  Value view = viewOf(builder, mix.turn, mixed->getResult(0));
+  Value view = mixed->getResult(0);
+  if (mix.turn)
+    view = viewOf(builder, mix.turn, view);
   view = reshaped(builder, loc, view, shapeOf(mix.product->getResult(0)));
   if (view.getDefiningOp() != mixed.getOperation())
     handOnValue(mix.product, view.getDefiningOp());
@@ -135,13 +166,14 @@ void mixInRows(Mix &mix) {
 } // namespace
 
 void mixRows(func::FuncOp function, int64_t mostRows) {
-  std::vector<Mix> all;
+  SmallVector<linalg::LinalgOp> products;
   function.walk([&](linalg::LinalgOp op) {
-    if (std::optional<Mix> mix = mixOf(op, mostRows))
-      all.push_back(std::move(*mix));
+    if (isContraction(op) || isa<linalg::Conv2DNchwFchwOp>(op.getOperation()))
+      products.push_back(op);
   });
-  for (Mix &mix : all)
-    mixInRows(mix);
+  for (linalg::LinalgOp op : products)
+    if (std::optional<Mix> mix = mixOf(op, mostRows))
+      mixInRows(*mix);
 }
 
 } // namespace millrace::forms

@@ -50,8 +50,11 @@ inline constexpr llvm::StringLiteral kOfReals = "millrace.of_reals";
 /// is `kOfReals`.
 void foldDequantized(mlir::func::FuncOp function);
 
-/// What is dequantised and multiplied with reals is `kOfReals`. So is what is dequantised at run time
-/// and multiplied with another such, one of them with a zero point: reals are multiplied.
+/// Whether maps, each of its first operand, make the value of a product of two run-time values.
+bool isProductOfTwo(mlir::Value value);
+
+/// What is dequantised and multiplied with reals is `kOfReals`. So is what is dequantised at run
+/// time and multiplied with another such, one of them with a zero point: reals are multiplied.
 void noteRealFactors(mlir::func::FuncOp function);
 
 /// The constant bytes that a map dequantises, less their zero points: int8 constants that add up to
