@@ -106,6 +106,7 @@ std::string textOf(mlir::ModuleOp module, bool locations) {
 
 Stages::Stages(const ModelOptions &options)
     : options(options), progress(options.verbosity), errors(*context) {
+  context->printOpOnDiagnostic(false); // a whole function for each form that is tried in vain
   loadImportDialects(*context);
 }
 

@@ -9,6 +9,7 @@
 #include "compiler/Support/LargeStack.h"
 #include "compiler/Support/OnnxValue.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace millrace::forms {
@@ -394,6 +395,10 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   }
   const bool isWanted = lane && (isExact || shapeOf(base).empty() || shapeOf(base)[*lane] > 1);
   const unsigned wanted = isWanted ? *lane : preferredLane(base);
+  const auto place = std::make_pair(base, wanted);
+  if (!storing.insert(place).second)
+    return failure(); // what another way to make it asked for
+  const auto done = llvm::scope_exit([&] { storing.erase(place); });
   Operation *op = base.getDefiningOp();
   FailureOr<Stored> result = failure();
   if (!op)
@@ -417,7 +422,8 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
   } else if (const std::optional<unsigned> sum = laneOfSum(base, wanted),
              turned = sum ? sum : laneOfScores(base, wanted),
              natural = turned ? turned : laneBeforeTurning(base, wanted);
-             natural && known.empty() && !hosted.contains(base)) {
+             natural && known.empty() && !hosted.contains(base) &&
+             !storing.contains({base, *natural})) {
     if (FailureOr<Stored> made = store(base, natural, /*isExact=*/true); succeeded(made))
       result = storeTransposed(base, *made, wanted);
     if (failed(result))

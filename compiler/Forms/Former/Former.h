@@ -437,6 +437,7 @@ private:
   unsigned hostFunctions = 0;            ///< how many have a name
   llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function
   std::optional<Ragged> ragged; ///< of the last kernel that could not be formed
+  llvm::DenseSet<std::pair<mlir::Value, unsigned>> storing; ///< values, by lane, as `store` makes them
   bool isTooDeep = false;       ///< the recursion ended for lack of stack: nothing more is tried
 };
 
