@@ -476,10 +476,7 @@ bool Former::isRunTimeScores(Value value) const {
     linalg::LinalgOp op = formOf(base);
     if (!op || op.getNumDpsInputs() == 0)
       continue;
-    const auto isConstant = [&](Value operand) {
-      Operation *source = baseOf(operand).getDefiningOp();
-      return source && source->hasTrait<OpTrait::ConstantLike>();
-    };
+    const auto isConstant = [&](Value operand) { return areWeights(baseOf(operand)); };
     if (isMap(op)) {
       for (Value operand : llvm::reverse(op.getDpsInputs()))
         if (isa<RankedTensorType>(operand.getType()) && !isConstant(operand) &&
