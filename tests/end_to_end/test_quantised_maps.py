@@ -298,23 +298,25 @@ def test_a_quantised_input_is_repeated_along_lanes(millrace, tmp_path, shape, fl
 
 
 @pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
-@pytest.mark.parametrize("zero", [0, 3])
-@pytest.mark.parametrize("tokens", [300, 324, 577])
-def test_quantised_attention_over_more_tokens_than_lanes_is_on_the_grid(millrace, tmp_path, tokens, zero, flags):
-    heads, depth = 2, 32
+@pytest.mark.parametrize("zero, likely_zero", [(0, -128), (3, -128), (0, 0)])
+@pytest.mark.parametrize("tokens, heads", [(40, 4), (300, 2), (324, 2), (577, 2)])
+def test_quantised_attention_is_on_the_grid(millrace, tmp_path, tokens, heads, zero, likely_zero, flags):
+    """Over more tokens than a vector has lanes, too, and with zero points or without."""
+    depth = 32
     graph = Quantised("attention", 13)
     q = graph.rounded(graph.input("q", [1, heads, tokens, depth]), SCALES["input"], 0)
     k = graph.rounded(graph.input("k", [1, heads, tokens, depth]), SCALES["input"], 0)
     v = graph.rounded(graph.input("v", [1, heads, tokens, depth]), SCALES["input"], zero)
     scores = graph.rounded(graph.add("MatMul", q, graph.add("Transpose", k, perm=[0, 1, 3, 2])), 0.2307, 5)
     scaled = graph.rounded(graph.add("Mul", scores, graph.constant(np.float32(depth**-0.5))), 0.0409, 5)
-    likely = graph.rounded(graph.add("Softmax", scaled, axis=-1), 0.00041, -128)
-    graph.output(graph.rounded(graph.add("MatMul", likely, v), 0.0051, 0), [1, heads, tokens, depth])
+    step = 0.12 / tokens
+    likely = graph.rounded(graph.add("Softmax", scaled, axis=-1), step, likely_zero)
+    graph.output(graph.rounded(graph.add("MatMul", likely, v), 12 * step, 0), [1, heads, tokens, depth])
     rng = np.random.default_rng(11)
     inputs = {name: rng.normal(size=[1, heads, tokens, depth]).astype(np.float32) for name in "qkv"}
     [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
     assert report["host_ops"] == [] and report["macs_on_grid"] == report["macs_total"]
-    # Fused, probabilities of a few steps are rounded a last bit sooner or later, and scores once instead of twice.
+    # Fused, probabilities of few steps are rounded a last bit sooner or later, and scores once instead of twice.
     assert relative_l2(got, right) <= (2e-2 if flags else 6e-2)
 
 
@@ -346,3 +348,42 @@ def test_scores_of_many_pixels_and_what_their_rows_and_columns_add_are_on_the_gr
     if is_rounded:  # the scores are turned once, not what makes them up
         text = spatial(millrace, tmp_path)
         assert len(re.findall(r'spatial\.kernel "[^"]*transposed', text)) == 1
+
+
+def test_what_is_upsampled_beside_a_quantised_convolution_has_channels_along_lanes(millrace, tmp_path):
+    """As LowFormer. What is dequantised of constants makes no scores of a product, beside which other rules hold."""
+    given, made, side = 32, 64, 10
+    graph = Quantised("upsampled", 16)
+    x = graph.rounded(graph.input("x", [1, given, side, side]), SCALES["input"], 0)
+    low = graph.rounded(graph.conv(x, given, given, 3, strides=[2, 2]), SCALES["made"], 0)
+    integers = graph.constant(graph.rng().integers(-90, 90, [given, made, 4, 4]).astype(np.int8))
+    weights = graph.add("DequantizeLinear", integers, graph.constant(np.float32(0.001)), graph.constant(np.int8(0)))
+    high = graph.add("ConvTranspose", low, weights, graph.normal([made], 0.5), kernel_shape=[4, 4], strides=[2, 2], pads=[1] * 4)
+    both = graph.add("Add", graph.rounded(high, SCALES["joined"], 0), graph.rounded(graph.conv(x, given, made, 3), SCALES["joined"], 0))
+    graph.output(graph.rounded(both, SCALES["output"], 0), [1, made, side, side])
+    inputs = {"x": np.random.default_rng(14).normal(size=[1, given, side, side]).astype(np.float32)}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, [])
+    assert relative_l2(got, right) <= 1e-2
+    assert report["measured_cycles"] < 2000
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_quantised_heads_of_one_product_are_multiplied_as_integers(millrace, tmp_path, flags):
+    """As ViT writes it, without zero points: queries, keys and values are chosen from one tensor that has heads behind them."""
+    heads, tokens, depth = 4, 50, 16
+    width = heads * depth
+    graph = Quantised("heads", 17)
+    x = graph.rounded(graph.input("x", [1, tokens, width]), SCALES["input"], 0)
+    integers = graph.constant(graph.rng().integers(-90, 90, [width, 3 * width]).astype(np.int8))
+    weights = graph.add("DequantizeLinear", integers, graph.constant(np.float32(0.0025)), graph.constant(np.int8(0)))
+    all_three = graph.rounded(graph.add("MatMul", x, weights), SCALES["made"], 0)
+    cut = graph.rounded(graph.add("Reshape", all_three, graph.constant(np.array([1, tokens, 3, heads, depth]))), SCALES["made"], 0)
+    turned = graph.rounded(graph.add("Transpose", cut, perm=[2, 0, 3, 1, 4]), SCALES["made"], 0)
+    q, k, v = [graph.rounded(graph.add("Gather", turned, graph.constant(np.array(i)), axis=0), SCALES["made"], 0) for i in range(3)]
+    scores = graph.rounded(graph.add("MatMul", q, graph.add("Transpose", k, perm=[0, 1, 3, 2])), 0.2307, 0)
+    likely = graph.rounded(graph.add("Softmax", graph.add("Mul", scores, graph.constant(np.float32(depth**-0.5))), axis=-1), 0.0047, 0)
+    graph.output(graph.rounded(graph.add("MatMul", likely, v), 0.0307, 0), [1, heads, tokens, depth])
+    inputs = {"x": np.random.default_rng(15).normal(size=[1, tokens, width]).astype(np.float32)}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    assert report["host_ops"] == [] and report["macs_on_grid"] == report["macs_total"]
+    assert relative_l2(got, right) <= 3e-2
