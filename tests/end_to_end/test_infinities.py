@@ -104,6 +104,21 @@ def test_a_number_that_hides_all_keys_hides_none(millrace, tmp_path, tokens, sca
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("hidden", [-1e9, LOWEST])
+@pytest.mark.parametrize("queries, keys", [(5, 11), (40, 12), (130, 130), (400, 90)])
+def test_a_mask_of_integers_that_hides_all_keys_hides_none(millrace, tmp_path, queries, keys, hidden, precision):
+    """As of a sequence that is padding alone: (1 - mask) times a number, from which 16 bits keep less of what is compared."""
+    inputs = {"x": numbers(1, 2, queries, 16), "k": numbers(1, 2, 16, keys, seed=1), "m": np.zeros((1, 1, 1, keys), np.int32)}
+    expected = check(millrace, tmp_path, [node("MatMul", ["x", "w"], ["q"]), node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "c"], ["t"]),
+                                          node("Cast", ["m"], ["f"], to=TensorProto.FLOAT), node("Sub", ["one", "f"], ["not"]),
+                                          node("Mul", ["not", "hidden"], ["h"]), node("Add", ["t", "h"], ["a"]),
+                                          node("Softmax", ["a"], ["y"], axis=-1)], inputs,
+                     {"w": numbers(16, 16, seed=2) / 4, "c": np.float32(0.25), "one": np.float32(1), "hidden": np.float32(hidden)},
+                     precision=precision, bound=4e-3 if precision == "fp16" else 3e-2)
+    assert np.allclose(expected["y"], 1 / keys)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("scale", [1, 0.7])
 @pytest.mark.parametrize("tokens", [8, 130])
 def test_scores_of_any_size_leave_their_differences(millrace, tmp_path, tokens, scale, precision):

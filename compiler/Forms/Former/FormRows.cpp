@@ -159,7 +159,10 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   if (const Range scores = areScores ? ranges.of(reducedInput(op)) : Range();
       areScores && !(scores.largest() <= near)) {
     wide.insert(value);
-    parts -= isUnmasked(reducedInput(op)) ? 1 : 0;
+    const bool isUnhidden = isUnmasked(reducedInput(op));
+    parts -= isUnhidden ? 1 : 0;
+    if (const Value scores = baseOf(reducedInput(op)); !isUnhidden && !stored.count(scores))
+      wide.insert(scores); // a copy of them alone would hide less than what is compared with it
   }
   FailureOr<ElementType> type = memoryType(value);
   if (failed(type))
