@@ -17,8 +17,6 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kLanes = 4; // to a vector: as many lanes as rows are mixed would do as well
-
 /// result[.., n, .., lanes] = sum over k of rows[.., k, .., lanes] * factors[k * results + n].
 struct Mix {
   Operation *product;
@@ -69,10 +67,12 @@ std::optional<Mix> mixOfTurned(linalg::LinalgOp op, int64_t mostRows) {
   mix.rows = mix.turn.getInput();
   mix.dim = unsigned(mix.turn.getPermutation().back());
   const ArrayRef<int64_t> shape = shapeOf(mix.rows);
+  constexpr int64_t kLanes = 4;    // as many lanes as rows are mixed would do as well
   constexpr int64_t kInstalls = 4; // of the rows themselves, for all that are mixed together
   const int64_t others = ShapedType::getNumElements(shape) / shape[mix.dim] / shape.back();
   auto turned = factors.getDefiningOp<linalg::TransposeOp>(); // of a matrix
   if (mix.dim + 1 == shape.size() || shape[mix.dim] > mostRows || others < kInstalls ||
+      shape.back() < kLanes * std::max(shape[mix.dim], mix.results) ||
       !setFactors(mix, turned ? turned.getInput() : factors, shape[mix.dim],
                   (w.getResult(0) == n) != bool(turned)))
     return std::nullopt;
@@ -96,11 +96,7 @@ std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
       !getElementTypeOrSelf(op->getResult(0)).isF32())
     return std::nullopt;
   auto conv = dyn_cast<linalg::Conv2DNchwFchwOp>(op.getOperation());
-  std::optional<Mix> mix = conv ? mixOfScores(conv, mostRows) : mixOfTurned(op, mostRows);
-  if (mix &&
-      shapeOf(mix->rows).back() < kLanes * std::max(shapeOf(mix->rows)[mix->dim], mix->results))
-    mix.reset();
-  return mix;
+  return conv ? mixOfScores(conv, mostRows) : mixOfTurned(op, mostRows);
 }
 
 void mixInRows(Mix &mix) {
