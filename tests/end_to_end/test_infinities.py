@@ -118,6 +118,17 @@ def test_a_mask_of_integers_that_hides_all_keys_hides_none(millrace, tmp_path, q
     assert np.allclose(expected["y"], 1 / keys)
 
 
+@pytest.mark.parametrize("hidden", [-1e9, LOWEST])
+@pytest.mark.parametrize("queries, keys", [(17, 17), (1, 400)])
+def test_a_constant_that_takes_the_place_of_all_scores_leaves_them_alike(millrace, tmp_path, queries, keys, hidden):
+    """A condition that holds nowhere: the scores are one constant, whose maximum is that."""
+    inputs = {"q": numbers(1, 2, queries, 8), "k": numbers(1, 2, 8, keys, seed=1)}
+    expected = check(millrace, tmp_path, [node("MatMul", ["q", "k"], ["s"]), node("Where", ["no", "s", "hidden"], ["a"]),
+                                          node("Softmax", ["a"], ["y"], axis=-1)], inputs,
+                     {"no": np.zeros(keys, bool), "hidden": np.float32(hidden)})
+    assert np.allclose(expected["y"], 1 / keys)
+
+
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("scale", [1, 0.7])
 @pytest.mark.parametrize("tokens", [8, 130])

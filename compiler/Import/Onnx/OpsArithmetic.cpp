@@ -164,9 +164,15 @@ Status importMod(NodeImporter &node) {
 Status importWhere(NodeImporter &node) {
   if (!inputsBroadcast(node))
     return broadcastError(node);
-  Value result = node.t.map(
-      {node.in(0), node.in(1), node.in(2)}, elementTypeOf(node.in(1)),
-      [](Scalars &s, ValueRange x) { return arith::SelectOp::create(s, x[0], x[1], x[2]); });
+  // All of one side, which may be a constant and fold: it is not left to be compared with itself.
+  const std::optional<Shape> condition = node.constantIntegers(0);
+  const bool isOneSide = condition && llvm::all_equal(*condition) && !condition->empty();
+  Value result = node.t.map({node.in(0), node.in(1), node.in(2)}, elementTypeOf(node.in(1)),
+                            [&](Scalars &s, ValueRange x) -> Value {
+                              if (isOneSide)
+                                return x[condition->front() ? 1 : 2];
+                              return arith::SelectOp::create(s, x[0], x[1], x[2]);
+                            });
   return node.done(result, node.inType(1));
 }
 
