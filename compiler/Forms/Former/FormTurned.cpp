@@ -234,10 +234,11 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
 /// product is sooner computed once more so: each of their addends would be turned for it. (What is
 /// not quantised would be rounded to 16 bits before the maxima are subtracted.)
 std::optional<unsigned> Former::laneOfScores(Value base, unsigned lane) {
-  const unsigned natural = preferredLane(base);
   const FailureOr<ElementType> type = memoryType(base);
-  if (natural == lane || shapeOf(base)[natural] == 1 || failed(type) ||
-      *type != ElementType::Int8 || !isRunTimeScores(base))
+  if (shapeOf(base).empty() || failed(type) || *type != ElementType::Int8 || !isRunTimeScores(base))
+    return std::nullopt;
+  const unsigned natural = preferredLane(base);
+  if (natural == lane || shapeOf(base)[natural] == 1)
     return std::nullopt;
   int addends = 0;
   for (linalg::LinalgOp op = formOf(base); op && isMap(op); op = formOf(baseOf(op->getOperand(0))))

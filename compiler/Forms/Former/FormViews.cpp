@@ -455,7 +455,8 @@ bool Former::isRunTimeScores(Value value) const {
   constexpr unsigned kMostMaps = 32;
   const auto isAlong = [](ArrayRef<int64_t> operand, ArrayRef<int64_t> result) {
     return ShapedType::getNumElements(operand) == ShapedType::getNumElements(result) ||
-           (operand.size() >= 2 && operand.take_back(2) == result.take_back(2)); // of one head
+           (operand.size() >= 2 && result.size() >= 2 &&
+            operand.take_back(2) == result.take_back(2)); // of one head
   };
   const auto isScores = [](linalg::LinalgOp op) {
     // Roles can be swapped if either operand has rows of its own.
