@@ -126,6 +126,16 @@ def test_updates_go_to_their_places_along_an_axis(millrace, tmp_path, axis, redu
     assert relative_l2(got.outputs["y"], expected["y"]) < 5e-4
 
 
+def test_many_single_elements_are_not_joined_one_by_one(millrace, tmp_path):
+    """Constant places of 120 elements in no order: a piece for each took minutes to lay out."""
+    data, updates = halves(6, 6, 6, 2), halves(2, 5, 6, 2)
+    indices = NUMBERS.integers(-6, 6, updates.shape).astype(np.int64)
+    model = model_of("ScatterElements", {"a": data, "c": updates}, {"b": indices}, ["y"], axis=0, reduction="min")
+    expected, got = run(millrace, tmp_path, model, {"a": data, "c": updates})
+    assert relative_l2(got.outputs["y"], expected["y"]) < 5e-4
+    assert got.report["predicted_cycles"] < 100_000
+
+
 @pytest.mark.parametrize("sizes", ((1, 8, 10, 6), (1, 8, 15, 9), (1, 8, 2, 1)))
 def test_a_resize_whose_steps_are_even_is_no_product(millrace, tmp_path, sizes):
     x = halves(1, 8, 5, 3) if sizes[2] > 4 else halves(1, 8, 4, 2)

@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kMostPlaces = int64_t(1) << 24;
 /// Data is cut into no more pieces, nor joined with more updates one after the other.
 constexpr size_t kMostParts = 256;
+/// Pieces of single elements, each of which lies in a row of its own.
+constexpr size_t kMostSingles = 32;
 
 /// How an update joins what is there: body(scalars, there, update).
 using Join = llvm::function_ref<Value(Scalars &, Value, Value)>;
@@ -61,7 +63,7 @@ Value joinRuns(TensorBuilder &t, Value data, Value updates, ArrayRef<int64_t> up
                bool replaces, Join join) {
   SmallVector<Value> parts;
   const SmallVector<Run> runs = runsOf(updateOf);
-  if (runs.size() > kMostParts)
+  if (runs.size() > (shapeOf(data)[1] == 1 ? kMostSingles : kMostParts))
     return joinRows(t, data, updates, updateOf, join);
   for (const Run &run : runs) {
     Value there = t.sliceAxis(data, 0, run.first, run.rows);
