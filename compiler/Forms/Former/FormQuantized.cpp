@@ -593,12 +593,11 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
   const bool isPerChannel =
       scales.size() != 1 || bias.size() > 1 || (hasConstant && schemes[data]->zero != 0);
   std::optional<unsigned> channelDim;
-  for (auto [dim, linear] : llvm::enumerate(at[weights].index))
+  const auto &along = at[weights].index;
+  for (auto [dim, linear] : llvm::enumerate(isPerChannel ? ArrayRef(along) : ArrayRef<Linear>()))
     for (auto [loop, coefficient] : linear.terms)
-      if (!isPerChannel)
-        break;
-      else if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
-               (!channelDim || *channelDim == dim))
+      if (attempt.space.loop(loop).kind != LoopKind::Contracted &&
+          (!channelDim || *channelDim == dim))
         channelDim = unsigned(dim);
       else if (attempt.space.loop(loop).kind != LoopKind::Contracted)
         return failure();

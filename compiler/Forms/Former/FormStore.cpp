@@ -346,22 +346,6 @@ LogicalResult Former::emitBox(Value root, const Box &box, unsigned tensor,
       });
 }
 
-/// Whether the value, perhaps through maps, meets a maximum over `lane`, along which its lanes lie,
-/// and which is found lane by lane: that of scores runs over a copy's rows.
-bool Former::meetsMaximum(Value value, unsigned lane) {
-  return llvm::any_of(value.getUsers(), [&](Operation *user) {
-    auto form = dyn_cast<linalg::LinalgOp>(user);
-    if (!form || user->getNumResults() != 1)
-      return false;
-    if (!isMap(form))
-      return isFormable(user) && combinerOf(form) == Combiner::Max && reducesLanes(form) &&
-             reducedInput(form) == value && llvm::is_contained(reducedDims(form), lane) &&
-             !isRunTimeScores(value);
-    return form.getMatchingIndexingMap(form.getDpsInputOperand(0)).isIdentity() &&
-           user->getOperand(0) == value && meetsMaximum(user->getResult(0), lane);
-  });
-}
-
 /// The views that the operation takes, or takes padded.
 SmallVector<Operation *> Former::viewsBelow(Operation *op) const {
   SmallVector<Operation *> views;
@@ -489,28 +473,6 @@ FailureOr<Stored> Former::store(Value base, std::optional<unsigned> lane, bool i
       graph.tensors[result->tensor].value = name.str();
   noteStored(base, *result);
   return *result;
-}
-
-/// Whether the value is read for nothing but maps of products of two run-time values.
-bool Former::isAddedToScores(Value value) {
-  SetVector<Operation *> users;
-  collectUsers(value, users);
-  auto isProduct = [&](Value operand) {
-    constexpr int kLongestChain = 8; // of scales and other masks
-    for (int depth = 0; depth < kLongestChain; ++depth) {
-      linalg::LinalgOp op = formOf(baseOf(operand));
-      if (op && isContraction(op))
-        return !areWeights(baseOf(op->getOperand(0))) && !areWeights(baseOf(op->getOperand(1)));
-      if (!op || !isMap(op) || op.getNumDpsInputs() == 0)
-        return false;
-      operand = op->getOperand(0);
-    }
-    return false;
-  };
-  return !users.empty() && llvm::all_of(users, [&](Operation *user) {
-    auto form = dyn_cast<linalg::LinalgOp>(user);
-    return form && isMap(form) && llvm::any_of(form.getDpsInputs(), isProduct);
-  });
 }
 
 FailureOr<Stored> Former::storeArgument(Value base, unsigned lane) {

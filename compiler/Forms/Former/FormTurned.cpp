@@ -230,25 +230,6 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
              : std::nullopt;
 }
 
-/// The lanes of quantised scores before they are turned to have `lane` along them; none if their
-/// product is sooner computed once more so: each of their addends would be turned for it. (What is
-/// not quantised would be rounded to 16 bits before the maxima are subtracted.)
-std::optional<unsigned> Former::laneOfScores(Value base, unsigned lane) {
-  const FailureOr<ElementType> type = memoryType(base);
-  if (shapeOf(base).empty() || failed(type) || *type != ElementType::Int8 || !isRunTimeScores(base))
-    return std::nullopt;
-  const unsigned natural = preferredLane(base);
-  if (natural == lane || shapeOf(base)[natural] == 1)
-    return std::nullopt;
-  int addends = 0;
-  for (linalg::LinalgOp op = formOf(base); op && isMap(op); op = formOf(baseOf(op->getOperand(0))))
-    addends += int(llvm::count_if(llvm::drop_begin(op.getDpsInputOperands()), [&](OpOperand *x) {
-      return op.getMatchingIndexingMap(x).isIdentity() &&
-             shapeOf(x->get()) == shapeOf(op->getResult(0)) && !isConstantValue(baseOf(x->get()));
-    }));
-  return addends > 0 ? std::optional(natural) : std::nullopt;
-}
-
 /// Whether constants that the value's kernel multiplies by are more than the value.
 bool Former::holdsWeights(Value base) {
   linalg::LinalgOp op = formOf(base);

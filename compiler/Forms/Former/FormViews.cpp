@@ -432,88 +432,6 @@ void Former::collectUsers(Value value, SetVector<Operation *> &users) {
   }
 }
 
-bool isProductOfTwo(Value value) {
-  constexpr int kLongestChain = 24; // maps: scales, masks, a softmax, each rounded
-  for (int depth = 0; depth < kLongestChain; ++depth) {
-    value = behindUnitDims(value);
-    if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>()) { // a head's
-      value = slice.getSource();
-      continue;
-    }
-    linalg::LinalgOp op = formOf(value);
-    if (!op || op.getNumDpsInputs() == 0)
-      return false;
-    if (!isMap(op))
-      return isContraction(op) && !areWeights(op->getOperand(0)) && !areWeights(op->getOperand(1));
-    value = op->getOperand(0);
-  }
-  return false;
-}
-
-bool Former::isRunTimeScores(Value value) const {
-  // Scales, masks, positions, each rounded: what lies between the product and the maximum.
-  constexpr unsigned kMostMaps = 32;
-  const auto isAlong = [](ArrayRef<int64_t> operand, ArrayRef<int64_t> result) {
-    return ShapedType::getNumElements(operand) == ShapedType::getNumElements(result) ||
-           (operand.size() >= 2 && result.size() >= 2 &&
-            operand.take_back(2) == result.take_back(2)); // of one head
-  };
-  const auto isScores = [](linalg::LinalgOp op) {
-    // Roles can be swapped if either operand has rows of its own.
-    bool hasRows[2] = {false, false};
-    for (unsigned i : {0u, 1u})
-      for (auto [dim, extent] : llvm::enumerate(op.getStaticLoopRanges()))
-        hasRows[i] |= extent > 1 && op.getIndexingMapsArray()[i].isFunctionOfDim(unsigned(dim)) &&
-                      !op.getIndexingMapsArray()[1 - i].isFunctionOfDim(unsigned(dim));
-    return hasRows[0] && hasRows[1];
-  };
-  SmallVector<Value> open{value};
-  llvm::SmallPtrSet<Value, 8> seen;
-  while (!open.empty()) {
-    Value base = baseOf(open.pop_back_val());
-    for (Operation *view = base.getDefiningOp();
-         view && (isView(view) || isa<tensor::ExtractSliceOp>(view)); view = base.getDefiningOp())
-      base = baseOf(view->getOperand(0)); // stored as it shows
-    linalg::LinalgOp op = formOf(base);
-    if (!op || op.getNumDpsInputs() == 0)
-      continue;
-    const auto isConstant = [&](Value operand) { return areWeights(baseOf(operand)); };
-    if (isMap(op)) {
-      for (Value operand : llvm::reverse(op.getDpsInputs()))
-        if (isa<RankedTensorType>(operand.getType()) && !isConstant(operand) &&
-            isAlong(shapeOf(operand), shapeOf(op->getResult(0))) && seen.size() < kMostMaps &&
-            seen.insert(operand).second)
-          open.push_back(operand);
-    } else if (isContraction(op) && !llvm::any_of(op.getDpsInputs(), isConstant) && isScores(op)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool Former::isUnmasked(Value scores) const {
-  constexpr double kSmall = 65536;
-  const auto isSmall = [&](Value value) {
-    auto constant = value.getDefiningOp<arith::ConstantOp>();
-    if (auto number = constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr())
-      return std::fabs(number.getValueAsDouble()) <= kSmall;
-    if (!isa<RankedTensorType>(value.getType()))
-      return true; // made of those
-    const Range range = ranges.of(value);
-    return range.isFinite() && range.largest() <= kSmall;
-  };
-  linalg::LinalgOp op = formOf(baseOf(scores));
-  for (; op && isMap(op); op = formOf(baseOf(op->getOperand(0))))
-    if (op.getNumDpsInputs() == 0 ||
-        !llvm::all_of(llvm::drop_begin(op.getDpsInputs()), isSmall) ||
-        !llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &each) {
-          return isa<arith::MulFOp, arith::DivFOp, arith::AddFOp, arith::SubFOp>(each) &&
-                 llvm::all_of(each.getOperands(), isSmall);
-        }))
-      return false;
-  return op && isContraction(op);
-}
-
 unsigned Former::demand(Value base) {
   SetVector<Operation *> users;
   collectUsers(base, users);
@@ -596,21 +514,6 @@ std::optional<Former::LaneChoice> Former::shownLane(Value value, bool orPart, bo
     return std::nullopt; // of a scalar
   const std::optional<unsigned> dim = dimOfView(op, lane->dim, orPart, isDealt);
   return dim ? std::optional(LaneChoice{*dim, lane->hasReason}) : std::nullopt;
-}
-
-/// Whether products sum the value, or what maps make of it; of `two` run-time values, if so asked.
-bool Former::isMultiplied(Value value, bool two, int depth) {
-  constexpr int kLongestChain = 8; // of maps
-  SetVector<Operation *> users;
-  collectUsers(value, users);
-  return llvm::any_of(users, [&](Operation *user) {
-    auto op = dyn_cast<linalg::LinalgOp>(user);
-    if (op && isContraction(op))
-      return !two || llvm::none_of(op.getDpsInputs(),
-                                   [&](Value operand) { return areWeights(baseOf(operand)); });
-    return op && isMap(op) && depth < kLongestChain &&
-           isMultiplied(op->getResult(0), two, depth + 1);
-  });
 }
 
 /// Of a map of what is compared with the greatest of few elements along `dim` (a softmax over

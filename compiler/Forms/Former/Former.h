@@ -121,7 +121,6 @@ private:
   void findShownArguments();
   bool isShown(mlir::Operation *view) const;
   mlir::FailureOr<Stored> storeShown(mlir::Value view, unsigned lane);
-  bool isAddedToScores(mlir::Value value);
   void nameArgument(Tensor &tensor, mlir::BlockArgument argument);
   bool computesSum(mlir::Value base, bool orProduct = true, int depth = 0);
   std::optional<unsigned> joinedPieces(unsigned tensor);
@@ -160,6 +159,17 @@ private:
   llvm::SmallVector<unsigned, 3> diagonalsOf(unsigned tensor, int64_t first, int64_t blocks,
                                              int64_t block, size_t most = kAllParts);
 
+  // FormScores.cpp: products of two run-time values, and who takes them.
+  /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
+  bool isRunTimeScores(mlir::Value value) const;
+  /// Scores that are their product, scaled, and what is known to be small: no mask, which may hide
+  /// by a number of any size.
+  bool isUnmasked(mlir::Value scores) const;
+  bool isMultiplied(mlir::Value value, bool two = false, int depth = 0);
+  bool meetsMaximum(mlir::Value value, unsigned lane);
+  std::optional<unsigned> laneOfScores(mlir::Value base, unsigned lane);
+  bool isAddedToScores(mlir::Value value);
+
   // FormViews.cpp: through reshapes, slices, transpositions; uses of a value.
   /// `copied`: stepped through although it is stored by itself.
   mlir::FailureOr<Resolved> resolve(Attempt &attempt, mlir::Value value, Point index,
@@ -168,12 +178,6 @@ private:
   bool isView(mlir::Operation *op) const;
   mlir::Value baseOf(mlir::Value value) const;
   void collectUsers(mlir::Value value, llvm::SetVector<mlir::Operation *> &users);
-  /// Scores of attention: a contraction of two run-time values, perhaps scaled and masked.
-  bool isRunTimeScores(mlir::Value value) const;
-  /// Scores that are their product, scaled, and what is known to be small: no mask, which may hide
-  /// by a number of any size.
-  bool isUnmasked(mlir::Value scores) const;
-  bool isMultiplied(mlir::Value value, bool two = false, int depth = 0);
   std::optional<unsigned> laneBesideMaximum(mlir::linalg::LinalgOp op, unsigned dim);
   unsigned demand(mlir::Value base); ///< consumers that would each have to compute the value
   mlir::Value inputBehind(mlir::Value value) const;
@@ -242,7 +246,6 @@ private:
   std::optional<ChannelsOf> channelsOf(mlir::Value base);
   std::optional<ChannelsOf> channelsOf(Attempt &attempt, mlir::Value base, const Point &point);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
-  std::optional<unsigned> laneOfScores(mlir::Value base, unsigned lane);
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {
     mlir::Value scores, greatest;
@@ -347,7 +350,6 @@ private:
   bool reducesLanes(mlir::linalg::LinalgOp op);
   bool runsOverRows(mlir::linalg::LinalgOp op); ///< one after another, not as a tree
   bool slidesBesideLanes(Attempt &attempt, mlir::linalg::LinalgOp op, const Point &dims);
-  bool meetsMaximum(mlir::Value value, unsigned lane);
   mlir::Value reducedInput(mlir::linalg::LinalgOp op) const;
 
   // FormExtreme.cpp: the greatest and the least lane of a row.
