@@ -27,6 +27,7 @@
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
 #include "compiler/Forms/Rewritings/SubtractInSums.h"
+#include "compiler/Forms/Rewritings/UniformRows.h"
 #include "compiler/Forms/Rewritings/UnrollRunning.h"
 #include "compiler/Forms/Rewritings/ViewInputs.h"
 #include "compiler/Forms/Rewritings/WidenWindows.h"
@@ -173,6 +174,11 @@ static const Rewriting table[] = {
      [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
        splitTables(graph,
                    std::min<int64_t>(machine.rowsPerSlice(), 0xffff)); // two bytes of address
+       return Lines();
+     }},
+    {"uniform-rows", "keeps one vector of constant rows that are the same in all lanes",
+     [](KernelGraph &graph, const Machine &machine, const RewriteOptions &) -> Done {
+       shortenUniformRows(graph, machine);
        return Lines();
      }},
     {"stream-bias", "lets a bias along rows stream with the sum where memory is short",

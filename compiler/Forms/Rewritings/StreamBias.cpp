@@ -87,25 +87,27 @@ public:
       return false;
     const ElementType type = graph.tensors[kernel.terms.front().a.tensor].type;
     const Tensor bias = graph.tensors[access.tensor]; // a copy: tensors are added
-    const AffineIndex &lanes = access.index[bias.laneDim];
     const std::optional<Addition> addition = additionOf(kernel, operand);
     const Access &result = kernel.results.front().access;
+    const AffineIndex &lanes = result.index[graph.tensors[result.tensor].laneDim];
     if (!addition || (type != ElementType::Fp16 && type != ElementType::Bf16) ||
-        lanes.offset != 0 || lanes.terms.size() != 1 || lanes.terms[0].second != 1 ||
-        !(lanes == result.index[graph.tensors[result.tensor].laneDim]) ||
-        kernel.loops[lanes.terms[0].first].extent != bias.shape[bias.laneDim])
+        lanes.offset != 0 || lanes.terms.size() != 1 || lanes.terms[0].second != 1)
+      return false;
+    const unsigned lane = lanes.terms[0].first;
+    const int64_t columns = kernel.loops[lane].extent;
+    if (!bias.uniform &&
+        (!(lanes == access.index[bias.laneDim]) || columns != bias.shape[bias.laneDim]))
       return false;
     const std::optional<std::vector<float>> rows = rowsOf(bias);
     if (!rows)
       return false;
-    const unsigned lane = lanes.terms[0].first;
     const auto part = unsigned(kernel.loops.size());
     kernel.loops.push_back({kParts, LoopKind::Contracted});
     Term term;
     term.a = access;
     term.a.tensor = partsOf(bias, *rows, type);
     term.a.index[bias.laneDim] = at(part);
-    term.w = {onesOf(bias.shape[bias.laneDim], type), {at(lane), at(part)}, 0};
+    term.w = {onesOf(columns, type), {at(lane), at(part)}, 0};
     kernel.terms.push_back(std::move(term));
     drop(kernel, operand, *addition);
     return true;

@@ -15,6 +15,7 @@
 #include "compiler/Forms/Rewritings/SplitTables.h"
 #include "compiler/Forms/Rewritings/SplitWindows.h"
 #include "compiler/Forms/Rewritings/StreamBias.h"
+#include "compiler/Forms/Rewritings/UniformRows.h"
 
 #include "arch/spec/MachineFile.h"
 
@@ -168,7 +169,7 @@ TEST(MergeHeads, LeavesHeadsThatFillNoColumnGroupOrHalfAVector) {
   }
 }
 
-TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
+static void streamsBias(bool uniform) {
   Machine machine = *loadMachine("tsp-small");
   KernelGraph graph;
   graph.name = "bias";
@@ -176,20 +177,21 @@ TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
   const unsigned w = addTensor(graph, "w", {6, 20}, ElementType::Fp16, 1, TensorRole::Input);
   std::vector<float> values; // row by row, the same along the lanes
   for (float row : {0.1f, -3.1415927f, 1.0e-3f, 1234.5678f})
-    values.insert(values.end(), 6, row);
-  const unsigned b = addConstant(graph, "b", {4, 6}, ElementType::Fp32, 1, values);
+    values.insert(values.end(), uniform ? 32 : 6, row);
+  const unsigned b = addConstant(graph, "b", {4, uniform ? 32 : 6}, ElementType::Fp32, 1, values);
+  graph.tensors[b].uniform = uniform;
   const unsigned y = addTensor(graph, "y", {4, 6}, ElementType::Fp32, 1, TensorRole::Output);
   KernelBuilder build(graph);
   const unsigned r = build.loop(4), n = build.loop(6), k = build.loop(20, LoopKind::Contracted);
   build.term({x, {at(r), at(k)}, 0}, {w, {at(n), at(k)}, 0}, 480);
-  const unsigned bias = build.load({b, {at(r), at(n)}, 0});
+  const unsigned bias = build.load({b, {at(r), uniform ? fixed(0) : at(n)}, 0});
   build.store(build.op(AluOp::AddF32, {build.accumulator(), bias}), {y, {at(r), at(n)}});
   build.finish("bias");
   KernelGraph roomy = graph;
   EXPECT_EQ(streamBias(roomy, machine), 0u) << "22 MiB are plenty";
   machine.memory.slices = 1;
   machine.memory.banks = 1;
-  machine.memory.rowsPerBank = 8; // 16 vectors in all, of which the bias takes 16
+  machine.memory.rowsPerBank = 8; // 16 vectors in all, which the bias takes
   const auto inputs = randomInputs(graph);
   const auto before = outputsOf(graph, inputs).at("y");
   EXPECT_EQ(streamBias(graph, machine), 1u);
@@ -204,6 +206,52 @@ TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
     std::memcpy(&v, &after[i], 4);
     EXPECT_NEAR(u, v, 4e-7 * std::max(1.0f, std::fabs(u))) << "element " << i / 4;
   }
+}
+
+TEST(StreamBias, GivesTheSumOfThePartsWhereMemoryIsShort) {
+  for (const bool uniform : {false, true}) {
+    SCOPED_TRACE(uniform ? "one vector of each row" : "rows as long as the result's");
+    streamsBias(uniform);
+  }
+}
+
+TEST(UniformRows, LeavesOneVectorOfRowsThatAreTheSameInAllLanes) {
+  const Machine machine = *loadMachine("tsp-small"); // vectors of 32 lanes
+  KernelGraph graph;
+  graph.name = "rows";
+  const unsigned x = addTensor(graph, "x", {3, 100}, ElementType::Fp16, 1, TensorRole::Input);
+  std::vector<float> rows, others;
+  for (float row : {0.5f, -3.0f, 7.0f})
+    rows.insert(rows.end(), 100, row);
+  others = rows;
+  others.back() = 8;
+  const unsigned same = addConstant(graph, "same", {3, 100}, ElementType::Fp32, 1, rows);
+  const unsigned differs = addConstant(graph, "differs", {3, 100}, ElementType::Fp32, 1, others);
+  const auto read = [&](const char *name, unsigned constant, int64_t from) {
+    const unsigned y = addTensor(graph, name, {3, 100}, ElementType::Fp32, 1, TensorRole::Output);
+    KernelBuilder build(graph);
+    const unsigned r = build.loop(3), n = build.loop(100);
+    const unsigned a = build.load({x, {at(r), at(n)}, 0});
+    AffineIndex row = at(r);
+    row.offset = from;
+    const unsigned c = build.load({constant, {row, at(n)}, 0});
+    build.store(build.op(AluOp::MulF32, {build.op(AluOp::CvtF16F32, {a}), c}), {y, {at(r), at(n)}});
+    build.finish(name);
+  };
+  read("inside", same, 0);
+  read("one beyond", same, 1); // the last row is padding, which is no element of the tensor
+  read("not the same", differs, 0);
+  const auto inputs = randomInputs(graph);
+  const auto before = outputsOf(graph, inputs);
+  EXPECT_EQ(shortenUniformRows(graph, machine), 1u);
+  EXPECT_TRUE(graph.verify().empty()) << graph.verify();
+  EXPECT_EQ(outputsOf(graph, inputs), before);
+  const auto shapeOf = [&](unsigned kernel) {
+    return graph.tensors[graph.kernels[kernel].operands[1].tensor].shape;
+  };
+  EXPECT_EQ(shapeOf(0), (std::vector<int64_t>{3, 32}));
+  EXPECT_EQ(shapeOf(1), (std::vector<int64_t>{3, 100}));
+  EXPECT_EQ(shapeOf(2), (std::vector<int64_t>{3, 100}));
 }
 
 TEST(SplitTables, KeepsTheRowsOfTablesThatAreCutAtAnyRow) {
@@ -298,10 +346,12 @@ KernelGraph buildSumOfConvolution() {
 static KernelGraph buildReductionOfProduct(AluOp op, int64_t steps) {
   KernelGraph graph;
   const unsigned x = addTensor(graph, "x", {steps, 3}, ElementType::Fp16, 1, TensorRole::Input);
-  const unsigned w = addConstant(graph, "w", {4, 3}, ElementType::Fp16, 1, randomValues(12, 3, 0.1f));
+  const unsigned w =
+      addConstant(graph, "w", {4, 3}, ElementType::Fp16, 1, randomValues(12, 3, 0.1f));
   const unsigned y = addTensor(graph, "y", {4}, ElementType::Fp32, 0, TensorRole::Output);
   KernelBuilder build(graph);
-  const unsigned f = build.loop(4), r = build.loop(steps, LoopKind::Running), c = build.loop(3, LoopKind::Contracted);
+  const unsigned f = build.loop(4), r = build.loop(steps, LoopKind::Running),
+                 c = build.loop(3, LoopKind::Contracted);
   build.term({x, {at(r), at(c)}, 0}, {w, {at(f), at(c)}, 0}, 4 * 3 * steps);
   build.store(build.reduce(op, build.accumulator()), {y, {at(f)}});
   build.finish("product");
@@ -320,7 +370,8 @@ static int64_t mostSteps(const KernelGraph &graph) {
 
 TEST(SplitRunning, LeavesNoMoreSumsWaitingThanThereIsRoomFor) {
   for (const AluOp op : {AluOp::MaxF32, AluOp::AddF32})
-    for (const int64_t steps : {16, 17, 20, 23, 33, 48, 64}) { // 23 has no divisors: a maximum's blocks overlap
+    for (const int64_t steps :
+         {16, 17, 20, 23, 33, 48, 64}) { // 23 has no divisors: a maximum's blocks overlap
       KernelGraph graph = buildReductionOfProduct(op, steps);
       const auto inputs = randomInputs(graph);
       const auto before = outputsOf(graph, inputs);
