@@ -387,3 +387,29 @@ def test_quantised_heads_of_one_product_are_multiplied_as_integers(millrace, tmp
     [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
     assert report["host_ops"] == [] and report["macs_on_grid"] == report["macs_total"]
     assert relative_l2(got, right) <= 3e-2
+
+
+@pytest.mark.parametrize("precision, flags", [("int8", []), ("int8", ["--exact-qdq"]), ("fp16", [])], ids=["int8", "exact", "fp16"])
+@pytest.mark.parametrize("gates", [3, 12])
+def test_gates_alone_are_brought_into_the_lanes_of_what_they_scale(millrace, tmp_path, gates, precision, flags):
+    """As FocalNet: the last channels of a convolution scale all others. All of its channels in all lanes took 14 times the cycles."""
+    width, side = 48, 16
+    graph = Quantised("gates", 18)
+    rounded = graph.rounded if precision == "int8" else lambda x, *_: x
+    cut = lambda x, begin, end: graph.add("Slice", x, *[graph.constant(np.array([i])) for i in (begin, end, 1)])
+    x = rounded(graph.input("x", [1, width, side, side]), SCALES["input"], 0)
+    made = rounded(graph.conv(x, width, width + gates), SCALES["made"], 3)
+    values, tail = [rounded(cut(made, begin, end), SCALES["made"], 3) for begin, end in ((0, width), (width, width + gates))]
+    parts = []
+    for gate in range(gates):
+        parts.append(rounded(graph.add("Mul", values, rounded(cut(tail, gate, gate + 1), SCALES["made"], 3)), 0.01, 0))
+        values = rounded(graph.add("Relu", graph.conv(values, width, width, 3, group=width)), SCALES["made"], 0)
+    sums = parts[0]
+    for part in parts[1:]:
+        sums = graph.add("Add", sums, part)
+    graph.output(rounded(sums, SCALES["output"], 0), [1, width, side, side])
+    inputs = {"x": np.random.default_rng(16).normal(size=[1, width, side, side]).astype(np.float32)}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags, precision)
+    assert report["host_ops"] == [] and relative_l2(got, right) <= (2e-3 if precision == "fp16" else 1.5e-2)
+    shapes = re.findall(r'spatial\.tensor intermediate "[^"]*rows"[^:]*: tensor<([0-9x]*)x', spatial(millrace, tmp_path))
+    assert 0 < sum(np.prod([int(size) for size in shape.split("x")]) for shape in shapes) <= gates * side**2 * width

@@ -429,12 +429,15 @@ Scalar Former::loadScalar(KernelBuilder &build, const Access &from, Type tensor)
 
 /// A value per row, brought into all lanes: by a kernel of its own.
 FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, const Resolved &at) {
-  FailureOr<unsigned> tensor = storeBroadcast(at.base, attempt.laneExtent());
+  Box box = boxRead(attempt, at);
+  FailureOr<unsigned> tensor = storeBroadcast(at.base, attempt.laneExtent(), box);
   if (failed(tensor))
     return failure();
   FailureOr<Access> where = access(attempt, Stored{*tensor, 0}, at);
   if (failed(where))
     return failure();
+  for (auto [index, begin] : llvm::zip(where->index, box.begin))
+    index.offset -= begin;
   where->index.push_back(millrace::forms::at(unsigned(attempt.lane)));
   return loadScalar(attempt.build, *where, at.base.getType());
 }

@@ -10,9 +10,46 @@ using namespace mlir;
 
 namespace millrace::forms {
 
-/// An argument whose every element the host repeats in a row of `extent` lanes.
-unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementType type) {
-  std::vector<int64_t> shape = tensorShape(argument);
+/// What a kernel reads of a value, where that is at most half of it; all of it otherwise.
+Former::Box Former::boxRead(const Attempt &attempt, const Resolved &at) {
+  const std::vector<int64_t> shape = tensorShape(at.base);
+  const Box whole{SmallVector<int64_t>(shape.size(), 0), llvm::to_vector(shape)};
+  Box box = whole;
+  double share = 1;
+  for (auto [dim, index] : llvm::enumerate(at.index)) {
+    auto [low, high] = attempt.space.range(index);
+    low = std::max<int64_t>(low, 0), high = std::min(high, shape[dim] - 1); // others are padding
+    if (low > high)
+      return whole;
+    box.begin[dim] = low, box.size[dim] = high - low + 1;
+    share *= double(box.size[dim]) / double(shape[dim]);
+  }
+  return share > 0.5 ? whole : box;
+}
+
+/// Would all slices of the value, or of what maps make of it, be more than half of it, each as much
+/// as the box?
+bool Former::isReadInAll(Value value, const Box &box) const {
+  double slices = 0, share = 1;
+  for (auto [size, extent] : llvm::zip(box.size, tensorShape(value)))
+    share *= double(size) / double(extent);
+  if (share > 0.5)
+    return true;
+  SetVector<Value> values;
+  values.insert(value);
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers()) {
+      slices += isa<tensor::ExtractSliceOp>(user);
+      if (linalg::LinalgOp op = dyn_cast<linalg::LinalgOp>(user); isView(user) || (op && isMap(op)))
+        values.insert(user->result_begin(), user->result_end());
+    }
+  return slices * share > 0.5;
+}
+
+/// An argument whose every element of the box the host repeats in a row of `extent` lanes.
+unsigned Former::storeRepeated(BlockArgument argument, const Box &box, int64_t extent,
+                               ElementType type) {
+  std::vector<int64_t> shape(box.size.begin(), box.size.end());
   shape.push_back(extent);
   const auto lane = unsigned(shape.size() - 1);
   const unsigned number = addTensor(graph, "input", shape, type, lane, TensorRole::Input);
@@ -22,7 +59,7 @@ unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementTy
   for (unsigned dim = 0; dim < lane; ++dim)
     tensor.hostLoops.push_back({shape[dim], dim, 1, dim, shapeOf(argument).empty() ? 0 : 1});
   tensor.hostLoops.push_back({extent, lane, 1, 0, 0});
-  tensor.hostStart.assign(shapeOf(argument).size(), 0);
+  tensor.hostStart.assign(box.begin.begin(), box.begin.begin() + shapeOf(argument).size());
   return number;
 }
 
@@ -90,33 +127,89 @@ int64_t partOf(int64_t width, int64_t vector) {
   return vector;
 }
 
-/// Fills `rows`, a row for each element of the value, from where that lies along lanes: a diagonal
+/// Are the lanes so few that rows are rather multiplied by zeros and ones, which pick them? No
+/// infinity may become a NaN by that.
+bool Former::selectsFew(const Tensor &tensor, const Box &box, int64_t extent) const {
+  constexpr int64_t kFew = 8, kMostElements = int64_t(1) << 22; // lanes; of what is installed
+  const int64_t few = box.size[tensor.laneDim];
+  return !tensor.unbounded && few <= kFew && few * extent * options.lanes <= kMostElements &&
+         (tensor.type == activation() || tensor.type == ElementType::Int8);
+}
+
+/// What the products of the kernel add up to, as an element of the value.
+Scalar Former::sumIn(KernelBuilder &build, Value value) {
+  const Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  return {build.accumulator(), isa<FloatType>(element) ? Scalar::Kind::F32 : Scalar::Kind::I32};
+}
+
+/// Fills `rows` from few lanes of a tensor: each of its rows times a matrix of ones in one lane.
+void Former::spreadFewLanes(Value value, const Box &box, unsigned from, unsigned rows) {
+  const Tensor source = graph.tensors[from];
+  const int64_t extent = graph.tensors[rows].shape.back();
+  // The vectors that hold those lanes.
+  const int64_t begin = box.begin[source.laneDim] / options.lanes * options.lanes;
+  const int64_t end = box.begin[source.laneDim] + box.size[source.laneDim];
+  const int64_t width = std::min(source.shape[source.laneDim],
+                                 (end + options.lanes - 1) / options.lanes * options.lanes) -
+                        begin;
+  KernelBuilder build(graph);
+  Access a{from, {}, 0}, to{rows, {}, 0};
+  AffineIndex column;
+  SmallVector<int64_t> lanes;
+  for (auto [dim, size] : llvm::enumerate(box.size)) {
+    to.index.push_back(size > 1 ? at(build.loop(size)) : fixed(0));
+    a.index.push_back(to.index.back());
+    a.index.back().offset = box.begin[dim];
+    if (dim != source.laneDim)
+      continue;
+    for (auto [loop, step] : to.index.back().terms)
+      column.terms.emplace_back(loop, step * extent);
+    for (int64_t lane = 0; lane < size; ++lane)
+      lanes.append(size_t(extent), box.begin[dim] + lane - begin);
+  }
+  to.index.push_back(extent > 1 ? at(build.loop(extent)) : fixed(0));
+  llvm::append_range(column.terms, to.index.back().terms);
+  const AffineIndex along = at(build.loop(width, LoopKind::Contracted));
+  a.index[source.laneDim] = along;
+  a.index[source.laneDim].offset = begin;
+  build.term(a, {selection(lanes, width, source.type, 1), {column, along}, 0}, 0);
+  storeScalar(build, sumIn(build, value), to, value.getType());
+  build.finish(nameOf(value));
+}
+
+/// Fills `rows`, a row for each element of the box, from where that lies along lanes: a diagonal
 /// of rows times ones, vector by vector; of fp32 the first `parts` of three.
-LogicalResult Former::spreadLanes(Value value, unsigned rows, size_t parts) {
+LogicalResult Former::spreadLanes(Value value, const Box &box, unsigned rows, size_t parts) {
   FailureOr<Stored> source = store(value, std::nullopt);
   if (failed(source) || source->laneSplit)
     return failure();
   const Tensor from = graph.tensors[source->tensor];
-  const int64_t width = from.shape[from.laneDim], extent = graph.tensors[rows].shape.back();
+  const int64_t start = box.begin[from.laneDim], width = box.size[from.laneDim];
+  const int64_t extent = graph.tensors[rows].shape.back();
+  if (selectsFew(from, box, extent)) {
+    spreadFewLanes(value, box, source->tensor, rows);
+    return success();
+  }
   // Each row is swept as often as a part has passes; twice as many parts are no more than that.
   const int64_t whole = partOf(width, options.lanes), pass = partOf(width, options.pass);
   const bool isSweptLess =
       whole < width && width % whole == 0 && width % pass == 0 && whole <= 2 * pass;
   const int64_t part = isSweptLess ? pass : whole;
-  const bool isFloat = isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType());
   const auto spread = [&](int64_t first, int64_t blocks, int64_t block) {
     const SmallVector<unsigned, 3> diagonals =
-        diagonalsOf(source->tensor, first, blocks, block, parts);
+        diagonalsOf(source->tensor, start + first, blocks, block, parts);
     if (diagonals.empty())
       return failure();
     KernelBuilder build(graph);
     Access a{0, {}, 0}, to{rows, {}, 0};
     const auto loopOf = [&](int64_t size) { return size > 1 ? at(build.loop(size)) : fixed(0); };
-    for (auto [dim, size] : llvm::enumerate(from.shape)) {
+    for (auto [dim, size] : llvm::enumerate(box.size)) {
       to.index.push_back(loopOf(dim == from.laneDim ? blocks * block : size));
       a.index.push_back(to.index.back());
       if (dim == from.laneDim)
         to.index.back().offset = first;
+      else
+        a.index.back().offset = box.begin[dim];
     }
     to.index.push_back(loopOf(extent));
     const AffineIndex k = at(build.loop(block, LoopKind::Contracted));
@@ -126,8 +219,7 @@ LogicalResult Former::spreadLanes(Value value, unsigned rows, size_t parts) {
       build.term(a, {splat({extent, block}, graph.tensors[part].type, 1), {to.index.back(), k}, 0},
                  0);
     }
-    storeScalar(build, {build.accumulator(), isFloat ? Scalar::Kind::F32 : Scalar::Kind::I32}, to,
-                value.getType());
+    storeScalar(build, sumIn(build, value), to, value.getType());
     build.finish(nameOf(value));
     return success();
   };
@@ -138,13 +230,23 @@ LogicalResult Former::spreadLanes(Value value, unsigned rows, size_t parts) {
 }
 
 /// A value per row, in `extent` lanes: the value's shape with one more dimension.
-FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
-  auto key = std::make_tuple(value.getAsOpaquePointer(), extent, ~0u);
-  if (auto found = broadcasts.find(key); found != broadcasts.end())
-    return found->second;
+/// Of the box alone where each element of that costs as much, else of the whole value, which the
+/// box is then.
+FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent, Box &box) {
   std::vector<int64_t> shape = tensorShape(value);
-  shape.push_back(extent);
-  unsigned lane = unsigned(shape.size() - 1);
+  const Box whole{SmallVector<int64_t>(shape.size(), 0), llvm::to_vector(shape)};
+  constexpr unsigned kNone = ~0u;
+  const auto entryOf = [&](const Box &its) -> unsigned & {
+    std::vector<int64_t> place(its.begin.begin(), its.begin.end());
+    place.insert(place.end(), its.size.begin(), its.size.end());
+    return rowsOfValues.try_emplace({value.getAsOpaquePointer(), extent, std::move(place)}, kNone)
+        .first->second;
+  };
+  for (const Box &its : {whole, box})
+    if (const unsigned known = entryOf(its); known != kNone) {
+      box = its;
+      return known;
+    }
   bool isScalar = shapeOf(value).empty();
   linalg::LinalgOp op = formOf(value);
   bool isSum =
@@ -170,13 +272,18 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   const bool isWide = *type == ElementType::Fp32; // of which the MXM makes no products
   if (auto argument = dyn_cast<BlockArgument>(value);
       argument && (isWide || extent <= kMostRepetition))
-    return broadcasts[key] = storeRepeated(argument, extent, *type);
+    return entryOf(box) = storeRepeated(argument, box, extent, *type);
   bool isRowMap = op && isMap(op) && isFormable(op) && (!stored.count(value) || isWide);
   // The maximum of scores comes along lanes from their transposed copy.
   bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
                !isRunTimeScores(reducedInput(op));
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
   const bool isFloat = isa<FloatType>(element);
+  if (isSum || isMax || (isRowMap && isReadInAll(value, box)))
+    box = whole;
+  shape.assign(box.size.begin(), box.size.end());
+  shape.push_back(extent);
+  const auto lane = unsigned(shape.size() - 1);
   unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);
   graph.tensors[tensor].name += ".rows";
   auto toResult = [&](Attempt &attempt, const Point &point, Scalar result) {
@@ -187,16 +294,17 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent) {
   };
   auto inRows = [&](Attempt &attempt, const Point &point) -> FailureOr<Scalar> {
     Point index(point.begin(), point.end() - 1);
+    for (auto [at, begin] : llvm::zip(index, box.begin))
+      at.offset += begin;
     if (isScalar)
       index.clear();
     return compute(attempt, value, index);
   };
   if ((!isSum && !isRowMap && !isMax) ||
       failed(emitKernel(value, shape, lane, {}, inRows, toResult)))
-    if (failed(spreadLanes(value, tensor, parts)))
+    if (failed(spreadLanes(value, box, tensor, parts)))
       return failure();
-  broadcasts[key] = tensor;
-  return tensor;
+  return entryOf(box) = tensor;
 }
 
 } // namespace millrace::forms

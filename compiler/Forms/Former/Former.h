@@ -152,9 +152,15 @@ private:
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
 
   // FormRows.cpp: a value for each row.
-  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent);
-  unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
-  mlir::LogicalResult spreadLanes(mlir::Value value, unsigned rows, size_t parts);
+  static Box boxRead(const Attempt &attempt, const Resolved &at);
+  bool isReadInAll(mlir::Value value, const Box &box) const;
+  mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent, Box &box);
+  unsigned storeRepeated(mlir::BlockArgument argument, const Box &box, int64_t extent,
+                         ElementType type);
+  mlir::LogicalResult spreadLanes(mlir::Value value, const Box &box, unsigned rows, size_t parts);
+  bool selectsFew(const Tensor &tensor, const Box &box, int64_t extent) const;
+  static Scalar sumIn(KernelBuilder &build, mlir::Value value);
+  void spreadFewLanes(mlir::Value value, const Box &box, unsigned from, unsigned rows);
   static constexpr size_t kAllParts = 3; ///< bf16 that add up to an fp32
   llvm::SmallVector<unsigned, 3> diagonalsOf(unsigned tensor, int64_t first, int64_t blocks,
                                              int64_t block, size_t most = kAllParts);
@@ -419,6 +425,8 @@ private:
   /// What chooseLane() said, so that a long chain of maps is not walked down for each of them.
   llvm::DenseMap<mlir::Value, LaneChoice> laneChoices;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
+  std::map<std::tuple<void *, int64_t, std::vector<int64_t>>, unsigned>
+      rowsOfValues; ///< by the lanes of each, begin and size of the box
   std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
   std::map<void *, llvm::SmallVector<unsigned, 2>> termsOf;
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
