@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
 
 namespace millrace::layouts {
 
@@ -22,6 +25,17 @@ struct Site {
   std::vector<unsigned> readers;
   double gain = 0; ///< cycles, if all kernels around had their best layouts
 };
+
+/// A graph with moves, if some are worth it, the best choice for it or else for the one without,
+/// and a line per tensor that is moved.
+struct Changed {
+  std::optional<KernelGraph> graph;
+  Choice choice;
+  std::vector<std::string> lines;
+};
+
+/// Of all cycles, what a round must be able to gain.
+constexpr double kLeastShare = 0.005;
 
 bool isOperand(const Kernel &kernel, unsigned tensor) {
   return std::any_of(kernel.operands.begin(), kernel.operands.end(),
@@ -54,8 +68,11 @@ public:
   Changer(const KernelGraph &graph, const Machine &machine, const std::shared_ptr<CostCache> &cache)
       : graph(graph), machine(machine), cache(cache), uses(graph) {}
 
-  /// Nothing where no move is worth what it costs.
-  std::optional<KernelGraph> change(std::vector<std::string> &lines);
+  /// Tries to move those of the tensors from which most may be gained that were not tried before,
+  /// and notes them; nothing where there is too little left. `known`: the best choice for the
+  /// graph as it is.
+  std::optional<Changed> change(std::set<unsigned> &tried,
+                                const std::optional<Choice> &known) const;
 
 private:
   const KernelGraph &graph;
@@ -66,6 +83,7 @@ private:
   std::vector<Site> sitesOf(const LayoutProblem &problem, const Choice &choice) const;
   std::optional<Site> siteOf(const LayoutProblem &problem, unsigned tensor) const;
   double leastMove(unsigned tensor) const;
+  static double mostGained(const LayoutProblem &problem, const std::vector<Site> &sites);
   KernelGraph withMoves(const std::vector<Site> &sites, std::set<unsigned> &moves) const;
   std::vector<Site> worthwhile(const std::vector<Site> &sites) const;
 };
@@ -112,7 +130,7 @@ std::vector<Site> Changer::sitesOf(const LayoutProblem &problem, const Choice &c
       entries *= sizes[v];
       own.push_back(choice[v]);
     }
-    if (entries > kLargestTable || graph.kernels[problem.factors[f].kernel].terms.empty())
+    if (entries > kLargestTable)
       continue;
     double least = problem.cost(f, own);
     const double chosen = least;
@@ -136,6 +154,19 @@ std::vector<Site> Changer::sitesOf(const LayoutProblem &problem, const Choice &c
   std::stable_sort(sites.begin(), sites.end(),
                    [](const Site &x, const Site &y) { return x.gain > y.gain; });
   return sites;
+}
+
+/// What tensors of one layout lose is gained once.
+double Changer::mostGained(const LayoutProblem &problem, const std::vector<Site> &sites) {
+  std::map<int, double> gains; // by variable
+  for (const Site &site : sites) {
+    double &most = gains[problem.variableOf(site.tensor)];
+    most = std::max(most, site.gain);
+  }
+  double sum = 0;
+  for (const auto &[variable, gain] : gains)
+    sum += gain;
+  return sum;
 }
 
 /// `moves`: the kernels that move, in the order of sites.
@@ -179,39 +210,60 @@ std::vector<Site> Changer::worthwhile(const std::vector<Site> &sites) const {
   return kept;
 }
 
-std::optional<KernelGraph> Changer::change(std::vector<std::string> &lines) {
+std::optional<Changed> Changer::change(std::set<unsigned> &tried,
+                                       const std::optional<Choice> &known) const {
   const LayoutProblem before(graph, machine, cache);
-  const Choice choice = layoutSolvers().front().solve(before, 0);
-  if (before.graphCost(choice) <= kMoveStep) // a move takes as long
+  const Choice choice = known ? *known : layoutSolvers().front().solve(before, 0);
+  const double cost = before.graphCost(choice);
+  if (cost <= kMoveStep) // a move takes as long
     return std::nullopt;
   std::vector<Site> sites = sitesOf(before, choice);
+  std::erase_if(sites, [&](const Site &site) { return tried.contains(site.tensor); });
+  std::set<unsigned> vain = tried;
   for (size_t most : {24u, 6u}) { // fewer where so many are too much for the solver
-    if (sites.empty())
-      break;
     sites.resize(std::min(sites.size(), most));
+    if (mostGained(before, sites) < std::max(kMoveStep, kLeastShare * cost))
+      break;
+    for (const Site &site : sites)
+      vain.insert(site.tensor);
     const std::vector<Site> kept = worthwhile(sites);
     if (kept.empty())
       continue;
     std::set<unsigned> moves;
-    KernelGraph moved = withMoves(kept, moves);
-    const LayoutProblem after(moved, machine, cache);
-    const Choice its = layoutSolvers().front().solve(after, 0);
-    if (after.graphCost(its) + kMoveStep * double(kept.size()) >= before.graphCost(choice))
+    Changed changed{withMoves(kept, moves), {}, {}};
+    const LayoutProblem after(*changed.graph, machine, cache);
+    changed.choice = layoutSolvers().front().solve(after, 0);
+    if (after.graphCost(changed.choice) + kMoveStep * double(kept.size()) >= cost)
       continue;
     for (const Site &site : kept)
-      lines.push_back(graph.tensors[site.tensor].name + ": moved to another layout");
-    return moved;
+      changed.lines.push_back(graph.tensors[site.tensor].name + ": moved to another layout");
+    tried.clear(); // they may be worth it now
+    return changed;
   }
-  return std::nullopt;
+  if (vain == tried)
+    return std::nullopt;
+  tried = std::move(vain);
+  return Changed{{}, choice, {}};
 }
 
 } // namespace
 
 std::vector<std::string> changeLayouts(KernelGraph &graph, const Machine &machine,
                                        const std::shared_ptr<CostCache> &cache) {
+  constexpr int kMostRounds = 16, kMostVain = 2;
   std::vector<std::string> lines;
-  if (std::optional<KernelGraph> changed = Changer(graph, machine, cache).change(lines))
-    graph = std::move(*changed);
+  std::set<unsigned> tried; // tensors, whose numbers stay
+  std::optional<Choice> choice;
+  for (int round = 0, vain = 0; round < kMostRounds && vain < kMostVain; ++round) {
+    std::optional<Changed> changed = Changer(graph, machine, cache).change(tried, choice);
+    if (!changed)
+      break;
+    vain = changed->graph ? 0 : vain + 1;
+    if (changed->graph)
+      graph = std::move(*changed->graph);
+    choice = std::move(changed->choice);
+    std::move(changed->lines.begin(), changed->lines.end(), std::back_inserter(lines));
+  }
   return lines;
 }
 

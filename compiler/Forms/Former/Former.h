@@ -426,7 +426,7 @@ private:
   llvm::DenseMap<mlir::Value, LaneChoice> laneChoices;
   std::map<std::tuple<void *, int64_t, unsigned>, unsigned> constants, broadcasts;
   std::map<std::tuple<void *, int64_t, std::vector<int64_t>>, unsigned>
-      rowsOfValues; ///< by the lanes of each, begin and size of the box
+      rowsOfValues;                     ///< by the lanes of each, begin and size of the box
   std::vector<unsigned> movedConstants; ///< tensors of layOutConstant
   std::map<void *, llvm::SmallVector<unsigned, 2>> termsOf;
   std::map<std::pair<unsigned, int64_t>, unsigned> indexTensors; ///< by argument, rows of the table
@@ -447,8 +447,9 @@ private:
   unsigned hostFunctions = 0;            ///< how many have a name
   llvm::StringMap<llvm::SmallVector<mlir::Operation *>> hostContractions; ///< by function
   std::optional<Ragged> ragged; ///< of the last kernel that could not be formed
-  llvm::DenseSet<std::pair<mlir::Value, unsigned>> storing; ///< values, by lane, as `store` makes them
-  bool isTooDeep = false;       ///< the recursion ended for lack of stack: nothing more is tried
+  llvm::DenseSet<std::pair<mlir::Value, unsigned>>
+      storing;            ///< values, by lane, as `store` makes them
+  bool isTooDeep = false; ///< the recursion ended for lack of stack: nothing more is tried
 };
 
 /// result[i..., l] = table[indices[i...], l]: a map whose body reads a constant where its input
