@@ -432,3 +432,35 @@ def test_windows_of_every_block_have_bands_however_many_blocks_there_are(millrac
     [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, [])
     assert relative_l2(got, right) <= 4e-2
     assert report["measured_cycles"] < 12_000
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+@pytest.mark.parametrize("clamp", [(0.0, None), (0.0, 1.5), (-0.7, 0.9)], ids=["relu", "relu6", "clip"])
+@pytest.mark.parametrize("zero", [0, -9])
+def test_what_is_clamped_between_two_equal_roundings_is_rounded_once(millrace, tmp_path, zero, clamp, flags):
+    """As ONNX Runtime quantises symmetrically: a convolution, rounded, a Relu, rounded in the same way. To its integers, but fewer operations."""
+    graph = Quantised("clamped", 20)
+    x = graph.rounded(graph.input("x", [1, 16, SIZE, SIZE]), SCALES["input"], 3)
+    made = graph.rounded(graph.conv(x, 16, 24, 3), SCALES["output"], zero)
+    low, high = [[] if bound is None else [graph.constant(np.float32(bound))] for bound in clamp]
+    clamped = graph.add("Clip", made, *low, *high) if high else graph.add("Relu", made)
+    graph.output(graph.rounded(clamped, SCALES["output"], zero), [1, 24, SIZE, SIZE])
+    check(millrace, graph.model(), tmp_path, flags)
+    products = [text for text in spatial(millrace, tmp_path).split("spatial.kernel")[1:] if "spatial.accumulator" in text]
+    assert [text.count("cvt.f32.i8") for text in products] == [1] * len(products)
+
+
+@pytest.mark.parametrize("pad, padding", [(-10.0, 6), (0.0, 6), (-10.0, 1)])
+@pytest.mark.parametrize("behind", ["Identity", "Sigmoid"])
+def test_maxima_of_padding_alone(millrace, tmp_path, behind, pad, padding):
+    """Of what is not negative the padding of a maximum may as well be zero, where every window reaches an element beside it: where none did
+    zeros came out, 0.83 in relative L2."""
+    graph = Quantised("padded", 21)
+    x = graph.add("Relu", graph.input("x", [1, 4, 9, 9]))
+    wide = graph.add("Pad", x, graph.constant(np.array([0, 0, padding, padding] * 2)), graph.constant(np.float32(pad)))
+    pooled = graph.add("MaxPool", wide, kernel_shape=[3, 3], strides=[3, 3])
+    extent = (9 + 2 * padding) // 3
+    graph.output(graph.add(behind, pooled), [1, 4, extent, extent])
+    inputs = {"x": np.random.default_rng(18).normal(size=[1, 4, 9, 9]).astype(np.float32)}
+    [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, [], "fp16")
+    assert relative_l2(got, right) <= 1e-3

@@ -161,6 +161,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   addBranches(function);
   prepareSquares(function);
   if (options.precision == Precision::Int8) {
+    clampBeforeRounding(function);
     viewIntegers(function);
     expandJoined(function);
     poolIntegers(function);

@@ -100,6 +100,47 @@ bool Former::isNonNegative(Value value) const {
          matchPattern(yielded->getOperand(1), m_Constant(&bound)) && !bound.getValue().isNegative();
 }
 
+/// Does every window of the reduction reach an element of its input, whatever padding surrounds
+/// that? `dims`: of the result, at zero in those that are reduced.
+bool Former::reachesInside(Attempt &attempt, linalg::LinalgOp op, Point dims) {
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  const auto rangesAt = [&]() -> std::optional<SmallVector<std::pair<int64_t, int64_t>>> {
+    FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[0], dims);
+    FailureOr<Resolved> from =
+        failed(at) ? FailureOr<Resolved>(failure()) : resolve(attempt, reducedInput(op), *at);
+    if (failed(from))
+      return std::nullopt;
+    SmallVector<std::pair<int64_t, int64_t>> ranges;
+    for (auto [index, extent] : llvm::zip(from->index, shapeOf(from->base))) {
+      const auto [low, high] = attempt.space.range(index);
+      ranges.emplace_back(low, extent - 1 - high); // how far inside it is
+    }
+    return ranges;
+  };
+  const auto first = rangesAt();
+  if (!first)
+    return false;
+  const SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  for (unsigned dim : reduced) { // no step leads over all of the input
+    dims[dim] = Linear::constant(std::min<int64_t>(1, extents[dim] - 1));
+    const auto next = rangesAt();
+    if (!next)
+      return false;
+    for (auto [index, extent] : llvm::enumerate(shapeOf(baseOf(reducedInput(op)))))
+      if (std::abs((*next)[index].first - (*first)[index].first) > extent)
+        return false;
+    dims[dim] = Linear::constant(0);
+  }
+  for (unsigned dim : reduced)
+    dims[dim] = Linear::constant(extents[dim] - 1);
+  const auto last = rangesAt();
+  return last && llvm::all_of(llvm::zip(*first, *last), [](const auto &ends) {
+           const auto &[a, b] = ends;
+           return std::max(a.first, b.first) >= 0 && std::max(a.second, b.second) >= 0;
+         });
+}
+
 /// The stored bits of a value that is not negative; zero outside of it.
 FailureOr<unsigned> Former::pullBits(Attempt &attempt, Value value, const Point &index) {
   FailureOr<Resolved> at = resolve(attempt, value, index);
@@ -153,6 +194,9 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
     if (iterator == utils::IteratorType::reduction)
       reduced.push_back(unsigned(dim)), points *= extents[dim];
   Block &body = *op.getBlock();
+  // A maximum of what is not negative is the same beside zeros, of which no others need be made.
+  const bool isRectified = combiner == Combiner::Max && combinedValue(op) == body.getArgument(0) &&
+                           isNonNegative(reducedInput(op)) && reachesInside(attempt, op, dims);
   auto pullPoint = [&]() -> FailureOr<Scalar> {
     Values known;
     for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
@@ -161,7 +205,12 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
       FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[i], dims);
       if (failed(at))
         return failure();
-      FailureOr<Scalar> value = pull(attempt, operand, *at);
+      FailureOr<Resolved> from = resolve(attempt, operand, *at);
+      if (failed(from))
+        return failure();
+      if (from->padded && isRectified)
+        from->pad = Builder(op.getContext()).getZeroAttr(getElementTypeOrSelf(from->base));
+      FailureOr<Scalar> value = pullBase(attempt, *from);
       if (failed(value))
         return failure();
       known[body.getArgument(unsigned(i))] = *value;
@@ -197,8 +246,7 @@ FailureOr<Scalar> Former::computeReduction(Attempt &attempt, linalg::LinalgOp op
   }
   SmallVector<Scalar> taps;
   // Numbers that are not negative compare like their bits.
-  bool comparesBits = combiner == Combiner::Max && attempt.root == op->getResult(0) &&
-                      combinedValue(op) == body.getArgument(0) && isNonNegative(reducedInput(op));
+  bool comparesBits = isRectified && attempt.root == op->getResult(0);
   bool loads = attempt.loads;
   attempt.loads |= points > 1;
   for (int64_t point = 0; point < points; ++point) {

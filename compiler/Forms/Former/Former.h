@@ -350,6 +350,7 @@ private:
                                                              unsigned lane, bool isRounded,
                                                              Compute compute);
   mlir::FailureOr<unsigned> pullBits(Attempt &attempt, mlir::Value value, const Point &index);
+  bool reachesInside(Attempt &attempt, mlir::linalg::LinalgOp op, Point dims);
   bool isNonNegative(mlir::Value value) const;
   /// The dimension of what is reduced that lies along lanes.
   unsigned lanesOfReduced(mlir::linalg::LinalgOp op);

@@ -90,6 +90,10 @@ std::optional<TensorScheme> dequantizedBy(mlir::linalg::LinalgOp op);
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).
 bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
 
+/// What is rounded, clamped and rounded in the same way again (a Relu between two roundings of one
+/// scheme) is clamped first and rounded once. Exact: rounding keeps the order of numbers.
+void clampBeforeRounding(mlir::func::FuncOp function);
+
 /// quantize(maxpool(dequantize(x))) with one scheme becomes maxpool(x) on the integers, which is
 /// exact.
 void poolIntegers(mlir::func::FuncOp function);

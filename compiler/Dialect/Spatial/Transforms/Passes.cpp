@@ -33,6 +33,8 @@ constexpr TensorRewrite tensorRewrites[] = {
      forms::foldChannels},
     {"add-branches", "adds convolutions of one image that are added to each other",
      forms::addBranches},
+    {"clamp-before-rounding", "rounds what is clamped between two equal roundings once",
+     forms::clampBeforeRounding},
     {"view-integers", "moves integers instead of what they dequantise to", forms::viewIntegers},
     {"expand-joined", "works between a joining view and its inverse in what is joined",
      forms::expandJoined},
