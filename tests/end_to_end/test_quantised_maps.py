@@ -464,3 +464,43 @@ def test_maxima_of_padding_alone(millrace, tmp_path, behind, pad, padding):
     inputs = {"x": np.random.default_rng(18).normal(size=[1, 4, 9, 9]).astype(np.float32)}
     [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, [], "fp16")
     assert relative_l2(got, right) <= 1e-3
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_the_first_of_many_tokens_is_turned_alone(millrace, tmp_path, flags):
+    """As CoaT: a convolution over three class tokens, whose channels are rows. All tokens had a row for each channel: 71,829 cycles."""
+    tokens, width = 200, 96
+    graph = Quantised("tokens", 23)
+    weights = lambda shape, scale: graph.add("DequantizeLinear", graph.constant(graph.rng().integers(-90, 90, shape).astype(np.int8)),
+                                             graph.constant(np.float32(scale)), graph.constant(np.int8(0)))
+    first = []
+    for i in range(3):
+        x = graph.rounded(graph.input(f"x{i}", [1, tokens, width]), SCALES["input"], 0)
+        made = graph.rounded(graph.add("MatMul", x, weights([width, width], 0.002)), SCALES["made"], 0)
+        total = graph.rounded(graph.add("Add", x, made), SCALES["made"], 1)
+        scale, shift = graph.constant(np.ones(width, np.float32)), graph.constant(np.zeros(width, np.float32))
+        normal = graph.rounded(graph.add("LayerNormalization", total, scale, shift, axis=2), 0.03, -2)
+        first.append(graph.rounded(graph.add("Slice", normal, *[graph.constant(np.array([at])) for at in (0, 1, 1)]), 0.03, -2))
+    joined = graph.rounded(graph.add("Concat", *first, axis=1), 0.03, -2)
+    graph.output(graph.rounded(graph.add("Conv", joined, weights([1, 3, 1], 0.01), kernel_shape=[1]), 0.03, 0), [1, 1, width])
+    inputs = {f"x{i}": np.random.default_rng(19 + i).normal(size=[1, tokens, width]).astype(np.float32) for i in range(3)}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    assert report["host_ops"] == [] and relative_l2(got, right) <= 4e-2
+    assert report["measured_cycles"] < 3_000
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_constant_joins_what_lies_between_transposes(millrace, tmp_path, axis):
+    """As CoaT beside its class tokens: the transposes undo each other around a concatenation, whose constant part none of them made. The compiler crashed."""
+    graph = Quantised("joined", 24)
+    turned = graph.add("Transpose", graph.input("x", [1, 4, 6, 6]), perm=[0, 2, 3, 1])
+    shape = [1, 6, 6, 4]
+    shape[axis] = 2
+    joined = graph.add("Relu", graph.add("Concat", turned, graph.normal(shape, 1), axis=axis))
+    image = graph.add("Transpose", joined, perm=[0, 3, 1, 2])
+    channels = 6 if axis == 3 else 4
+    made = graph.add("Conv", image, graph.normal([5, channels, 3, 3], 0.2), pads=[1] * 4, kernel_shape=[3, 3])
+    graph.output(made, [1, 5, 8 if axis == 1 else 6, 8 if axis == 2 else 6])
+    inputs = {"x": np.random.default_rng(22).normal(size=[1, 4, 6, 6]).astype(np.float32)}
+    [got], [right], _ = outputs_of(millrace, graph.model(), tmp_path, inputs, [], "fp16")
+    assert relative_l2(got, right) <= 1e-3

@@ -26,6 +26,7 @@ private:
   DenseMap<Value, Permutation> permutations;
   DenseMap<Value, Value> made;
 
+  Value turn(OpBuilder &builder, Value constant, ArrayRef<int64_t> permutation);
   Value make(Operation *op, ArrayRef<int64_t> permutation);
   Value makeMap(OpBuilder &builder, linalg::GenericOp map, ArrayRef<int64_t> permutation);
   /// What is known of those of the values that are of the rank and not constant, if it is the same;
@@ -139,13 +140,30 @@ Value Transposes::makeMap(OpBuilder &builder, linalg::GenericOp map,
   return turned->getResult(0);
 }
 
+/// A constant part of a concatenation, which no transpose made, in the dimensions of the others as
+/// they were.
+Value Transposes::turn(OpBuilder &builder, Value constant, ArrayRef<int64_t> permutation) {
+  const auto type = cast<RankedTensorType>(constant.getType());
+  Permutation inverse(permutation.size());
+  SmallVector<int64_t> shape(permutation.size());
+  for (auto [i, dim] : llvm::enumerate(permutation)) {
+    inverse[size_t(dim)] = int64_t(i);
+    shape[size_t(dim)] = type.getDimSize(unsigned(i));
+  }
+  const Location loc = constant.getLoc();
+  const Value init = tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
+  return linalg::TransposeOp::create(builder, loc, constant, init, inverse)->getResult(0);
+}
+
 Value Transposes::make(Operation *op, ArrayRef<int64_t> permutation) {
   OpBuilder builder(op);
   if (auto map = dyn_cast<linalg::GenericOp>(op))
     return makeMap(builder, map, permutation);
   SmallVector<Value> sources;
-  for (Value source : sourcesOf(op))
-    sources.push_back(before(source, permutation));
+  for (Value source : sourcesOf(op)) {
+    const Value turned = before(source, permutation);
+    sources.push_back(turned ? turned : turn(builder, source, permutation));
+  }
   if (auto concat = dyn_cast<tensor::ConcatOp>(op))
     return tensor::ConcatOp::create(builder, op->getLoc(), uint64_t(permutation[concat.getDim()]),
                                     sources)

@@ -210,9 +210,18 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
              return !copy.laneSplit && graph.tensors[copy.tensor].laneDim == dim;
            });
   };
+  std::optional<unsigned> unmoved;
   for (unsigned dim = 0; isSingle && dim < at.index.size(); ++dim)
-    if (shapeOf(at.base)[dim] == 1 && at.index[dim] == Linear() && (!lane || isStoredAlong(dim)))
-      lane = dim;
+    if (shapeOf(at.base)[dim] == 1 && at.index[dim] == Linear() && (!unmoved || isStoredAlong(dim)))
+      unmoved = dim;
+  // Where all of the value would be stored so for the little that is read of it, that is rather
+  // taken from where it lies.
+  if (unmoved && !isStoredAlong(*unmoved) &&
+      ArrayRef(boxRead(attempt, at).size) != ArrayRef(tensorShape(at.base)))
+    if (FailureOr<Scalar> few = loadBroadcast(attempt, at); succeeded(few))
+      return few;
+  if (unmoved)
+    lane = unmoved;
   FailureOr<Stored> value = store(at.base, lane, /*isExact=*/isSingle);
   if (failed(value))
     return failure();
@@ -438,7 +447,7 @@ FailureOr<Scalar> Former::loadBroadcast(Attempt &attempt, const Resolved &at) {
     return failure();
   for (auto [index, begin] : llvm::zip(where->index, box.begin))
     index.offset -= begin;
-  where->index.push_back(millrace::forms::at(unsigned(attempt.lane)));
+  where->index.push_back(attempt.lane < 0 ? fixed(0) : millrace::forms::at(unsigned(attempt.lane)));
   return loadScalar(attempt.build, *where, at.base.getType());
 }
 

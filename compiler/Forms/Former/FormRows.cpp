@@ -46,10 +46,9 @@ bool Former::isReadInAll(Value value, const Box &box) const {
   return slices * share > 0.5;
 }
 
-/// An argument whose every element of the box the host repeats in a row of `extent` lanes.
-unsigned Former::storeRepeated(BlockArgument argument, const Box &box, int64_t extent,
-                               ElementType type) {
-  std::vector<int64_t> shape(box.size.begin(), box.size.end());
+/// An argument whose every element the host repeats in a row of `extent` lanes.
+unsigned Former::storeRepeated(BlockArgument argument, int64_t extent, ElementType type) {
+  std::vector<int64_t> shape = tensorShape(argument);
   shape.push_back(extent);
   const auto lane = unsigned(shape.size() - 1);
   const unsigned number = addTensor(graph, "input", shape, type, lane, TensorRole::Input);
@@ -59,7 +58,7 @@ unsigned Former::storeRepeated(BlockArgument argument, const Box &box, int64_t e
   for (unsigned dim = 0; dim < lane; ++dim)
     tensor.hostLoops.push_back({shape[dim], dim, 1, dim, shapeOf(argument).empty() ? 0 : 1});
   tensor.hostLoops.push_back({extent, lane, 1, 0, 0});
-  tensor.hostStart.assign(box.begin.begin(), box.begin.begin() + shapeOf(argument).size());
+  tensor.hostStart.assign(shapeOf(argument).size(), 0);
   return number;
 }
 
@@ -177,17 +176,49 @@ void Former::spreadFewLanes(Value value, const Box &box, unsigned from, unsigned
   build.finish(nameOf(value));
 }
 
+/// A copy of what lies in the box of rows alone, all of their lanes.
+unsigned Former::copyRows(unsigned tensor, const Box &box) {
+  const Tensor source = graph.tensors[tensor];
+  KernelBuilder build(graph);
+  Access from{tensor, {}, 0}, to{0, {}, 0};
+  std::vector<int64_t> shape = source.shape;
+  for (auto [dim, extent] : llvm::enumerate(shape)) {
+    const bool isLane = dim == source.laneDim;
+    extent = isLane ? extent : box.size[dim];
+    to.index.push_back(extent > 1 ? at(build.loop(extent)) : fixed(0));
+    from.index.push_back(to.index.back());
+    from.index.back().offset = isLane ? 0 : box.begin[dim];
+  }
+  to.tensor = addTensor(graph, source.name + ".rows", shape, source.type, source.laneDim);
+  graph.tensors[to.tensor].unbounded = source.unbounded;
+  build.storeBits(build.operand(from), to);
+  build.finish(source.name + ".rows");
+  return to.tensor;
+}
+
 /// Fills `rows`, a row for each element of the box, from where that lies along lanes: a diagonal
 /// of rows times ones, vector by vector; of fp32 the first `parts` of three.
-LogicalResult Former::spreadLanes(Value value, const Box &box, unsigned rows, size_t parts) {
+LogicalResult Former::spreadLanes(Value value, Box box, unsigned rows, size_t parts) {
   FailureOr<Stored> source = store(value, std::nullopt);
   if (failed(source) || source->laneSplit)
     return failure();
-  const Tensor from = graph.tensors[source->tensor];
+  unsigned tensor = source->tensor;
+  const auto rowsIn = [lane = graph.tensors[tensor].laneDim](ArrayRef<int64_t> shape) {
+    int64_t count = 1;
+    for (auto [dim, extent] : llvm::enumerate(shape))
+      count *= dim == lane ? 1 : extent;
+    return count;
+  };
+  if (2 * rowsIn(box.size) <= rowsIn(graph.tensors[tensor].shape)) {
+    tensor = copyRows(tensor, box);
+    for (size_t dim = 0; dim < box.begin.size(); ++dim)
+      box.begin[dim] = dim == graph.tensors[tensor].laneDim ? box.begin[dim] : 0;
+  }
+  const Tensor from = graph.tensors[tensor];
   const int64_t start = box.begin[from.laneDim], width = box.size[from.laneDim];
   const int64_t extent = graph.tensors[rows].shape.back();
   if (selectsFew(from, box, extent)) {
-    spreadFewLanes(value, box, source->tensor, rows);
+    spreadFewLanes(value, box, tensor, rows);
     return success();
   }
   // Each row is swept as often as a part has passes; twice as many parts are no more than that.
@@ -197,7 +228,7 @@ LogicalResult Former::spreadLanes(Value value, const Box &box, unsigned rows, si
   const int64_t part = isSweptLess ? pass : whole;
   const auto spread = [&](int64_t first, int64_t blocks, int64_t block) {
     const SmallVector<unsigned, 3> diagonals =
-        diagonalsOf(source->tensor, start + first, blocks, block, parts);
+        diagonalsOf(tensor, start + first, blocks, block, parts);
     if (diagonals.empty())
       return failure();
     KernelBuilder build(graph);
@@ -271,15 +302,19 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent, Box &box
     return failure();
   const bool isWide = *type == ElementType::Fp32; // of which the MXM makes no products
   if (auto argument = dyn_cast<BlockArgument>(value);
-      argument && (isWide || extent <= kMostRepetition))
-    return entryOf(box) = storeRepeated(argument, box, extent, *type);
+      argument && (isWide || extent <= kMostRepetition)) {
+    box = whole; // what the host writes whole may have any layout
+    return entryOf(box) = storeRepeated(argument, extent, *type);
+  }
   bool isRowMap = op && isMap(op) && isFormable(op) && (!stored.count(value) || isWide);
   // The maximum of scores comes along lanes from their transposed copy.
   bool isMax = op && !isMap(op) && combinerOf(op) == Combiner::Max && reducesLanes(op) &&
                !isRunTimeScores(reducedInput(op));
   const Type element = cast<RankedTensorType>(value.getType()).getElementType();
   const bool isFloat = isa<FloatType>(element);
-  if (isSum || isMax || (isRowMap && isReadInAll(value, box)))
+  // An element of each row is taken from where it lies, rather than all of its row computed.
+  const bool isComputed = extent > 1 && (isSum || isRowMap || isMax);
+  if (isComputed && (!isRowMap || isReadInAll(value, box)))
     box = whole;
   shape.assign(box.size.begin(), box.size.end());
   shape.push_back(extent);
@@ -300,8 +335,7 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent, Box &box
       index.clear();
     return compute(attempt, value, index);
   };
-  if ((!isSum && !isRowMap && !isMax) ||
-      failed(emitKernel(value, shape, lane, {}, inRows, toResult)))
+  if (!isComputed || failed(emitKernel(value, shape, lane, {}, inRows, toResult)))
     if (failed(spreadLanes(value, box, tensor, parts)))
       return failure();
   return entryOf(box) = tensor;

@@ -155,9 +155,9 @@ private:
   static Box boxRead(const Attempt &attempt, const Resolved &at);
   bool isReadInAll(mlir::Value value, const Box &box) const;
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent, Box &box);
-  unsigned storeRepeated(mlir::BlockArgument argument, const Box &box, int64_t extent,
-                         ElementType type);
-  mlir::LogicalResult spreadLanes(mlir::Value value, const Box &box, unsigned rows, size_t parts);
+  unsigned storeRepeated(mlir::BlockArgument argument, int64_t extent, ElementType type);
+  unsigned copyRows(unsigned tensor, const Box &box);
+  mlir::LogicalResult spreadLanes(mlir::Value value, Box box, unsigned rows, size_t parts);
   bool selectsFew(const Tensor &tensor, const Box &box, int64_t extent) const;
   static Scalar sumIn(KernelBuilder &build, mlir::Value value);
   void spreadFewLanes(mlir::Value value, const Box &box, unsigned from, unsigned rows);
