@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/Forms/Former/Former.h"
 #include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -24,13 +25,18 @@ static bool clamps(linalg::GenericOp map) {
 }
 
 void clampBeforeRounding(func::FuncOp function) {
-  const auto madeBy = [](Value value, StringRef kind) {
+  // What a user named, for a device or for fp32, stays as it is.
+  const auto isNamed = [](Operation *op) { return op->hasAttr(kDevice) || op->hasAttr(kKeepFp32); };
+  const auto madeBy = [&](Value value, StringRef kind) {
     auto op = value.getDefiningOp<linalg::GenericOp>();
-    return op && value.hasOneUse() && quantKind(op) == kind ? op : linalg::GenericOp();
+    return op && value.hasOneUse() && quantKind(op) == kind && !isNamed(op) &&
+                   op.getMatchingIndexingMap(op.getDpsInputOperand(0)).isIdentity()
+               ? op
+               : linalg::GenericOp();
   };
   SmallVector<linalg::GenericOp> clamping;
   function.walk([&](linalg::GenericOp op) {
-    if (clamps(op) && op.getResult(0).hasOneUse())
+    if (clamps(op) && op.getResult(0).hasOneUse() && !isNamed(op))
       clamping.push_back(op);
   });
   for (linalg::GenericOp clamp : clamping) {
@@ -42,6 +48,7 @@ void clampBeforeRounding(func::FuncOp function) {
     if (!first || !haveOneScheme(dequantize, first))
       continue;
     clamp->setOperand(0, first->getOperand(0));
+    clamp->removeAttr(kOnnxValue); // which is rounded
     dequantize->erase();
     first->erase();
   }

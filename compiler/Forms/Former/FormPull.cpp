@@ -216,8 +216,7 @@ FailureOr<Scalar> Former::pullBase(Attempt &attempt, const Resolved &at) {
       unmoved = dim;
   // Where all of the value would be stored so for the little that is read of it, that is rather
   // taken from where it lies.
-  if (unmoved && !isStoredAlong(*unmoved) &&
-      ArrayRef(boxRead(attempt, at).size) != ArrayRef(tensorShape(at.base)))
+  if (unmoved && !isStoredAlong(*unmoved) && boxRead(attempt, at).size != wholeBox(at.base).size)
     if (FailureOr<Scalar> few = loadBroadcast(attempt, at); succeeded(few))
       return few;
   if (unmoved)

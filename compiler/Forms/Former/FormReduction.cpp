@@ -105,16 +105,19 @@ bool Former::isNonNegative(Value value) const {
 bool Former::reachesInside(Attempt &attempt, linalg::LinalgOp op, Point dims) {
   SmallVector<unsigned> reduced;
   op.getReductionDims(reduced);
-  const auto rangesAt = [&]() -> std::optional<SmallVector<std::pair<int64_t, int64_t>>> {
+  struct Reach {
+    int64_t low, inside, extent; ///< from the first, and from the last, element on
+  };
+  const auto rangesAt = [&]() -> std::optional<SmallVector<Reach>> {
     FailureOr<Point> at = evaluateMap(attempt.space, op.getIndexingMapsArray()[0], dims);
     FailureOr<Resolved> from =
         failed(at) ? FailureOr<Resolved>(failure()) : resolve(attempt, reducedInput(op), *at);
     if (failed(from))
       return std::nullopt;
-    SmallVector<std::pair<int64_t, int64_t>> ranges;
+    SmallVector<Reach> ranges;
     for (auto [index, extent] : llvm::zip(from->index, shapeOf(from->base))) {
       const auto [low, high] = attempt.space.range(index);
-      ranges.emplace_back(low, extent - 1 - high); // how far inside it is
+      ranges.push_back({low, extent - 1 - high, extent});
     }
     return ranges;
   };
@@ -127,9 +130,11 @@ bool Former::reachesInside(Attempt &attempt, linalg::LinalgOp op, Point dims) {
     const auto next = rangesAt();
     if (!next)
       return false;
-    for (auto [index, extent] : llvm::enumerate(shapeOf(baseOf(reducedInput(op)))))
-      if (std::abs((*next)[index].first - (*first)[index].first) > extent)
-        return false;
+    if (llvm::any_of(llvm::zip(*first, *next), [](const auto &steps) {
+          const auto &[a, b] = steps;
+          return std::abs(b.low - a.low) > a.extent;
+        }))
+      return false;
     dims[dim] = Linear::constant(0);
   }
   for (unsigned dim : reduced)
@@ -137,7 +142,7 @@ bool Former::reachesInside(Attempt &attempt, linalg::LinalgOp op, Point dims) {
   const auto last = rangesAt();
   return last && llvm::all_of(llvm::zip(*first, *last), [](const auto &ends) {
            const auto &[a, b] = ends;
-           return std::max(a.first, b.first) >= 0 && std::max(a.second, b.second) >= 0;
+           return std::max(a.low, b.low) >= 0 && std::max(a.inside, b.inside) >= 0;
          });
 }
 

@@ -10,10 +10,15 @@ using namespace mlir;
 
 namespace millrace::forms {
 
+Former::Box Former::wholeBox(Value value) {
+  const std::vector<int64_t> shape = tensorShape(value);
+  return {SmallVector<int64_t>(shape.size(), 0), llvm::to_vector(shape)};
+}
+
 /// What a kernel reads of a value, where that is at most half of it; all of it otherwise.
 Former::Box Former::boxRead(const Attempt &attempt, const Resolved &at) {
-  const std::vector<int64_t> shape = tensorShape(at.base);
-  const Box whole{SmallVector<int64_t>(shape.size(), 0), llvm::to_vector(shape)};
+  const Box whole = wholeBox(at.base);
+  const ArrayRef<int64_t> shape = whole.size;
   Box box = whole;
   double share = 1;
   for (auto [dim, index] : llvm::enumerate(at.index)) {
@@ -264,8 +269,7 @@ LogicalResult Former::spreadLanes(Value value, Box box, unsigned rows, size_t pa
 /// Of the box alone where each element of that costs as much, else of the whole value, which the
 /// box is then.
 FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent, Box &box) {
-  std::vector<int64_t> shape = tensorShape(value);
-  const Box whole{SmallVector<int64_t>(shape.size(), 0), llvm::to_vector(shape)};
+  const Box whole = wholeBox(value);
   constexpr unsigned kNone = ~0u;
   const auto entryOf = [&](const Box &its) -> unsigned & {
     std::vector<int64_t> place(its.begin.begin(), its.begin.end());
@@ -316,7 +320,7 @@ FailureOr<unsigned> Former::storeBroadcast(Value value, int64_t extent, Box &box
   const bool isComputed = extent > 1 && (isSum || isRowMap || isMax);
   if (isComputed && (!isRowMap || isReadInAll(value, box)))
     box = whole;
-  shape.assign(box.size.begin(), box.size.end());
+  std::vector<int64_t> shape(box.size.begin(), box.size.end());
   shape.push_back(extent);
   const auto lane = unsigned(shape.size() - 1);
   unsigned tensor = newTensor(value, shape, lane, isSum && isFloat ? ElementType::Fp32 : *type);

@@ -152,6 +152,7 @@ private:
   unsigned splat(llvm::ArrayRef<int64_t> shape, ElementType type, float value);
 
   // FormRows.cpp: a value for each row.
+  static Box wholeBox(mlir::Value value);
   static Box boxRead(const Attempt &attempt, const Resolved &at);
   bool isReadInAll(mlir::Value value, const Box &box) const;
   mlir::FailureOr<unsigned> storeBroadcast(mlir::Value value, int64_t extent, Box &box);
