@@ -121,6 +121,11 @@ unsigned KernelBuilder::op(AluOp op, std::vector<unsigned> args) {
       values[i] = building.nodes[args[i]].bits;
     return immediate(semantics::applyAlu(op, values[0], values[1], values[2]));
   }
+  // x - c is x + (-c), exactly: one form, so that equal sums are found to be.
+  if (op == AluOp::SubF32 && isImmediate(args[1])) {
+    op = AluOp::AddF32;
+    args[1] = immediate(building.nodes[args[1]].bits ^ 0x80000000u);
+  }
   std::optional<uint32_t> held; // an instruction holds one immediate
   for (unsigned &arg : args) {
     if (!isImmediate(arg))

@@ -139,7 +139,7 @@ def compared(job: Job, report: dict) -> dict:
         near = {name: array.astype(np.float16).astype(array.dtype) for name, array in inputs.items()}
         found["input_rounding_l2"] = farthest(expected(job.model(), near, optimised=False), right)
         if "--exact-qdq" not in job.flags:
-            meant = rounding.without_residual_roundings(onnx.load(job.model()))
+            meant = rounding.without_dropped_roundings(onnx.load(job.model()))
             found["fused_l2"] = farthest(got, dict(zip(right, rounding.outputs_of(meant, inputs))))
     elif not found["relative_l2"] <= NEAR:
         found["rounding_l2"] = rounding.distance_of(onnx.load(job.model()), inputs)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What roundings alone do to a model, by ONNX Runtime: every value and weight rounded to fp16 (`rounded`), or a quantised
-model without the roundings that a run leaves out if it need not keep all (`without_residual_roundings`)."""
+model without the roundings that a run leaves out if it need not keep all (`without_dropped_roundings`)."""
 from __future__ import annotations
 
 from collections import Counter
@@ -49,39 +49,113 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def without_residual_roundings(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The quantised model as a run without --exact-qdq means it: what is quantised and dequantised, by one scale, for a side
-    of a sum alone is clamped to what its integers stand for, but not rounded; one side of each sum (decisions.md,
-    2026-11-21 and -22)."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    makers = {name: node for node in graph.node for name in node.output}
-    readers = Counter(name for node in graph.node for name in node.input)
-    readers.update(output.name for output in graph.output)
+ELEMENTWISE = set("""Abs Add BatchNormalization Cast Ceil Celu Clip Cos Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu
+    Log Max Min Mish Mul Neg PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Swish Tanh
+    ThresholdedRelu Where""".split())
 
-    def made_for_one(name: str, kind: str) -> onnx.NodeProto | None:
-        node = makers.get(name)
-        return node if node is not None and node.op_type == kind and readers[name] == 1 else None
 
-    def clamp(side: str) -> bool:
-        dequantise = made_for_one(side, "DequantizeLinear")
-        quantise = dequantise and made_for_one(dequantise.input[0], "QuantizeLinear")
-        if not quantise or quantise.input[1] not in constants or constants[quantise.input[1]].size != 1:
+class _Roundings:
+    """The pairs of a QuantizeLinear and a DequantizeLinear of one scale, for a single reader each, of a model."""
+
+    def __init__(self, model: onnx.ModelProto):
+        self.graph = model.graph
+        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in self.graph.initializer}
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+        self.shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+                       for values in (inferred.value_info, inferred.input, inferred.output) for value in values}
+        self.shapes.update({name: list(array.shape) for name, array in self.constants.items()})
+        self._index()
+
+    def _index(self) -> None:
+        self.makers = {name: node for node in self.graph.node for name in node.output}
+        self.readers = Counter(name for node in self.graph.node for name in node.input)
+        self.readers.update(output.name for output in self.graph.output)
+        self.reader = {name: node for node in self.graph.node for name in node.input}
+
+    def _made_for_one(self, name: str, kind: str) -> onnx.NodeProto | None:
+        node = self.makers.get(name)
+        return node if node is not None and node.op_type == kind and self.readers[name] == 1 else None
+
+    def _pair(self, name: str) -> tuple[onnx.NodeProto, onnx.NodeProto] | None:
+        dequantise = self._made_for_one(name, "DequantizeLinear")
+        quantise = dequantise and self._made_for_one(dequantise.input[0], "QuantizeLinear")
+        if not quantise or quantise.input[1] not in self.constants or self.constants[quantise.input[1]].size != 1:
+            return None
+        return (quantise, dequantise) if self._scheme(quantise) == self._scheme(dequantise) else None
+
+    def _scheme(self, node: onnx.NodeProto) -> list:
+        return [self.constants[name].tolist() if name in self.constants else name for name in node.input[1:]]
+
+    def clamp(self, name: str) -> bool:
+        """Leaves a dequantised value unrounded, if it is one of such a pair."""
+        pair = self._pair(name)
+        if not pair:
             return False
-        scale = constants[quantise.input[1]]
-        zero = constants[quantise.input[2]] if len(quantise.input) > 2 else np.zeros_like(scale, np.uint8)
+        quantise, dequantise = pair
+        scale = self.constants[quantise.input[1]]
+        zero = self.constants[quantise.input[2]] if len(quantise.input) > 2 else np.zeros_like(scale, np.uint8)
         ends = np.iinfo(zero.dtype)
-        bounds = [numpy_helper.from_array(np.float32((end - float(zero)) * float(scale)), f"{side}.{end}")
+        bounds = [numpy_helper.from_array(np.float32((end - float(zero)) * float(scale)), f"{name}.{end}")
                   for end in (ends.min, ends.max)]
-        graph.initializer.extend(bounds)
-        quantise.CopyFrom(helper.make_node("Clip", [quantise.input[0], *(bound.name for bound in bounds)], [side]))
-        graph.node.remove(dequantise)
+        self.graph.initializer.extend(bounds)
+        self.constants.update({bound.name: numpy_helper.to_array(bound) for bound in bounds})
+        quantise.CopyFrom(helper.make_node("Clip", [quantise.input[0], *(bound.name for bound in bounds)], [name]))
+        self.graph.node.remove(dequantise)
+        self._index()
         return True
 
-    for sum_ in [node for node in graph.node if node.op_type == "Add"]:
-        any(clamp(side) for side in sum_.input)
+    def _is_of_elements(self, name: str) -> bool:
+        """Computed element by element, of what is dequantised or read by others, too; not behind a sum of products."""
+        node = self.makers.get(name)
+        if node is None or node.op_type not in ELEMENTWISE | {"DequantizeLinear"}:
+            return False
+        operands = node.input[:1] if node.op_type == "BatchNormalization" else node.input
+        return node.op_type == "DequantizeLinear" or all(
+            not operand or operand in self.constants or self.readers[operand] > 1 or self._is_of_elements(operand)
+            for operand in operands)
+
+    def _is_read_as_reals(self, name: str) -> bool:
+        """By a map of elements, one for each, or by a convolution of each channel by itself."""
+        reader = self.reader.get(name)
+        if reader is not None and reader.op_type == "Pad":
+            name = reader.output[0]
+            reader = self.reader.get(name) if self.readers[name] == 1 else None
+        if reader is None:
+            return False
+        if reader.op_type in ELEMENTWISE:
+            return self.shapes.get(name) == self.shapes.get(reader.output[0])
+        group = next((attribute.i for attribute in reader.attribute if attribute.name == "group"), 1)
+        return (reader.op_type == "Conv" and name == reader.input[0] and group > 1
+                and group == self.shapes[reader.output[0]][1] == self.shapes[name][1])
+
+    def clamp_first(self) -> None:
+        """What is clamped between two equal roundings is rounded once: the integers are the same."""
+        for node in [node for node in self.graph.node if node.op_type in ("Relu", "Clip")]:
+            pair, reader = self._pair(node.input[0]), self.reader.get(node.output[0])
+            if (pair and self.readers[node.output[0]] == 1 and reader is not None and reader.op_type == "QuantizeLinear"
+                    and self._scheme(reader) == self._scheme(pair[0])):
+                node.input[0] = pair[0].input[0]
+                for gone in pair:
+                    self.graph.node.remove(gone)
+                self._index()
+
+    def drop(self) -> None:
+        self.clamp_first()
+        for node in [node for node in self.graph.node if node.op_type == "Add"]:
+            any(self.clamp(side) for side in node.input)
+        for name in [node.output[0] for node in self.graph.node if node.op_type == "DequantizeLinear"]:
+            pair = self._pair(name)
+            if pair and self._is_read_as_reals(name) and self._is_of_elements(pair[0].input[0]):
+                self.clamp(name)
+
+
+def without_dropped_roundings(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The quantised model as a run without --exact-qdq means it: what is quantised and dequantised, by one scale, for a single
+    reader is clamped to what its integers stand for, but not rounded, where it is one side of a sum (one of each), or where
+    maps of elements made it and one, or a depthwise convolution, reads it (decisions.md, 2026-11-21, -22 and -30)."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _Roundings(copy).drop()
     return copy
 
 

@@ -334,8 +334,9 @@ Status Storage::allocate(unsigned tensor, unsigned pe, const RowRuns &runs) {
     const RowRuns held = !isPart              ? runs
                          : isGathered(tensor) ? gathered(heldOf(runs, tensor, pe, h), h)
                                               : heldOf(runs, tensor, pe, h);
-    for (unsigned n = 0; (!isPart || holdsAny(held)) && n < needs[tensor].rows[size_t(h)]; ++n)
-      if (Status s = c.addRowCopy(tensor, pe, h, held, isPart); !s)
+    const unsigned copies = !isPart || holdsAny(held) ? needs[tensor].rows[size_t(h)] : 0;
+    for (unsigned n = 0; n < copies; ++n)
+      if (Status s = c.addRowCopy(tensor, pe, h, held, isPart, copies - n); !s)
         return s;
   }
   return Success{};

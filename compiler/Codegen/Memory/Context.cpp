@@ -235,8 +235,8 @@ RowRuns allRows(const TensorLayout &layout) {
   return RowRuns(layout.tiles.size(), {RowRun{0, layout.rows, 0}});
 }
 
-Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns &runs,
-                           bool isPart) {
+Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns &runs, bool isPart,
+                           unsigned copies) {
   const Tensor &t = tensor(id);
   TensorLayout &layout = layouts[id];
   const MemorySpec &spec = machine.memory;
@@ -259,8 +259,18 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   // tensor that is written, or read, in the same piece.
   const auto companions = unsigned(std::count_if(company[id].begin(), company[id].end(),
                                                  [](const Company &c) { return c.samePort; }));
-  const unsigned share =
-      columnPlaces == ColumnPlaces::Shared ? spec.slices / (companions + 1) : spec.slices;
+  const auto shareOf = [&](const std::vector<unsigned> &costs) {
+    if (columnPlaces == ColumnPlaces::Shared)
+      return spec.slices / (companions + 1);
+    if (copies < 2)
+      return spec.slices;
+    unsigned quiet = 0; // slices in which the copies to come meet nothing
+    for (unsigned slice = 0; slice < spec.slices; ++slice)
+      quiet += *std::min_element(&costs[slice * spec.banks], &costs[(slice + 1) * spec.banks]) <
+               kTogether;
+    return std::max(width, quiet / copies);
+  };
+  unsigned share = spec.slices;
   constexpr int64_t kShortest = 32; // rows that are worth bursts of their own
   constexpr unsigned kOthers = 200; // a slice with another owner's rows: one writes after the other
   // Of wide rows, and of those that a piece reads often, copies take slices enough.
@@ -343,6 +353,7 @@ Status Context::addRowCopy(unsigned id, unsigned pe, Hemisphere h, const RowRuns
   };
   for (unsigned tile = 0; tile < runs.size(); ++tile) {
     base = costs(id, tile, pe, h);
+    share = shareOf(base);
     for (const RowRun &run : runs[tile])
       if (Status s = allocate(tile, run.first, run.first + run.rows, int(run.owner)); !s)
         return s;

@@ -162,9 +162,10 @@ struct Context : StorageWays {
   /// Adds a copy of the given rows of the tensor. Slices used by the other copies on this
   /// hemisphere are not used again, what a piece touches together with the tensor (see `company`)
   /// is kept apart, and so are rows of different owners: they are written at the same time.
-  /// `isPart`: other rows of the tensor are written, too, and not to this copy.
+  /// `isPart`: other rows of the tensor are written, too, and not to this copy. `copies`: of this
+  /// hemisphere that are yet to come, this one included; they share the slices that are left.
   Status addRowCopy(unsigned tensor, unsigned pe, Hemisphere h, const RowRuns &runs,
-                    bool isPart = false);
+                    bool isPart = false, unsigned copies = 1);
   /// Adds a copy for Install of every row, with what lies behind them up to a whole group and one
   /// group more, since a run of columns may begin within a group.
   Status addColumnCopy(unsigned tensor, unsigned pe, Hemisphere h, ColumnPadding padding);

@@ -165,8 +165,10 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
     viewIntegers(function);
     expandJoined(function);
     poolIntegers(function);
-    if (!options.exactQdq)
+    if (!options.exactQdq) {
       fuseResiduals(function);
+      dropRoundings(function); // what sums of contractions became is theirs
+    }
   }
   mixRows(function, options.mostRows);
   sumInRows(function, options.lanes);

@@ -11,6 +11,7 @@
 #include "compiler/Support/Constants.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 
 #include <cmath>
@@ -224,6 +225,15 @@ static unsigned addConstantTo(KernelBuilder &build, unsigned node, double consta
   return constant == 0 ? node : build.op(AluOp::AddF32, {node, build.constant(float(constant))});
 }
 
+/// Whether ties between the two nearest integers are as rare as their share of fp32 numbers: scales
+/// that somebody chose to be simple, powers of two above all, make many.
+static bool makesFewTies(double scale) {
+  constexpr int kSimple = 12; // bits
+  int exponent = 0;
+  const double bits = std::ldexp(std::frexp(scale, &exponent), kSimple);
+  return bits != std::nearbyint(bits);
+}
+
 /// What is not folded into anything: a multiplication and an addition.
 static Scalar applied(KernelBuilder &build, Rescaling to, unsigned node) {
   if (to.factor != 1)
@@ -238,13 +248,14 @@ FailureOr<Scalar> Former::computeQuantize(Attempt &attempt, linalg::LinalgOp op,
   if (!scheme || !scheme->isPerTensor() || !isSigned(op) || !element.isInteger(8))
     return failure();
   const double zero = double(scheme->zero);
-  const bool isEven = scheme->zero % 2 == 0;
-  FailureOr<Scalar> value =
-      pullScaled(attempt, op->getOperand(0), index, {1 / scheme->scale[0], isEven ? zero : 0});
+  const bool isAddedFirst =
+      scheme->zero % 2 == 0 || (!options.exactQdq && makesFewTies(scheme->scale[0]));
+  FailureOr<Scalar> value = pullScaled(attempt, op->getOperand(0), index,
+                                       {1 / scheme->scale[0], isAddedFirst ? zero : 0});
   if (failed(value))
     return failure();
   unsigned node = value->node;
-  if (!isEven) { // ties go to what is even before it is added: round by itself
+  if (!isAddedFirst) { // ties go to what is even before it is added: round by itself
     constexpr double kUnits = 3 << 22; // fp32 numbers around it are 1 apart
     node = addConstantTo(attempt.build, node, kUnits);
     node = addConstantTo(attempt.build, node, zero - kUnits);
@@ -266,8 +277,12 @@ FailureOr<Scalar> Former::pullScaled(Attempt &attempt, Value value, const Point 
       return failure();
     double scale = scheme->scale * to.factor;
     unsigned node = build.op(AluOp::CvtI8F32, {integer->node});
+    const bool isShared = to.offset == 0; // as in bodyUnscaled: a product may read it, too
+    if (isShared)
+      node = addConstantTo(build, node, -double(scheme->zero));
     node = build.op(AluOp::MulF32, {node, build.constant(float(scale))});
-    node = addConstantTo(build, node, to.offset - scale * double(scheme->zero));
+    if (!isShared)
+      node = addConstantTo(build, node, to.offset - scale * double(scheme->zero));
     return Scalar{node, Scalar::Kind::F32};
   }
   if (op && !at->padded && !stored.count(at->base) && canInline(attempt, at->base, at->index)) {
@@ -323,13 +338,27 @@ static FailureOr<Point> operandPoint(LoopSpace &space, linalg::LinalgOp op, unsi
   return point;
 }
 
+/// A number that is the same for all elements: in the body, or all that a constant operand holds.
+std::optional<double> Former::constantIn(linalg::LinalgOp op, Value value) {
+  FloatAttr constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return constant.getValueAsDouble();
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (!argument)
+    return std::nullopt;
+  const Value operand = baseOf(op->getOperand(argument.getArgNumber()));
+  const auto type = cast<RankedTensorType>(operand.getType());
+  if (type.getNumElements() != 1 || !isa<FloatType>(type.getElementType()))
+    return std::nullopt;
+  const std::optional<std::vector<double>> reals = constantReals(operand);
+  return reals ? std::optional(reals->front()) : std::nullopt;
+}
+
 FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Value value,
                                      const Point &index, Rescaling to) {
   KernelBuilder &build = attempt.build;
-  FloatAttr constant;
-  if (matchPattern(value, m_Constant(&constant)))
-    return Scalar{build.constant(float(constant.getValueAsDouble() * to.factor + to.offset)),
-                  Scalar::Kind::F32};
+  if (const std::optional<double> constant = constantIn(op, value))
+    return Scalar{build.constant(float(*constant * to.factor + to.offset)), Scalar::Kind::F32};
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     FailureOr<Point> at = operandPoint(attempt.space, op, argument.getArgNumber(), index);
     if (failed(at))
@@ -351,20 +380,46 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
     AluOp clamp = isa<arith::MaximumFOp>(inner) ? AluOp::MaxF32 : AluOp::MinF32;
     return Scalar{build.op(clamp, {x->node, y->node}), Scalar::Kind::F32};
   }
-  if (isa<arith::MulFOp, arith::DivFOp>(inner) &&
-      matchPattern(inner->getOperand(1), m_Constant(&constant))) {
-    double by = constant.getValueAsDouble();
-    return bodyScaled(attempt, op, inner->getOperand(0), index,
-                      {isa<arith::MulFOp>(inner) ? to.factor * by : to.factor / by, to.offset});
+  if (isa<arith::MulFOp, arith::DivFOp>(inner)) {
+    const bool isProduct = isa<arith::MulFOp>(inner);
+    std::optional<double> by = constantIn(op, inner->getOperand(1));
+    const unsigned other = by || !isProduct ? 0 : 1;
+    if (other)
+      by = constantIn(op, inner->getOperand(0));
+    if (by)
+      return bodyScaled(attempt, op, inner->getOperand(other), index,
+                        {isProduct ? to.factor * *by : to.factor / *by, to.offset});
   }
   if (isa<arith::MulFOp>(inner)) {
-    FailureOr<Unscaled> x = bodyUnscaled(attempt, op, inner->getOperand(0), index);
-    FailureOr<Unscaled> y = failed(x) ? x : bodyUnscaled(attempt, op, inner->getOperand(1), index);
+    const unsigned second = takesFactor(attempt, op, inner->getOperand(0), index) ? 0 : 1;
+    FailureOr<Unscaled> x = bodyUnscaled(attempt, op, inner->getOperand(1 - second), index);
+    if (failed(x))
+      return failure();
+    const double factor = to.factor * x->factor;
+    if (factor > 0 && takesFactor(attempt, op, inner->getOperand(second), index)) {
+      FailureOr<Scalar> y = bodyScaled(attempt, op, inner->getOperand(second), index, {factor, 0});
+      if (failed(y))
+        return failure();
+      const unsigned node =
+          build.op(AluOp::MulF32, {addConstantTo(build, x->node, x->offset), y->node});
+      return Scalar{addConstantTo(build, node, to.offset), Scalar::Kind::F32};
+    }
+    FailureOr<Unscaled> y = bodyUnscaled(attempt, op, inner->getOperand(second), index);
     if (failed(y))
       return failure();
     return applied(build, {to.factor * x->factor * y->factor, to.offset},
                    build.op(AluOp::MulF32, {addConstantTo(build, x->node, x->offset),
                                             addConstantTo(build, y->node, y->offset)}));
+  }
+  if (isa<math::ErfOp, math::TanhOp>(inner)) {
+    FailureOr<Scalar> x = bodyScaled(attempt, op, inner->getOperand(0), index, {});
+    if (failed(x))
+      return failure();
+    Values known = {{inner->getOperand(0), *x}};
+    FailureOr<Scalar> result = bodyValue(attempt, value, known);
+    if (failed(result))
+      return failure();
+    return applied(build, to, result->node);
   }
   // Anything else is computed as it stands.
   Values known;
@@ -382,6 +437,28 @@ FailureOr<Scalar> Former::bodyScaled(Attempt &attempt, linalg::LinalgOp op, Valu
   if (failed(plain))
     return failure();
   return applied(build, to, plain->node);
+}
+
+/// Whether a positive factor costs nothing there: the value is a multiple by a constant, perhaps
+/// clamped or shifted by constants since.
+bool Former::takesFactor(Attempt &attempt, linalg::LinalgOp op, Value value, const Point &index) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    const Value operand = op->getOperand(argument.getArgNumber());
+    FailureOr<Point> point = operandPoint(attempt.space, op, argument.getArgNumber(), index);
+    FailureOr<Resolved> at =
+        failed(point) ? FailureOr<Resolved>(failure()) : resolve(attempt, operand, *point);
+    linalg::LinalgOp source = failed(at) ? linalg::LinalgOp() : formOf(at->base);
+    return source && isMap(source) && quantKind(source).empty() && !at->padded &&
+           !stored.count(at->base) && canInline(attempt, at->base, at->index) &&
+           takesFactor(attempt, source, source.getBlock()->getTerminator()->getOperand(0),
+                       at->index);
+  }
+  Operation *inner = value.getDefiningOp();
+  if (!inner || inner->getNumOperands() != 2 || !constantIn(op, inner->getOperand(1)))
+    return false;
+  return isa<arith::MulFOp, arith::DivFOp>(inner) ||
+         (isa<arith::MaximumFOp, arith::MinimumFOp, arith::AddFOp, arith::SubFOp>(inner) &&
+          takesFactor(attempt, op, inner->getOperand(0), index));
 }
 
 FailureOr<Former::Unscaled> Former::bodyUnscaled(Attempt &attempt, linalg::LinalgOp op, Value value,
@@ -478,6 +555,11 @@ FailureOr<Scalar> Former::affineScaled(Attempt &attempt, linalg::LinalgOp op, Op
 /// sides.
 FailureOr<Scalar> Former::sumScaled(Attempt &attempt, linalg::LinalgOp op, Operation *sum,
                                     const Point &index, Rescaling to) {
+  if (const std::optional<double> constant = constantIn(op, sum->getOperand(1))) {
+    const double shift = *constant * to.factor;
+    return bodyScaled(attempt, op, sum->getOperand(0), index,
+                      {to.factor, to.offset + (isa<arith::AddFOp>(sum) ? shift : -shift)});
+  }
   for (unsigned side : {0u, 1u}) {
     auto left = dyn_cast<BlockArgument>(sum->getOperand(side)),
          right = dyn_cast<BlockArgument>(sum->getOperand(1 - side));

@@ -100,14 +100,31 @@ Value behindUnitDims(Value value) {
   return value;
 }
 
-/// Along whose lanes a sum over rows, or a map of one, is made where `lane` has one element: along
-/// those of what it sums, which would else lie in rows of one lane. None for other values.
+/// What a map computes element by element of one value and constants; null for others.
+static Value mapped(linalg::LinalgOp op) {
+  Value source;
+  if (!op || !isMap(op))
+    return {};
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (isConstantValue(input->get()))
+      continue;
+    if (source || !op.getMatchingIndexingMap(input).isIdentity())
+      return {};
+    source = input->get();
+  }
+  return source;
+}
+
+/// Along whose lanes a sum over rows, or what maps make of one, is made where `lane` has one
+/// element: along those of what it sums, which would else lie in rows of one lane. None for other
+/// values.
 std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
+  if (shapeOf(base).empty() || shapeOf(base)[lane] != 1)
+    return std::nullopt;
   linalg::LinalgOp op = formOf(base);
-  while (op && isMap(op) && op.getNumDpsInputs() == 1 && op.getIndexingMapsArray()[0].isIdentity())
-    op = formOf(op->getOperand(0));
-  if (shapeOf(base).empty() || shapeOf(base)[lane] != 1 || !op || !isFormable(op) ||
-      combinerOf(op) != Combiner::Sum || op.getNumReductionLoops() == 0 ||
+  while (const Value source = mapped(op))
+    op = formOf(behindUnitDims(source));
+  if (!op || !isFormable(op) || combinerOf(op) != Combiner::Sum || op.getNumReductionLoops() == 0 ||
       op.getNumDpsInputs() != 1)
     return std::nullopt;
   const Value summed = op->getOperand(0);
@@ -118,8 +135,16 @@ std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
   const AffineExpr *natural = llvm::find(result, lanes);
   if (!isa<AffineDimExpr>(lanes) || natural == result.end())
     return std::nullopt;
-  const auto dim = unsigned(natural - result.begin());
-  return shapeOf(base)[dim] > 1 ? std::optional(dim) : std::nullopt;
+  // The same one of the dimensions that have more than one element.
+  const ArrayRef<int64_t> sums = shapeOf(op->getResult(0)), shape = shapeOf(base);
+  const auto dim = size_t(natural - result.begin());
+  if (sums[dim] == 1)
+    return std::nullopt;
+  auto before = llvm::count_if(sums.take_front(dim), [](int64_t extent) { return extent > 1; });
+  for (unsigned at = 0; at < shape.size(); ++at)
+    if (shape[at] > 1 && before-- == 0)
+      return at;
+  return std::nullopt;
 }
 
 /// What maps make, perhaps behind views, of a product with constants; nothing for other values, or

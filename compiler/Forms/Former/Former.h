@@ -386,6 +386,9 @@ private:
     unsigned node = 0;
     double factor = 1, offset = 0;
   };
+  std::optional<double> constantIn(mlir::linalg::LinalgOp op, mlir::Value value);
+  bool takesFactor(Attempt &attempt, mlir::linalg::LinalgOp op, mlir::Value value,
+                   const Point &index);
   mlir::FailureOr<Unscaled> bodyUnscaled(Attempt &attempt, mlir::linalg::LinalgOp op,
                                          mlir::Value value, const Point &index);
   mlir::FailureOr<Scalar> affineScaled(Attempt &attempt, mlir::linalg::LinalgOp op,

@@ -221,7 +221,12 @@ std::optional<Range> resultOf(Operation *op, ArrayRef<Range> x, bool isSame) {
       .Case<math::RsqrtOp>([&](auto) -> Result {
         return divide({1, 1, false, true, false, false}, squareRoot(x[0]));
       })
-      .Case<math::TanhOp, math::ErfOp>([&](auto) -> Result { return bounded(x[0], -1, 1); })
+      .Case<math::TanhOp, math::ErfOp>([&](auto) -> Result {
+        const Range grown = growing(x[0], -kInfinity, [&](double v) {
+          return isa<math::TanhOp>(op) ? std::tanh(v) : std::erf(v);
+        });
+        return bounded(x[0], std::max(-1.0, grown.low), std::min(1.0, grown.high));
+      })
       .Case<math::SinOp, math::CosOp>(
           [&](auto) -> Result { return bounded(x[0], -1, 1, hasInfinity(x[0])); })
       .Case<math::AbsFOp>([&](auto) -> Result { return absolute(x[0]); })

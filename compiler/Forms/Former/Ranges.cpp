@@ -225,6 +225,33 @@ Range Ranges::of(Value tensor) const {
   return found == tensors.end() ? anyOf(getElementTypeOrSelf(tensor.getType())) : found->second;
 }
 
+/// Of maps that read their operands element by element, where ranges of some are given.
+Range Ranges::with(Value tensor, Known &given) const {
+  if (const auto found = given.find(tensor); found != given.end())
+    return found->second;
+  auto map = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!map || !isMap(map))
+    return of(tensor);
+  Known known;
+  for (OpOperand *operand : map.getDpsInputOperands())
+    known[map.getMatchingBlockArgument(operand)] = map.getMatchingIndexingMap(operand).isIdentity()
+                                                       ? with(operand->get(), given)
+                                                       : of(operand->get());
+  const Range range = ofScalar(map.getBody()->getTerminator()->getOperand(0), known);
+  return given[tensor] = withinType(range, getElementTypeOrSelf(tensor.getType()));
+}
+
+Range Ranges::ofEach(Value tensor, Value source) const {
+  std::optional<Range> all;
+  for (int value = -128; value < 128; ++value) {
+    Known given;
+    given[source] = {double(value), double(value), false, true, true, false};
+    const Range range = with(tensor, given);
+    all = all ? either(*all, range) : range;
+  }
+  return *all;
+}
+
 static double leastOf(ElementType stored) {
   return std::ldexp(1.0, stored == ElementType::Fp16 ? -24 : -133);
 }

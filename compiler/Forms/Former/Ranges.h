@@ -40,9 +40,13 @@ public:
   Ranges(mlir::func::FuncOp function, ElementType stored, bool givesFinite = false);
   /// What an element of the tensor may be.
   Range of(mlir::Value tensor) const;
+  /// What an element may be that maps compute of the one at its place in `source`, a tensor of
+  /// integers of 8 bits: for each of those by itself.
+  Range ofEach(mlir::Value tensor, mlir::Value source) const;
   /// Whether 16 bits lose what counts: indices and angles that are too large for their last place.
   bool needsFp32(mlir::Value tensor) const;
-  /// Whether 16 bits may round a positive number that is divided by to 0, and no product needs them.
+  /// Whether 16 bits may round a positive number that is divided by to 0, and no product needs
+  /// them.
   bool mayVanish(mlir::Value tensor) const;
 
 private:
@@ -52,6 +56,7 @@ private:
   Range ofOperation(mlir::Operation *op) const;
   Range ofGeneric(mlir::linalg::LinalgOp op) const;
   bool fillsRows(mlir::linalg::LinalgOp op) const;
+  Range with(mlir::Value tensor, Known &given) const;
   Range ofScalar(mlir::Value scalar, Known &known) const;
   Range ofScalarOperation(mlir::Operation *op, Known &known) const;
   /// As an operand of a contraction or of a body finds it in memory.

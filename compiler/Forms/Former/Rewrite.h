@@ -86,6 +86,9 @@ std::optional<TensorScheme> quantizedBy(mlir::linalg::LinalgOp op);
 /// By what a map dequantises, if it does, what is no constant.
 std::optional<TensorScheme> dequantizedBy(mlir::linalg::LinalgOp op);
 
+/// One constant, or two of the same type and elements.
+bool isSameConstant(mlir::Value x, mlir::Value y);
+
 /// Whether `quantize` undoes `dequantize`: the same signed integers with one scale and one zero
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).
 bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
@@ -174,6 +177,11 @@ void splitMaxWindows(mlir::func::FuncOp function);
 /// side of a sum and nothing else uses it: the sum is then rounded once, and differs by at most
 /// half a step of the quantiser that went. At most one side of each sum, of one scale per tensor.
 void fuseResiduals(mlir::func::FuncOp function);
+
+/// dequantize(quantize(x)) becomes x, clamped to what the integers can stand for, where x is
+/// computed element by element and one map or depthwise convolution reads it: x is left unrounded,
+/// and what is clamped for certain no further than it was rounded is not clamped either.
+void dropRoundings(mlir::func::FuncOp function);
 
 /// dequantize(quantize(x)) of 16 bits becomes x, clamped to what the integers can stand for: reals
 /// of 16 bits hold no more of it.

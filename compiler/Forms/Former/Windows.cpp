@@ -3,7 +3,6 @@
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/Constants.h"
-#include "compiler/Support/OnnxValue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -67,14 +66,14 @@ void split(Pool op) {
   op->erase();
 }
 
+} // namespace
+
 bool isSameConstant(Value x, Value y) {
   if (x == y)
     return true;
   std::optional<ConstantView> a = viewConstant(x), b = viewConstant(y);
   return a && b && a->type == b->type && a->splat == b->splat && a->bytes == b->bytes;
 }
-
-} // namespace
 
 bool haveOneScheme(linalg::GenericOp dequantize, linalg::GenericOp quantize) {
   linalg::GenericOp x = dequantize, y = quantize;
@@ -140,97 +139,6 @@ void splitMaxWindows(func::FuncOp function) {
   function.walk([&](Pool op) { pools.push_back(op); });
   for (Pool op : pools)
     split(op);
-}
-
-/// `quantize`'s operand, clamped to the reals that its integers stand for. Nothing where its
-/// parameters are no constants.
-static Value saturated(linalg::GenericOp quantize) {
-  std::optional<ConstantView> scale = viewConstant(quantize->getOperand(1)), zero;
-  if (quantize.getNumDpsInputs() > 2)
-    zero = viewConstant(quantize->getOperand(2));
-  if (!scale || (quantize.getNumDpsInputs() > 2 && !zero))
-    return nullptr;
-  const Value input = quantize->getOperand(0);
-  const auto type = cast<RankedTensorType>(input.getType());
-  const bool isUnsigned =
-      llvm::any_of(quantize.getBody()->without_terminator(),
-                   [](Operation &inner) { return isa<arith::FPToUIOp>(inner); });
-  const unsigned width = getElementTypeOrSelf(quantize->getResult(0)).getIntOrFloatBitWidth();
-  const auto levels = double(int64_t(1) << width);
-  const double lowest = isUnsigned ? 0 : -levels / 2, highest = lowest + levels - 1;
-  const double step = scale->real(0);
-  double offset = zero ? double(zero->integer(0)) : 0;
-  if (isUnsigned && offset < 0)
-    offset += levels;
-  OpBuilder builder(quantize);
-  const Location loc = quantize.getLoc();
-  const Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
-  const SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(unsigned(type.getRank())));
-  const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
-                                               utils::IteratorType::parallel);
-  auto bound = [&](double integer) -> Value {
-    return arith::ConstantOp::create(
-        builder, loc, builder.getFloatAttr(type.getElementType(), (integer - offset) * step));
-  };
-  const Value least = bound(lowest), most = bound(highest);
-  return linalg::GenericOp::create(
-             builder, loc, TypeRange(type), ValueRange(input), ValueRange(init), maps, loops,
-             [&](OpBuilder &b, Location at, ValueRange x) {
-               Value raised = arith::MaximumFOp::create(b, at, x[0], least);
-               linalg::YieldOp::create(b, at,
-                                       arith::MinimumFOp::create(b, at, raised, most).getResult());
-             })
-      .getResult(0);
-}
-
-void dropWideRoundings(func::FuncOp function) {
-  SmallVector<std::pair<linalg::GenericOp, linalg::GenericOp>> pairs;
-  function.walk([&](linalg::GenericOp op) {
-    auto quantize = op.getNumDpsInputs() ? op->getOperand(0).getDefiningOp<linalg::GenericOp>()
-                                         : linalg::GenericOp();
-    if (!quantize || quantKind(op) != "dequantize" || quantKind(quantize) != "quantize" ||
-        !getElementTypeOrSelf(op->getOperand(0)).isInteger(16) ||
-        op.getNumDpsInputs() != quantize.getNumDpsInputs())
-      return;
-    for (unsigned i = 1; i < op.getNumDpsInputs(); ++i)
-      if (!isSameConstant(op->getOperand(i), quantize->getOperand(i)) ||
-          cast<RankedTensorType>(op->getOperand(i).getType()).getNumElements() != 1)
-        return;
-    pairs.emplace_back(op, quantize);
-  });
-  for (auto [dequantize, quantize] : pairs)
-    if (const Value value = saturated(quantize)) {
-      dequantize.getResult(0).replaceAllUsesWith(value);
-      dequantize->erase();
-    }
-}
-
-void fuseResiduals(func::FuncOp function) {
-  SmallVector<linalg::GenericOp> sums;
-  function.walk([&](linalg::GenericOp op) {
-    Operation *yielded = op.getBody()->getTerminator()->getOperand(0).getDefiningOp();
-    if (isMap(op) && yielded && isa<arith::AddFOp>(yielded) && op.getNumDpsInputs() == 2)
-      sums.push_back(op);
-  });
-  for (linalg::GenericOp sum : sums)
-    for (unsigned side : {0u, 1u}) {
-      auto dequantize = sum->getOperand(side).getDefiningOp<linalg::GenericOp>();
-      if (!dequantize || quantKind(dequantize) != "dequantize" ||
-          !dequantize.getResult(0).hasOneUse())
-        continue;
-      auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
-      if (!quantize || quantKind(quantize) != "quantize" || !quantize.getResult(0).hasOneUse() ||
-          !haveOneScheme(dequantize, quantize))
-        continue;
-      const Value value = saturated(quantize);
-      if (!value)
-        continue;
-      sum->setOperand(side, value);
-      sum->removeAttr(kOnnxValue); // of a side that is not rounded
-      dequantize->erase();
-      quantize->erase();
-      break;
-    }
 }
 
 } // namespace millrace::forms

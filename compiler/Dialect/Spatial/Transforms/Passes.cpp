@@ -39,6 +39,7 @@ constexpr TensorRewrite tensorRewrites[] = {
     {"expand-joined", "works between a joining view and its inverse in what is joined",
      forms::expandJoined},
     {"pool-integers", "pools integers instead of what they dequantise to", forms::poolIntegers},
+    {"drop-roundings", "leaves values between maps unrounded", forms::dropRoundings},
     {"fuse-residuals", "rounds a residual sum once instead of twice", forms::fuseResiduals},
     {"mix-rows", "mixes a few rows by maps instead of products",
      [](func::FuncOp function) { forms::mixRows(function, 8); }},

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Roundings that need not be: each is a quantiser and a dequantiser of one scheme, of which nothing
+// reads the integers between.
+#include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/Ranges.h"
+#include "compiler/Forms/Former/Rewrite.h"
+#include "compiler/Support/Constants.h"
+#include "compiler/Support/OnnxValue.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace millrace::forms {
+
+using namespace mlir;
+
+/// `quantize`'s operand, clamped to the reals that its integers stand for where `mayBe` holds any
+/// that rounding alone would take beyond them. Nothing where its parameters are no constants.
+static Value saturated(linalg::GenericOp quantize, const Range &mayBe = {}) {
+  std::optional<ConstantView> scale = viewConstant(quantize->getOperand(1)), zero;
+  if (quantize.getNumDpsInputs() > 2)
+    zero = viewConstant(quantize->getOperand(2));
+  if (!scale || (quantize.getNumDpsInputs() > 2 && !zero))
+    return nullptr;
+  const Value input = quantize->getOperand(0);
+  const auto type = cast<RankedTensorType>(input.getType());
+  const bool isUnsigned =
+      llvm::any_of(quantize.getBody()->without_terminator(),
+                   [](Operation &inner) { return isa<arith::FPToUIOp>(inner); });
+  const unsigned width = getElementTypeOrSelf(quantize->getResult(0)).getIntOrFloatBitWidth();
+  const auto levels = double(int64_t(1) << width);
+  const double lowest = isUnsigned ? 0 : -levels / 2, highest = lowest + levels - 1;
+  const double step = scale->real(0);
+  double offset = zero ? double(zero->integer(0)) : 0;
+  if (isUnsigned && offset < 0)
+    offset += levels;
+  constexpr double kRounded = 0.5; // of a step: no further than rounding moves numbers
+  if (!mayBe.nan && mayBe.low >= (lowest - offset - kRounded) * step &&
+      mayBe.high <= (highest - offset + kRounded) * step)
+    return input;
+  OpBuilder builder(quantize);
+  const Location loc = quantize.getLoc();
+  const Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+  const SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(unsigned(type.getRank())));
+  const SmallVector<utils::IteratorType> loops(size_t(type.getRank()),
+                                               utils::IteratorType::parallel);
+  auto bound = [&](double integer) -> Value {
+    return arith::ConstantOp::create(
+        builder, loc, builder.getFloatAttr(type.getElementType(), (integer - offset) * step));
+  };
+  const Value least = bound(lowest), most = bound(highest);
+  return linalg::GenericOp::create(
+             builder, loc, TypeRange(type), ValueRange(input), ValueRange(init), maps, loops,
+             [&](OpBuilder &b, Location at, ValueRange x) {
+               Value raised = arith::MaximumFOp::create(b, at, x[0], least);
+               linalg::YieldOp::create(b, at,
+                                       arith::MinimumFOp::create(b, at, raised, most).getResult());
+             })
+      .getResult(0);
+}
+
+/// The one tensor that is dequantised for the value, by maps of its elements.
+static Value dequantisedFor(Value value) {
+  Value source;
+  SmallVector<Value> open = {value};
+  llvm::DenseSet<Value> seen;
+  while (!open.empty()) {
+    const Value next = open.pop_back_val();
+    auto op = next.getDefiningOp<linalg::GenericOp>();
+    if (!seen.insert(next).second || isConstantValue(next))
+      continue;
+    if (!op || !isMap(op))
+      return {};
+    if (quantKind(op) != "dequantize") {
+      llvm::append_range(open, op.getDpsInputs());
+      continue;
+    }
+    const Value integers = op->getOperand(0);
+    if (source && source != integers && !isConstantValue(integers))
+      return {};
+    source = isConstantValue(integers) ? source : integers;
+  }
+  return source;
+}
+
+/// What an element of the value may be: for each integer that it is computed of, where it is of
+/// one.
+static Range rangeOf(const Ranges &ranges, Value value) {
+  const Value source = dequantisedFor(value);
+  return source ? ranges.ofEach(value, source) : ranges.of(value);
+}
+
+void dropWideRoundings(func::FuncOp function) {
+  SmallVector<std::pair<linalg::GenericOp, linalg::GenericOp>> pairs;
+  function.walk([&](linalg::GenericOp op) {
+    auto quantize = op.getNumDpsInputs() ? op->getOperand(0).getDefiningOp<linalg::GenericOp>()
+                                         : linalg::GenericOp();
+    if (!quantize || quantKind(op) != "dequantize" || quantKind(quantize) != "quantize" ||
+        !getElementTypeOrSelf(op->getOperand(0)).isInteger(16) ||
+        op.getNumDpsInputs() != quantize.getNumDpsInputs())
+      return;
+    for (unsigned i = 1; i < op.getNumDpsInputs(); ++i)
+      if (!isSameConstant(op->getOperand(i), quantize->getOperand(i)) ||
+          cast<RankedTensorType>(op->getOperand(i).getType()).getNumElements() != 1)
+        return;
+    pairs.emplace_back(op, quantize);
+  });
+  for (auto [dequantize, quantize] : pairs)
+    if (const Value value = saturated(quantize)) {
+      dequantize.getResult(0).replaceAllUsesWith(value);
+      dequantize->erase();
+    }
+}
+
+/// Is the value computed element by element of what something else reads, too, of what was
+/// dequantised and of constants alone? The epilogue of a contraction is not.
+static bool isOfElements(Value value) {
+  auto op = value.getDefiningOp<linalg::GenericOp>();
+  if (!op || !isMap(op) || quantKind(op) == "quantize")
+    return false;
+  return quantKind(op) == "dequantize" || llvm::all_of(op.getDpsInputs(), [](Value operand) {
+           return isConstantValue(operand) || !operand.hasOneUse() || isOfElements(operand);
+         });
+}
+
+/// Does the one reader of the value compute with the reals that it stands for, one for each? Maps
+/// do, and convolutions of each channel by itself.
+static bool isReadAsReals(Value value) {
+  OpOperand *use = &*value.use_begin();
+  if (isa<tensor::PadOp>(use->getOwner()) && use->getOwner()->hasOneUse())
+    use = &*use->getOwner()->use_begin();
+  auto reader = dyn_cast<linalg::LinalgOp>(use->getOwner());
+  if (!reader || !quantKind(reader).empty())
+    return false;
+  return isMap(reader) ? reader.getMatchingIndexingMap(use).isPermutation() : isDepthwise(reader);
+}
+
+void dropRoundings(func::FuncOp function) {
+  SmallVector<std::pair<linalg::GenericOp, linalg::GenericOp>> pairs;
+  function.walk([&](linalg::GenericOp dequantize) {
+    if (quantKind(dequantize) != "dequantize" || !dequantize.getResult(0).hasOneUse())
+      return;
+    auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
+    if (quantize && quantKind(quantize) == "quantize" && quantize.getResult(0).hasOneUse() &&
+        haveOneScheme(dequantize, quantize) && isReadAsReals(dequantize.getResult(0)) &&
+        isOfElements(quantize->getOperand(0)))
+      pairs.emplace_back(dequantize, quantize);
+  });
+  const Ranges ranges(function, ElementType::Fp32);
+  for (auto [dequantize, quantize] : pairs) {
+    const Value value = saturated(quantize, rangeOf(ranges, quantize->getOperand(0)));
+    if (!value)
+      continue;
+    dequantize.getResult(0).replaceAllUsesWith(value);
+    dequantize->erase();
+    quantize->erase();
+  }
+}
+
+void fuseResiduals(func::FuncOp function) {
+  SmallVector<linalg::GenericOp> sums;
+  function.walk([&](linalg::GenericOp op) {
+    Operation *yielded = op.getBody()->getTerminator()->getOperand(0).getDefiningOp();
+    if (isMap(op) && yielded && isa<arith::AddFOp>(yielded) && op.getNumDpsInputs() == 2)
+      sums.push_back(op);
+  });
+  const Ranges ranges(function, ElementType::Fp32);
+  for (linalg::GenericOp sum : sums)
+    for (unsigned side : {0u, 1u}) {
+      auto dequantize = sum->getOperand(side).getDefiningOp<linalg::GenericOp>();
+      if (!dequantize || quantKind(dequantize) != "dequantize" ||
+          !dequantize.getResult(0).hasOneUse())
+        continue;
+      auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
+      if (!quantize || quantKind(quantize) != "quantize" || !quantize.getResult(0).hasOneUse() ||
+          !haveOneScheme(dequantize, quantize))
+        continue;
+      const Value value = saturated(quantize, rangeOf(ranges, quantize->getOperand(0)));
+      if (!value)
+        continue;
+      sum->setOperand(side, value);
+      sum->removeAttr(kOnnxValue); // of a side that is not rounded
+      dequantize->erase();
+      quantize->erase();
+      break;
+    }
+}
+
+} // namespace millrace::forms
