@@ -375,6 +375,11 @@ private:
   bool isRoundedOnce(mlir::Value quantized);
   bool quantizesInput(mlir::linalg::LinalgOp op);
   mlir::FailureOr<Stored> storeQuantizedInput(mlir::Value base, unsigned lane);
+  mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
+                                                    const Point &index, Rescaling to,
+                                                    const ChannelBias &bias);
+
+  // FormScaled.cpp: maps between quantisers.
   mlir::FailureOr<Scalar> computeQuantize(Attempt &attempt, mlir::linalg::LinalgOp op,
                                           const Point &index);
   mlir::FailureOr<Scalar> pullScaled(Attempt &attempt, mlir::Value value, const Point &index,
@@ -395,9 +400,6 @@ private:
                                        mlir::Operation *sum, const Point &index, Rescaling to);
   mlir::FailureOr<Scalar> sumScaled(Attempt &attempt, mlir::linalg::LinalgOp op,
                                     mlir::Operation *sum, const Point &index, Rescaling to);
-  mlir::FailureOr<Scalar> computeIntegerContraction(Attempt &attempt, mlir::linalg::LinalgOp op,
-                                                    const Point &index, Rescaling to,
-                                                    const ChannelBias &bias);
   mlir::FailureOr<Linear> elementOf(Attempt &attempt, mlir::linalg::LinalgOp op, unsigned number,
                                     const Point &index);
   unsigned channelOperand(Attempt &attempt, llvm::ArrayRef<double> values, const Linear &channel,
