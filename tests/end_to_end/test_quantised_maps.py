@@ -205,11 +205,11 @@ def spatial(millrace, folder) -> str:
                           capture_output=True, text=True, check=True).stdout
 
 
-def outputs_of(millrace, model, folder, inputs, flags, precision="int8") -> tuple[list[np.ndarray], list[np.ndarray], dict]:
-    """What a model makes, what it makes by ONNX Runtime, and the report."""
+def outputs_of(millrace, model, folder, inputs, flags, precision="int8", meant=None) -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+    """What a model makes, what it, or the one that is meant, makes by ONNX Runtime, and the report."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession((meant or model).SerializeToString(), options, providers=["CPUExecutionProvider"])
     right = session.run(None, inputs)
     got = run_millrace(millrace, save_model(model, folder), "tsp-v1", precision, inputs, folder, flags)
     assert got.report["predicted_cycles"] == got.report["measured_cycles"]
@@ -550,3 +550,55 @@ def test_means_are_turned_rather_than_what_they_are_of(millrace, tmp_path, flags
     [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
     assert report["host_ops"] == [] and relative_l2(got, right) <= 1e-2
     assert report["measured_cycles"] < 5_000
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_a_quantised_number_for_each_head_does_not_turn_the_scores(millrace, tmp_path, flags):
+    """As ConViT: what a constant that is dequantised scales lies as it lay. Heads came to lie along the lanes, 196 rows of 196 pixels each."""
+    heads, tokens, depth = 4, 96, 16
+    graph = Quantised("gated", 27)
+    q = graph.rounded(graph.input("q", [1, heads, tokens, depth]), SCALES["input"], 0)
+    k = graph.rounded(graph.input("k", [1, heads, depth, tokens]), SCALES["input"], 0)
+    v = graph.rounded(graph.input("v", [1, heads, tokens, depth]), SCALES["input"], 0)
+    likely = graph.rounded(graph.add("Softmax", graph.rounded(graph.add("MatMul", q, k), 0.1307, 0), axis=-1), 1 / 255, -128)
+    integers = graph.constant(graph.rng().integers(20, 90, [1, heads, 1, 1]).astype(np.int8))
+    gate = graph.add("DequantizeLinear", integers, graph.constant(np.float32(0.01)), graph.constant(np.int8(0)))
+    gated = graph.rounded(graph.add("Mul", gate, likely), 1 / 255, -128)
+    total = graph.add("ReduceSum", gated, graph.constant(np.array([-1])), keepdims=1)
+    shares = graph.rounded(graph.add("Div", gated, total), 1 / 255, -128)
+    graph.output(graph.add("MatMul", shares, v), [1, heads, tokens, depth])
+    inputs = {name: np.random.default_rng(24).normal(size=shape).astype(np.float32) for name, shape in [
+        ("q", [1, heads, tokens, depth]), ("k", [1, heads, depth, tokens]), ("v", [1, heads, tokens, depth])]}
+    [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
+    assert report["host_ops"] == [] and relative_l2(got, right) <= 4e-2
+    assert report["measured_cycles"] < 8_000
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
+def test_windows_of_a_grid_are_copied_where_their_pixels_are_columns(millrace, tmp_path, flags):
+    """As MaxViT: a window takes every eighth pixel of an image. Values of attention lay in vectors of 8 lanes, as sums in fp32 were turned."""
+    cells, side, width, heads = 4, 8, 32, 2
+    graph = Quantised("grid", 28)
+    x = graph.rounded(graph.input("x", [1, cells * side, cells * side, width]), SCALES["input"], 0)
+    scale, shift = graph.constant(np.ones(width, np.float32)), graph.constant(np.zeros(width, np.float32))
+    normal = graph.rounded(graph.add("LayerNormalization", x, scale, shift, axis=3), 0.03, 0)
+    cut = graph.rounded(graph.add("Reshape", normal, graph.constant(np.array([1, side, cells, side, cells, width]))), 0.03, 0)
+    turned = graph.rounded(graph.add("Transpose", cut, perm=[0, 2, 4, 1, 3, 5]), 0.03, 0)
+    windows = graph.rounded(graph.add("Reshape", turned, graph.constant(np.array([cells**2, side, side, width]))), 0.03, 0)
+    integers = graph.constant(graph.rng().integers(-90, 90, [width, 3 * width]).astype(np.int8))
+    weights = graph.add("DequantizeLinear", integers, graph.constant(np.float32(0.003)), graph.constant(np.int8(0)))
+    both = graph.rounded(graph.add("MatMul", windows, weights), SCALES["made"], 0)
+    both = graph.rounded(graph.add("Add", graph.normal([3 * width], 0.3), both), SCALES["made"], 0)
+    apart = graph.rounded(graph.add("Reshape", both, graph.constant(np.array([cells**2, side**2, heads, 3 * width // heads]))), SCALES["made"], 0)
+    turned = graph.rounded(graph.add("Transpose", apart, perm=[0, 2, 1, 3]), SCALES["made"], 0)
+    depth = width // heads
+    q, k, v = [graph.rounded(graph.add("Slice", turned, *[graph.constant(np.array([at])) for at in (i * depth, (i + 1) * depth, 3)]),
+                             SCALES["made"], 0) for i in range(3)]
+    scores = graph.rounded(graph.add("MatMul", q, graph.rounded(graph.add("Transpose", k, perm=[0, 1, 3, 2]), SCALES["made"], 0)), 0.2307, 0)
+    likely = graph.rounded(graph.add("Softmax", scores, axis=-1), 1 / 127, 0)
+    graph.output(graph.add("MatMul", likely, v), [cells**2, heads, side**2, depth])
+    inputs = {"x": np.random.default_rng(25).normal(size=[1, cells * side, cells * side, width]).astype(np.float32)}
+    model = graph.model()
+    [got], [right], report = outputs_of(millrace, model, tmp_path, inputs, flags, meant=None if flags else without_dropped_roundings(model))
+    assert report["host_ops"] == [] and relative_l2(got, right) <= 4e-2
+    assert report["measured_cycles"] < 20_000

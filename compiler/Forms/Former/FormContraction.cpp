@@ -158,7 +158,8 @@ FailureOr<Access> Former::contractionOperand(Attempt &attempt, const Resolved &a
     if (score > 0 && laneLoops &&
         llvm::any_of(*laneLoops, [&](unsigned loop) { return at.index[dim].uses(loop); }))
       score += kShared;
-    if (score > best || (score == best && score > 0 && extentOf(dim) > extentOf(*lane)))
+    // Of equal ones the inner: `joinLanes` makes lanes of both, where the outer lies in rows.
+    if (score > best || (score == best && score > 0 && extentOf(dim) >= extentOf(*lane)))
       lane = dim, best = score;
   }
   if (!laneLoops) {

@@ -285,8 +285,18 @@ FailureOr<Scalar> Former::computeIntegerContraction(Attempt &attempt, linalg::Li
   for (const Value part : parts) {
     at[weights].base = part;
     FailureOr<Misfit> misfit = addTerm(attempt, *operands, at, ElementType::Int8);
-    if (failed(misfit) || *misfit != Misfit::None)
+    if (failed(misfit) || *misfit == Misfit::Both)
       return failure();
+    if (*misfit != Misfit::None) { // a view that does not lie in memory as it is needed is copied
+      const unsigned which = *misfit == Misfit::W ? operands->w : 1 - operands->w;
+      Operation *view = sources[which]->getOperand(0).getDefiningOp();
+      if (attempt.contracts || isConstantValue(at[which].base) || !view || !isView(view) ||
+          copies.contains(view))
+        return failure();
+      setCopied(view);
+      attempt.recomputes = recomputes;
+      return computeIntegerContraction(attempt, op, index, to, channelBias);
+    }
     attempt.recomputes = true; // one product of the model's
   }
   attempt.recomputes = recomputes;

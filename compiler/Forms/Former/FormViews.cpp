@@ -610,7 +610,7 @@ Former::LaneChoice Former::chooseLaneAnew(Value base) {
   // As an operand shows its lanes; if none shows them whole, as one shows a part that is long enough.
   for (const bool isPart : {false, true})
     for (auto [i, operand] : llvm::enumerate(op.getDpsInputs())) {
-      if (!isa<RankedTensorType>(operand.getType()) || isConstantValue(baseOf(operand)))
+      if (!isa<RankedTensorType>(operand.getType()) || areWeights(operand))
         continue;
       AffineMap map = op.getIndexingMapsArray()[i];
       std::optional<LaneChoice> shown = shownLane(operand, isPart);
