@@ -181,8 +181,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   multiplyBlocks(function, options.activation());
   multiplyCumulative(function, options.activation());
   multiplyChosen(function, options.activation());
-  if (options.precision != Precision::Int8)
-    multiplySkewed(function, options.activation());
+  multiplySkewed(function, options.activation());
   if (options.precision != Precision::Int8)
     multiplySlices(function, options.activation(), options.lanes);
   KernelGraph graph;

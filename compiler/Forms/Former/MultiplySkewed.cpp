@@ -10,6 +10,9 @@
 #include "compiler/Support/Constants.h"
 #include "compiler/Support/OnnxValue.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+
 namespace millrace::forms {
 
 using namespace mlir;
@@ -24,11 +27,26 @@ bool isView(Operation *op) {
 }
 
 /// What a chain of views shows: for each element where it lies in `source`, in row-major order; -1:
-/// it is put beside.
+/// it is put beside. Maps of elements between the views come behind what the views do: of elements
+/// that are not put beside they make the same.
 struct Shown {
   Value source;
   std::vector<int64_t> places;
+  SmallVector<linalg::GenericOp, 2> maps; ///< the first that is applied first
 };
+
+/// A map of one value, element by element, with constants that are the same for all.
+bool isMapOfElements(Operation *op) {
+  auto map = dyn_cast_or_null<linalg::GenericOp>(op);
+  if (!map || !isMap(map) || map.getNumDpsInputs() == 0 || map->getNumResults() != 1 ||
+      map.hasIndexSemantics() ||
+      !map.getMatchingIndexingMap(map.getDpsInputOperand(0)).isIdentity())
+    return false;
+  return llvm::all_of(llvm::drop_begin(map.getDpsInputs()), [](Value constant) {
+    return isConstantValue(constant) &&
+           cast<RankedTensorType>(constant.getType()).getNumElements() == 1;
+  });
+}
 
 /// Calls f(element of the box, element of the whole), both in row-major order, for a box in the
 /// whole.
@@ -57,7 +75,7 @@ std::optional<Shown> followSlice(tensor::ExtractSliceOp slice) {
   forEachInBox(slice.getStaticSizes(), slice.getSourceType().getShape(), slice.getStaticOffsets(),
                slice.getStaticStrides(),
                [&](size_t at, size_t place) { places[at] = shown->places[place]; });
-  return Shown{shown->source, std::move(places)};
+  return Shown{shown->source, std::move(places), std::move(shown->maps)};
 }
 
 /// `part` in a larger tensor of nothing else.
@@ -69,7 +87,7 @@ std::optional<Shown> followPart(Value part, ArrayRef<int64_t> whole, ArrayRef<in
   std::vector<int64_t> places(size_t(ShapedType::getNumElements(whole)), -1);
   forEachInBox(shape, whole, first, SmallVector<int64_t>(shape.size(), 1),
                [&](size_t at, size_t place) { places[place] = shown->places[at]; });
-  return Shown{shown->source, std::move(places)};
+  return Shown{shown->source, std::move(places), std::move(shown->maps)};
 }
 
 /// Of a concatenation that puts constants beside one other part.
@@ -103,9 +121,15 @@ std::optional<Shown> follow(Value value) {
     return followPart(pad.getSource(), type.getShape(), pad.getStaticLow());
   if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(op))
     return followConcat(concat);
+  if (isMapOfElements(op))
+    if (std::optional<Shown> shown = follow(op->getOperand(0));
+        shown && shown->source != op->getOperand(0)) { // else it is the source that is mapped
+      shown->maps.push_back(cast<linalg::GenericOp>(op));
+      return shown;
+    }
   std::vector<int64_t> places(size_t(type.getNumElements()));
   std::iota(places.begin(), places.end(), 0);
-  return Shown{value, std::move(places)};
+  return Shown{value, std::move(places), {}};
 }
 
 /// Result [..., j] of the view is lane j + first + sum of step * index of the same row of a source
@@ -113,6 +137,7 @@ std::optional<Shown> follow(Value value) {
 struct Skew {
   Operation *view; ///< the last of a chain
   Value source;
+  SmallVector<linalg::GenericOp, 2> maps;
   int64_t lanes = 0, first = 0;
   SmallVector<int64_t> step;             ///< per dimension of the result but the last
   SmallVector<unsigned> movers() const { ///< dimensions that move lanes
@@ -127,8 +152,7 @@ struct Skew {
 std::optional<Skew> skewOf(Operation *view) {
   const Value value = view->getResult(0);
   const auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || type.getRank() < 2 || !type.getElementType().isF32() ||
-      type.getShape().back() < 2)
+  if (!type || !type.hasStaticShape() || type.getRank() < 2 || type.getShape().back() < 2)
     return std::nullopt;
   std::optional<Shown> shown = follow(value);
   if (!shown)
@@ -136,9 +160,10 @@ std::optional<Skew> skewOf(Operation *view) {
   const std::vector<int64_t> &places = shown->places;
   const ArrayRef<int64_t> shape = type.getShape();
   const auto from = cast<RankedTensorType>(shown->source.getType());
-  if (from.getRank() < 1 || from.getShape().back() < 2)
+  if (from.getRank() < 1 || from.getShape().back() < 2 ||
+      !(from.getElementType().isF32() || from.getElementType().isInteger(8)))
     return std::nullopt;
-  Skew skew{view, shown->source, from.getShape().back(), 0, {}};
+  Skew skew{view, shown->source, std::move(shown->maps), from.getShape().back(), 0, {}};
   // Places are affine in the index; steps are whole rows and lanes, in every row the same.
   SmallVector<int64_t> stride(shape.size(), 1), step(shape.size(), 0);
   for (size_t dim = shape.size() - 1; dim-- > 0;)
@@ -173,6 +198,55 @@ std::optional<Skew> skewOf(Operation *view) {
   return isAffine ? std::optional(std::move(skew)) : std::nullopt;
 }
 
+/// What `body` makes of each element, and of constants that are one number each.
+Value mapElements(OpBuilder &builder, Location loc, ValueRange inputs, Type element,
+                  llvm::function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
+  const auto type = cast<RankedTensorType>(inputs[0].getType()).clone(element);
+  const auto rank = unsigned(type.getRank());
+  SmallVector<AffineMap> maps{builder.getMultiDimIdentityMap(rank)};
+  for (Value constant : inputs.drop_front())
+    maps.push_back(AffineMap::get(
+        rank, 0,
+        SmallVector<AffineExpr>(size_t(cast<RankedTensorType>(constant.getType()).getRank()),
+                                builder.getAffineConstantExpr(0)),
+        builder.getContext()));
+  maps.push_back(maps[0]);
+  const Value init = tensor::EmptyOp::create(builder, loc, type.getShape(), element);
+  return linalg::GenericOp::create(
+             builder, loc, TypeRange(type), inputs, ValueRange(init), maps,
+             SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+             [&](OpBuilder &b, Location at, ValueRange x) {
+               linalg::YieldOp::create(b, at, body(b, at, x));
+             })
+      .getResult(0);
+}
+
+template <class Cast> Value castTo(OpBuilder &builder, Location loc, Value value, Type element) {
+  return mapElements(builder, loc, value, element,
+                     [&](OpBuilder &b, Location at, ValueRange x) -> Value {
+                       return Cast::create(b, at, element, x[0]);
+                     });
+}
+
+/// The same map of other elements.
+Value mapAgain(OpBuilder &builder, linalg::GenericOp map, Value of) {
+  SmallVector<Value> inputs(map.getDpsInputs());
+  inputs[0] = of;
+  const Value made =
+      mapElements(builder, map.getLoc(), inputs, getElementTypeOrSelf(map->getResult(0)),
+                  [&](OpBuilder &b, Location, ValueRange x) {
+                    IRMapping known;
+                    known.map(map.getBody()->getArguments(), x);
+                    for (Operation &inner : map.getBody()->without_terminator())
+                      b.clone(inner, known);
+                    return known.lookupOrDefault(map.getBody()->getTerminator()->getOperand(0));
+                  });
+  for (const NamedAttribute &attribute : map->getDiscardableAttrs())
+    if (attribute.getName() != kOnnxValue)
+      made.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());
+  return made;
+}
+
 /// One product with a matrix for each index of the dimensions that move lanes.
 void multiply(const Skew &skew) {
   const auto type = cast<RankedTensorType>(skew.view->getResult(0).getType());
@@ -180,10 +254,10 @@ void multiply(const Skew &skew) {
   OpBuilder builder(skew.view);
   const Location loc = skew.view->getLoc();
   const SmallVector<unsigned> by = skew.movers();
-  SmallVector<int64_t> moved;
+  SmallVector<int64_t> counts;
   for (unsigned dim : by)
-    moved.push_back(shape[dim]);
-  const int64_t matrices = ShapedType::getNumElements(moved), lanes = skew.lanes,
+    counts.push_back(shape[dim]);
+  const int64_t matrices = ShapedType::getNumElements(counts), lanes = skew.lanes,
                 extent = shape.back();
   if (matrices * lanes * extent > kMostElements)
     return;
@@ -195,13 +269,21 @@ void multiply(const Skew &skew) {
       first += index[d] * skew.step[by[d]];
     for (int64_t to = 0; to < extent; ++to)
       matrix[size_t((m * lanes + first + to) * extent + to)] = 1;
-    for (size_t d = by.size(); d-- > 0 && ++index[d] == moved[d];)
+    for (size_t d = by.size(); d-- > 0 && ++index[d] == counts[d];)
       index[d] = 0;
   }
-  const Value rows = asRows(builder, loc, skew.source, type);
-  auto product = multiplyLanes(builder, loc, rows, matrix, extent, "skew", by);
-  handOnValue(skew.view, product);
-  skew.view->getResult(0).replaceAllUsesWith(product->getResult(0));
+  const Type element = getElementTypeOrSelf(skew.source), real = builder.getF32Type();
+  const bool isInteger = element.isInteger(8); // which 16 bits hold exactly
+  const Value source =
+      isInteger ? castTo<arith::SIToFPOp>(builder, loc, skew.source, real) : skew.source;
+  const Value rows = asRows(builder, loc, source, RankedTensorType::get(shape, real));
+  Value moved = multiplyLanes(builder, loc, rows, matrix, extent, "skew", by)->getResult(0);
+  if (isInteger)
+    moved = castTo<arith::FPToSIOp>(builder, loc, moved, element);
+  for (linalg::GenericOp map : skew.maps)
+    moved = mapAgain(builder, map, moved);
+  handOnValue(skew.view, moved.getDefiningOp());
+  skew.view->getResult(0).replaceAllUsesWith(moved);
 }
 
 } // namespace
@@ -210,7 +292,9 @@ void multiplySkewed(func::FuncOp function, ElementType stored) {
   std::vector<Skew> skews;
   function.walk([&](Operation *op) {
     if (isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op) &&
-        isView(op->getOperand(0).getDefiningOp()) && !llvm::all_of(op->getUsers(), isView))
+        (isView(op->getOperand(0).getDefiningOp()) ||
+         isMapOfElements(op->getOperand(0).getDefiningOp())) &&
+        !llvm::all_of(op->getUsers(), isView))
       if (std::optional<Skew> skew = skewOf(op); skew && !skew->movers().empty())
         skews.push_back(std::move(*skew));
   });
