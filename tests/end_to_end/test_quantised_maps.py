@@ -492,7 +492,7 @@ def test_the_first_of_many_tokens_is_turned_alone(millrace, tmp_path, flags):
     inputs = {f"x{i}": np.random.default_rng(19 + i).normal(size=[1, tokens, width]).astype(np.float32) for i in range(3)}
     [got], [right], report = outputs_of(millrace, graph.model(), tmp_path, inputs, flags)
     assert report["host_ops"] == [] and relative_l2(got, right) <= 4e-2
-    assert report["memory_peak_bytes"] < 10 * 320 * rows * width  # ten vectors for each row
+    assert report["measured_cycles"] < 3_000
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3])

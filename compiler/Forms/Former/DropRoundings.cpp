@@ -124,38 +124,79 @@ static bool isOfElements(Value value) {
          });
 }
 
-/// Does the one reader of the value compute with the reals that it stands for, one for each? Maps
-/// do, and convolutions of each channel by itself.
-static bool isReadAsReals(Value value) {
+/// The one operand that the value is, perhaps behind padding.
+static OpOperand &onlyUse(Value value) {
   OpOperand *use = &*value.use_begin();
   if (isa<tensor::PadOp>(use->getOwner()) && use->getOwner()->hasOneUse())
     use = &*use->getOwner()->use_begin();
-  auto reader = dyn_cast<linalg::LinalgOp>(use->getOwner());
+  return *use;
+}
+
+/// Does what takes the value compute with the reals that it stands for, one for each? Maps do, and
+/// convolutions of each channel by itself.
+static bool takesReals(OpOperand &use) {
+  auto reader = dyn_cast<linalg::LinalgOp>(use.getOwner());
   if (!reader || !quantKind(reader).empty())
     return false;
-  return isMap(reader) ? reader.getMatchingIndexingMap(use).isPermutation() : isDepthwise(reader);
+  return isMap(reader) ? reader.getMatchingIndexingMap(&use).isPermutation() : isDepthwise(reader);
 }
+
+/// What quantises for the dequantiser alone, which one operation reads, by one scheme; not where a
+/// user named either, for a device or for fp32.
+static linalg::GenericOp quantizerOf(linalg::GenericOp dequantize) {
+  const auto isNamed = [](Operation *op) { return op->hasAttr(kDevice) || op->hasAttr(kKeepFp32); };
+  if (!dequantize || quantKind(dequantize) != "dequantize" ||
+      !dequantize.getResult(0).hasOneUse() || isNamed(dequantize))
+    return {};
+  auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
+  return quantize && quantKind(quantize) == "quantize" && quantize.getResult(0).hasOneUse() &&
+                 haveOneScheme(dequantize, quantize) && !isNamed(quantize)
+             ? quantize
+             : linalg::GenericOp();
+}
+
+namespace {
+
+/// Takes quantisers and their dequantisers out.
+class Dropping {
+public:
+  explicit Dropping(func::FuncOp function) : ranges(function, ElementType::Fp32) {}
+  ~Dropping() {
+    for (Operation *op : dead)
+      op->erase();
+  }
+  /// Whether `dequantize`, which `reader` reads, is what `quantize` took now.
+  bool drop(linalg::GenericOp dequantize, linalg::GenericOp quantize, Operation *reader) {
+    const Value value = saturated(quantize, rangeOf(ranges, quantize->getOperand(0)));
+    if (!value)
+      return false;
+    dequantize.getResult(0).replaceAllUsesWith(value);
+    reader->removeAttr(kOnnxValue); // of what is not rounded
+    for (Operation *op : {dequantize.getOperation(), quantize.getOperation()}) {
+      op->dropAllReferences();
+      dead.push_back(op); // and not erased: ranges are known by value
+    }
+    return true;
+  }
+
+private:
+  const Ranges ranges;
+  SmallVector<Operation *> dead;
+};
+
+} // namespace
 
 void dropRoundings(func::FuncOp function) {
   SmallVector<std::pair<linalg::GenericOp, linalg::GenericOp>> pairs;
   function.walk([&](linalg::GenericOp dequantize) {
-    if (quantKind(dequantize) != "dequantize" || !dequantize.getResult(0).hasOneUse())
-      return;
-    auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
-    if (quantize && quantKind(quantize) == "quantize" && quantize.getResult(0).hasOneUse() &&
-        haveOneScheme(dequantize, quantize) && isReadAsReals(dequantize.getResult(0)) &&
+    if (const linalg::GenericOp quantize = quantizerOf(dequantize);
+        quantize && takesReals(onlyUse(dequantize.getResult(0))) &&
         isOfElements(quantize->getOperand(0)))
       pairs.emplace_back(dequantize, quantize);
   });
-  const Ranges ranges(function, ElementType::Fp32);
-  for (auto [dequantize, quantize] : pairs) {
-    const Value value = saturated(quantize, rangeOf(ranges, quantize->getOperand(0)));
-    if (!value)
-      continue;
-    dequantize.getResult(0).replaceAllUsesWith(value);
-    dequantize->erase();
-    quantize->erase();
-  }
+  Dropping dropping(function);
+  for (auto [dequantize, quantize] : pairs)
+    dropping.drop(dequantize, quantize, onlyUse(dequantize.getResult(0)).getOwner());
 }
 
 void fuseResiduals(func::FuncOp function) {
@@ -165,25 +206,13 @@ void fuseResiduals(func::FuncOp function) {
     if (isMap(op) && yielded && isa<arith::AddFOp>(yielded) && op.getNumDpsInputs() == 2)
       sums.push_back(op);
   });
-  const Ranges ranges(function, ElementType::Fp32);
+  Dropping dropping(function);
   for (linalg::GenericOp sum : sums)
     for (unsigned side : {0u, 1u}) {
       auto dequantize = sum->getOperand(side).getDefiningOp<linalg::GenericOp>();
-      if (!dequantize || quantKind(dequantize) != "dequantize" ||
-          !dequantize.getResult(0).hasOneUse())
-        continue;
-      auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
-      if (!quantize || quantKind(quantize) != "quantize" || !quantize.getResult(0).hasOneUse() ||
-          !haveOneScheme(dequantize, quantize))
-        continue;
-      const Value value = saturated(quantize, rangeOf(ranges, quantize->getOperand(0)));
-      if (!value)
-        continue;
-      sum->setOperand(side, value);
-      sum->removeAttr(kOnnxValue); // of a side that is not rounded
-      dequantize->erase();
-      quantize->erase();
-      break;
+      const linalg::GenericOp quantize = quantizerOf(dequantize);
+      if (quantize && dropping.drop(dequantize, quantize, sum))
+        break;
     }
 }
 
