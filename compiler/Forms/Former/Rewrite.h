@@ -158,7 +158,8 @@ void multiplyChosen(mlir::func::FuncOp function, ElementType stored);
 /// Rows that chains of views (padding, reshaping, cutting) move along their lanes by a multiple of
 /// their number, as relative positions of attention are, become products with constant matrices of
 /// 0 and 1, one for each number, where the rows are finite as memory holds them in `stored`, or
-/// computed and finite if all that is given is. Exact.
+/// computed and finite if all that is given is. Maps of elements between the views (roundings) come
+/// behind the product, and integers of 8 bits are multiplied as reals. Exact.
 void multiplySkewed(mlir::func::FuncOp function, ElementType stored);
 
 /// What concatenations make of slices of rows, negated or not (the pairs of rotary positions),
