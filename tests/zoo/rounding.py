@@ -125,8 +125,7 @@ class _Roundings:
         if reader.op_type in ELEMENTWISE:
             return self.shapes.get(name) == self.shapes.get(reader.output[0])
         group = next((attribute.i for attribute in reader.attribute if attribute.name == "group"), 1)
-        return (reader.op_type == "Conv" and name == reader.input[0] and group > 1
-                and group == self.shapes[reader.output[0]][1] == self.shapes[name][1])
+        return reader.op_type == "Conv" and name == reader.input[0] and group > 1 and group == self.shapes[name][1]
 
     def clamp_first(self) -> None:
         """What is clamped between two equal roundings is rounded once: the integers are the same."""
