@@ -42,7 +42,7 @@ bool isOfEachChannel(linalg::LinalgOp op) {
 }
 
 bool isWindow(linalg::LinalgOp op) {
-  return op && !op->hasAttr(kKeepFp32) && !op->hasAttr(kDevice) &&
+  return op && !isNamedByUser(op) &&
          (isOfEachChannel(op) ||
           isa<linalg::Conv1DNcwFcwOp, linalg::Conv2DNchwFchwOp, linalg::Conv3DNcdhwFcdhwOp>(op));
 }
@@ -93,9 +93,9 @@ std::optional<Branch> branchOf(Value value) {
   if (std::optional<Branch> convolution = convolutionOf(value))
     return convolution;
   auto map = value.getDefiningOp<linalg::GenericOp>();
-  if (!map || !value.hasOneUse() || map->hasAttr(kDevice) || map->hasAttr(kKeepFp32) ||
-      !quantKind(map).empty() || map.getNumDpsInputs() == 0 ||
-      shapeOf(value).size() < kChannel + 2 || !getElementTypeOrSelf(value).isF32())
+  if (!map || !value.hasOneUse() || isNamedByUser(map) || !quantKind(map).empty() ||
+      map.getNumDpsInputs() == 0 || shapeOf(value).size() < kChannel + 2 ||
+      !getElementTypeOrSelf(value).isF32())
     return std::nullopt;
   const Value input = map->getOperand(0);
   const auto count = size_t(shapeOf(value)[kChannel]);

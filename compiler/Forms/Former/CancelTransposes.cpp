@@ -79,7 +79,7 @@ const Permutation *Transposes::common(ValueRange values, int64_t elements) const
 }
 
 void Transposes::note(Operation *op) {
-  if (op->hasAttr(kDevice) || op->hasAttr(kKeepFp32) || op->getNumResults() != 1)
+  if (isNamedByUser(op) || op->getNumResults() != 1)
     return;
   const Value result = op->getResult(0);
   if (auto transpose = dyn_cast<linalg::TransposeOp>(op)) {
@@ -225,8 +225,7 @@ void cancelTransposes(func::FuncOp function) {
   for (Operation &op : function.getBody().front()) {
     transposes.note(&op);
     if (auto transpose = dyn_cast<linalg::TransposeOp>(op);
-        transpose && !op.hasAttr(kDevice) && !op.hasAttr(kKeepFp32) &&
-        meetsConvolution(transpose->getResult(0)))
+        transpose && !isNamedByUser(&op) && meetsConvolution(transpose->getResult(0)))
       ends.push_back(transpose);
   }
   for (linalg::TransposeOp end : ends) {

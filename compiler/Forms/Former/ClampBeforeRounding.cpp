@@ -25,27 +25,16 @@ static bool clamps(linalg::GenericOp map) {
 }
 
 void clampBeforeRounding(func::FuncOp function) {
-  // What a user named, for a device or for fp32, stays as it is.
-  const auto isNamed = [](Operation *op) { return op->hasAttr(kDevice) || op->hasAttr(kKeepFp32); };
-  const auto madeBy = [&](Value value, StringRef kind) {
-    auto op = value.getDefiningOp<linalg::GenericOp>();
-    return op && value.hasOneUse() && quantKind(op) == kind && !isNamed(op) &&
-                   op.getMatchingIndexingMap(op.getDpsInputOperand(0)).isIdentity()
-               ? op
-               : linalg::GenericOp();
-  };
   SmallVector<linalg::GenericOp> clamping;
   function.walk([&](linalg::GenericOp op) {
-    if (clamps(op) && op.getResult(0).hasOneUse() && !isNamed(op))
+    if (clamps(op) && op.getResult(0).hasOneUse() && !isNamedByUser(op))
       clamping.push_back(op);
   });
   for (linalg::GenericOp clamp : clamping) {
     auto last = dyn_cast<linalg::GenericOp>(*clamp.getResult(0).user_begin());
-    const linalg::GenericOp dequantize = madeBy(clamp->getOperand(0), "dequantize");
-    if (!last || quantKind(last) != "quantize" || !dequantize || !haveOneScheme(dequantize, last))
-      continue;
-    const linalg::GenericOp first = madeBy(dequantize->getOperand(0), "quantize");
-    if (!first || !haveOneScheme(dequantize, first))
+    auto dequantize = clamp->getOperand(0).getDefiningOp<linalg::GenericOp>();
+    const linalg::GenericOp first = quantizerOf(dequantize);
+    if (!last || quantKind(last) != "quantize" || !first || !haveOneScheme(dequantize, last))
       continue;
     clamp->setOperand(0, first->getOperand(0));
     clamp->removeAttr(kOnnxValue); // which is rounded

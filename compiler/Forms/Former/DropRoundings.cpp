@@ -141,18 +141,18 @@ static bool takesReals(OpOperand &use) {
   return isMap(reader) ? reader.getMatchingIndexingMap(&use).isPermutation() : isDepthwise(reader);
 }
 
-/// What quantises for the dequantiser alone, which one operation reads, by one scheme; not where a
-/// user named either, for a device or for fp32.
-static linalg::GenericOp quantizerOf(linalg::GenericOp dequantize) {
-  const auto isNamed = [](Operation *op) { return op->hasAttr(kDevice) || op->hasAttr(kKeepFp32); };
-  if (!dequantize || quantKind(dequantize) != "dequantize" ||
-      !dequantize.getResult(0).hasOneUse() || isNamed(dequantize))
+bool isNamedByUser(Operation *op) { return op->hasAttr(kDevice) || op->hasAttr(kKeepFp32); }
+
+linalg::GenericOp quantizerOf(linalg::GenericOp dequantize) {
+  const auto isAlone = [](linalg::GenericOp op, StringRef kind) {
+    return op && quantKind(op) == kind && op.getResult(0).hasOneUse() && !isNamedByUser(op) &&
+           op.getMatchingIndexingMap(op.getDpsInputOperand(0)).isIdentity();
+  };
+  if (!isAlone(dequantize, "dequantize"))
     return {};
   auto quantize = dequantize->getOperand(0).getDefiningOp<linalg::GenericOp>();
-  return quantize && quantKind(quantize) == "quantize" && quantize.getResult(0).hasOneUse() &&
-                 haveOneScheme(dequantize, quantize) && !isNamed(quantize)
-             ? quantize
-             : linalg::GenericOp();
+  return isAlone(quantize, "quantize") && haveOneScheme(dequantize, quantize) ? quantize
+                                                                              : linalg::GenericOp();
 }
 
 namespace {

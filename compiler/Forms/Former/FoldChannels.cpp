@@ -259,8 +259,7 @@ SmallVector<Operation *> joinAffine(linalg::GenericOp first) {
   for (Value at = input; !last || at.hasOneUse(); at = last.getResult(0)) {
     auto map = last ? dyn_cast<linalg::GenericOp>(*at.user_begin()) : first;
     std::optional<Channels> step;
-    if (map && !map->hasAttr(kDevice) && !map->hasAttr(kKeepFp32) &&
-        map.getResult(0).getType() == first.getResult(0).getType())
+    if (map && !isNamedByUser(map) && map.getResult(0).getType() == first.getResult(0).getType())
       step = channelMap(map, at, *channel, count);
     if (!step)
       break;

@@ -106,7 +106,7 @@ static Value mapped(linalg::LinalgOp op) {
   if (!op || !isMap(op))
     return {};
   for (OpOperand *input : op.getDpsInputOperands()) {
-    if (isConstantValue(input->get()))
+    if (areWeights(input->get()))
       continue;
     if (source || !op.getMatchingIndexingMap(input).isIdentity())
       return {};

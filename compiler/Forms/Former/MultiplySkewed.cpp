@@ -43,8 +43,7 @@ bool isMapOfElements(Operation *op) {
       !map.getMatchingIndexingMap(map.getDpsInputOperand(0)).isIdentity())
     return false;
   return llvm::all_of(llvm::drop_begin(map.getDpsInputs()), [](Value constant) {
-    return isConstantValue(constant) &&
-           cast<RankedTensorType>(constant.getType()).getNumElements() == 1;
+    return areWeights(constant) && cast<RankedTensorType>(constant.getType()).getNumElements() == 1;
   });
 }
 

@@ -93,6 +93,13 @@ bool isSameConstant(mlir::Value x, mlir::Value y);
 /// point for the whole tensor (of an axis, a window or another axis would mix the channels).
 bool haveOneScheme(mlir::linalg::GenericOp dequantize, mlir::linalg::GenericOp quantize);
 
+/// Whether a user named it, for a device or for fp32: it stays as it is.
+bool isNamedByUser(mlir::Operation *op);
+
+/// What quantises by one scheme for `dequantize` alone, which one operation reads; null for other
+/// operations, and where a user named either.
+mlir::linalg::GenericOp quantizerOf(mlir::linalg::GenericOp dequantize);
+
 /// What is rounded, clamped and rounded in the same way again (a Relu between two roundings of one
 /// scheme) is clamped first and rounded once. Exact: rounding keeps the order of numbers.
 void clampBeforeRounding(mlir::func::FuncOp function);
