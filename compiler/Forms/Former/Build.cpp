@@ -8,6 +8,8 @@
 #include "compiler/Forms/Simplify.h"
 #include "compiler/Support/LargeStack.h"
 
+#include "mlir/Transforms/RegionUtils.h"
+
 #include "arch/spec/Facts.h"
 
 namespace millrace::forms {
@@ -131,6 +133,12 @@ static LogicalResult checkSomethingIsComputed(func::FuncOp function) {
                                  "least 1";
 }
 
+/// Erases what nothing uses: what rewrites left behind would count as a use of what it reads.
+static void eraseUnused(func::FuncOp function) {
+  IRRewriter rewriter(function.getContext());
+  (void)runRegionDCE(rewriter, function->getRegions());
+}
+
 FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions &options,
                                         std::vector<std::string> *remarks, PointsByNode *points) {
   auto function = module.lookupSymbol<func::FuncOp>("main");
@@ -184,6 +192,7 @@ FailureOr<KernelGraph> buildKernelGraph(ModuleOp module, const PrecisionOptions 
   multiplySkewed(function, options.activation());
   if (options.precision != Precision::Int8)
     multiplySlices(function, options.activation(), options.lanes);
+  eraseUnused(function);
   KernelGraph graph;
   graph.name = module.getName().value_or("model").str();
   Former former(function, options, graph);

@@ -126,9 +126,13 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
     return true; // two operations; a copy would take twice the memory and a step more
   if (attempt.loads || (runsLong(attempt) && isMadeByProduct(base)))
     return false;
-  if (options.precision == Precision::Int8 && quantKind(op) == "quantize")
-    if (attempt.contracts || attempt.loadsIntegers || !isRoundedOnce(base) || quantizesInput(op))
+  if (options.precision == Precision::Int8 && quantKind(op) == "quantize") {
+    const bool isRoot = joinedBeside.contains(attempt.root) && // a copy of these integers alone
+                        baseOf(attempt.root.getDefiningOp()->getOperand(0)) == base;
+    if (attempt.contracts || quantizesInput(op) ||
+        (!isRoot && (attempt.loadsIntegers || !isRoundedOnce(base))))
       return false;
+  }
   bool unique = demand(base) <= 1;
   if (isLookup(op)) // whole rows, in their place; a row that several take is gathered once
     return unique && attempt.lane >= 0 &&

@@ -159,7 +159,8 @@ std::optional<unsigned> Former::laneOfScores(Value base, unsigned lane) {
   for (linalg::LinalgOp op = formOf(base); op && isMap(op); op = formOf(baseOf(op->getOperand(0))))
     addends += int(llvm::count_if(llvm::drop_begin(op.getDpsInputOperands()), [&](OpOperand *x) {
       return op.getMatchingIndexingMap(x).isIdentity() &&
-             shapeOf(x->get()) == shapeOf(op->getResult(0)) && !isConstantValue(baseOf(x->get()));
+             shapeOf(x->get()) == shapeOf(op->getResult(0)) && !isConstantValue(baseOf(x->get())) &&
+             !isRunTimeScores(x->get()); // gates of their own
     }));
   return addends > 0 ? std::optional(natural) : std::nullopt;
 }

@@ -200,6 +200,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
                    Compute compute,
                    llvm::function_ref<void(Attempt &, const Point &, Scalar)> finish) {
   bool frugal = false, storesIntegers = false;
+  const Splits asked = splits; // what is stored needs none of the cuts that it took to inline it
   ragged.reset();
   llvm::SmallPtrSet<Operation *, 2> plain;
   constexpr int kTries = 12;
@@ -225,6 +226,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
     if (isTooLong) { // what the kernel computes on its way is stored instead: integers, then all
       frugal = std::exchange(storesIntegers, true) || options.precision != Precision::Int8;
       plain.clear();
+      splits = asked;
       continue;
     }
     ragged = succeeded(value) ? std::nullopt : attempt.space.ragged;
@@ -248,6 +250,7 @@ Former::emitKernel(Value named, ArrayRef<int64_t> shape, unsigned laneDim, Split
     } else {
       frugal = true; // each on its own, what is asked for together may be possible
       plain.clear();
+      splits = asked;
     }
   }
   return failure();

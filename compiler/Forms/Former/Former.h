@@ -207,6 +207,8 @@ private:
   // JoinedBeside.cpp: what is joined beside scores.
   void findJoinedBeside();
   std::optional<unsigned> laneBesideJoined(mlir::Value base, unsigned lane);
+  std::optional<unsigned> laneBehindMaps(mlir::Value base, unsigned lane);
+  std::optional<Resolved> storedBehindMaps(Attempt &attempt, mlir::Value value, Point index);
   bool isBesideScores(mlir::Value value, int depth = 0);
   bool cutsRows(mlir::tensor::CollapseShapeOp view);
   std::optional<bool> cutsRows(Attempt &attempt, mlir::Value value, const Point &index,

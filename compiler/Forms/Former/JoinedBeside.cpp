@@ -12,6 +12,8 @@ using namespace mlir;
 
 namespace {
 
+constexpr int64_t kShort = 8; ///< to a vector: of a fifth of one, 64 lanes, it was no gain
+
 /// Whether the view joins dimensions to one of the last two, along which lanes may lie.
 bool joinsLanes(tensor::CollapseShapeOp view) {
   const ArrayRef<int64_t> shape = view.getSrcType().getShape();
@@ -25,7 +27,7 @@ bool joinsLanes(tensor::CollapseShapeOp view) {
 
 /// Whether a map takes the value, or what maps and views make of it, with scores beside it.
 bool Former::isBesideScores(Value value, int depth) {
-  constexpr int kDeepest = 6; // maps and views
+  constexpr int kDeepest = 12; // maps and views
   return depth < kDeepest && llvm::any_of(value.getUses(), [&](OpOperand &use) {
            Operation *user = use.getOwner();
            if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user))
@@ -48,7 +50,7 @@ bool Former::isBesideScores(Value value, int depth) {
 /// between.
 std::optional<bool> Former::cutsRows(Attempt &attempt, Value value, const Point &index,
                                      const Linear &rows, Operation *copied, int depth) {
-  constexpr int kDeepest = 6; // maps
+  constexpr int kDeepest = 18; // maps
   const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
   if (failed(at) || depth == kDeepest)
     return std::nullopt;
@@ -88,18 +90,82 @@ bool Former::cutsRows(tensor::CollapseShapeOp view) {
   return false;
 }
 
+/// What a chain of maps of one tensor each, and of views, reads in memory at `index` of `value`;
+/// nothing where it is no such chain, or a view cannot be taken apart.
+std::optional<Former::Resolved> Former::storedBehindMaps(Attempt &attempt, Value value,
+                                                         Point index) {
+  constexpr int kDeepest = 8; // maps, and views that will be copied
+  for (int depth = 0; depth < kDeepest && !stored.count(value); ++depth) {
+    Operation *copied = value.getDefiningOp();
+    if (!copies.contains(copied) && !isa_and_nonnull<tensor::ExtractSliceOp>(copied))
+      copied = nullptr;
+    if (linalg::LinalgOp map = copied ? linalg::LinalgOp() : formOf(value)) {
+      const auto isTensor = [&](OpOperand *input) { return !shapeOf(input->get()).empty(); };
+      const SmallVector<OpOperand *> inputs = map.getDpsInputOperands();
+      const auto only = llvm::find_if(inputs, isTensor);
+      if (!isMap(map) || llvm::count_if(inputs, isTensor) != 1)
+        return std::nullopt;
+      Point its;
+      for (AffineExpr expr : map.getMatchingIndexingMap(*only).getResults())
+        its.push_back(attempt.space.evaluate(expr, index).value_or(Linear()));
+      value = (*only)->get();
+      index = std::move(its);
+    } else if (!copied) {
+      return std::nullopt;
+    }
+    const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
+    if (failed(at))
+      return std::nullopt;
+    value = at->base;
+    index = at->index;
+  }
+  return stored.count(value) ? std::optional(Resolved{value, index, false, {}}) : std::nullopt;
+}
+
+/// Of what maps make of a value in memory whose lanes are others, along which of its dimensions
+/// those lie, if `lane` joins several of the value's: each vector would hold a short piece.
+std::optional<unsigned> Former::laneBehindMaps(Value base, unsigned lane) {
+  const ArrayRef<int64_t> shape = shapeOf(base);
+  constexpr int kTries = 12; // as many cuts as a kernel's
+  Splits splits;
+  for (int i = 0; i < kTries && formOf(base) && isMap(formOf(base)); ++i) {
+    Attempt attempt(graph, splits);
+    Point point;
+    for (auto [dim, extent] : llvm::enumerate(shape))
+      point.push_back(
+          attempt.space.dimension({nullptr, unsigned(dim)}, extent, LoopKind::Parallel));
+    if (const std::optional<Resolved> at = storedBehindMaps(attempt, base, point)) {
+      const Stored &source = stored.lookup(at->base).front();
+      const auto usesAny = [](const Linear &index, const Linear &loops) {
+        return llvm::any_of(loops.terms, [&](const auto &term) { return index.uses(term.first); });
+      };
+      const Linear &along = at->index[graph.tensors[source.tensor].laneDim];
+      if (source.laneSplit || point[lane].terms.empty() || usesAny(along, point[lane]) ||
+          llvm::count_if(at->index, [&](const Linear &x) { return usesAny(x, point[lane]); }) < 2 ||
+          kShort * attempt.space.loop(point[lane].terms.rbegin()->first).extent > options.lanes)
+        return std::nullopt;
+      const auto natural = llvm::find_if(point, [&](const Linear &x) { return usesAny(along, x); });
+      return natural != point.end() ? std::optional(unsigned(natural - point.begin()))
+                                    : std::nullopt;
+    }
+    if (!attempt.space.wanted)
+      return std::nullopt;
+    splits = *attempt.space.wanted;
+  }
+  return std::nullopt;
+}
+
 /// Along which lanes a join is stored before it is turned to have `lane` along them; none if it is
 /// stored so at once. Where `lane` is several dimensions of what is in memory already, each vector
 /// would hold one of the last.
 std::optional<unsigned> Former::laneBesideJoined(Value base, unsigned lane) {
   auto join = base.getDefiningOp<tensor::CollapseShapeOp>();
   if (!join || !copies.contains(join))
-    return std::nullopt;
+    return laneBehindMaps(base, lane);
   const ArrayRef<int64_t> shape = join.getSrcType().getShape();
   const auto last = unsigned(shapeOf(base).size() - 1);
   if (joinedBeside.contains(base))
     return lane != last ? std::optional(last) : std::nullopt;
-  constexpr int64_t kShort = 8; // to a vector: of a fifth of one, 64 lanes, it was no gain
   int64_t piece = 0, pieces = 1;
   for (int64_t dim : join.getReassociationIndices()[lane])
     if (const int64_t extent = shape[size_t(dim)]; extent > 1) {
@@ -118,8 +184,7 @@ std::optional<unsigned> Former::laneBesideJoined(Value base, unsigned lane) {
 void Former::findJoinedBeside() {
   function.walk([&](tensor::CollapseShapeOp view) {
     const Value joined = view.getResult();
-    if (shapeOf(joined).size() > 1 && formOf(baseOf(joined)) &&
-        isa<FloatType>(getElementTypeOrSelf(joined.getType())) && joinsLanes(view) &&
+    if (shapeOf(joined).size() > 1 && formOf(baseOf(joined)) && joinsLanes(view) &&
         !isRunTimeScores(joined) && isBesideScores(joined) && cutsRows(view)) {
       setCopied(view);
       joinedBeside.insert(joined);

@@ -107,6 +107,19 @@ std::optional<Shown> followConcat(tensor::ConcatOp concat) {
   return part ? followPart(part, concat.getResultType().getShape(), first) : std::nullopt;
 }
 
+/// Whether all of the source is shown in its order, in rows as long: what maps it has moved
+/// nothing, and moves as it is, rounded if the map rounds.
+bool showsAll(const Shown &shown, RankedTensorType type) {
+  const auto from = cast<RankedTensorType>(shown.source.getType());
+  if (from.getNumElements() != type.getNumElements() || from.getRank() == 0 ||
+      type.getRank() == 0 || from.getShape().back() != type.getShape().back())
+    return false;
+  for (size_t at = 0; at < shown.places.size(); ++at)
+    if (shown.places[at] != int64_t(at))
+      return false;
+  return true;
+}
+
 std::optional<Shown> follow(Value value) {
   const auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.hasStaticShape() || type.getNumElements() > kMostElements)
@@ -121,8 +134,7 @@ std::optional<Shown> follow(Value value) {
   if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(op))
     return followConcat(concat);
   if (isMapOfElements(op))
-    if (std::optional<Shown> shown = follow(op->getOperand(0));
-        shown && shown->source != op->getOperand(0)) { // else it is the source that is mapped
+    if (std::optional<Shown> shown = follow(op->getOperand(0)); shown && !showsAll(*shown, type)) {
       shown->maps.push_back(cast<linalg::GenericOp>(op));
       return shown;
     }
