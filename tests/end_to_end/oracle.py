@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
+from onnxruntime import quantization
 
 import probe
 from graph import save
@@ -54,6 +55,19 @@ class MillraceRun:
     report: dict
     outputs: dict[str, np.ndarray]
     stdout: str
+
+
+def quantised_statically(model: onnx.ModelProto, inputs: dict[str, np.ndarray], folder: str | Path) -> onnx.ModelProto:
+    """The model as ONNX Runtime's static quantiser writes it by default, calibrated on `inputs`; `folder` for its files."""
+    class Feeds(quantization.CalibrationDataReader):
+        rest = iter([inputs])
+
+        def get_next(self):
+            return next(self.rest, None)
+
+    quantised = Path(folder) / "quantised.onnx"
+    quantization.quantize_static(save_model(model, folder), quantised, Feeds())
+    return onnx.load(quantised)
 
 
 def run_millrace(binary: str | Path, model: str | Path, machine: str, precision: str | None,

@@ -1,26 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Attention over pixels, quantised by ONNX Runtime: vectors are as full as those of the same model in fp16."""
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
-from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
-from oracle import relative_l2, run, run_millrace, save_model
+from oracle import quantised_statically, relative_l2, run, run_millrace, save_model
 from test_quantised_forms import model_of
 from test_relative_positions import numbers, padded_and_flattened
 
 node = helper.make_node
 SIDE = 16  # pixels of a row, and of a column
 PIXELS = SIDE * SIDE
-
-
-class Feeds(CalibrationDataReader):
-    def __init__(self, inputs):
-        self.rest = iter([inputs])
-
-    def get_next(self):
-        return next(self.rest, None)
 
 
 def positions(tag, heads, width, turns, permutation):
@@ -78,17 +68,13 @@ def test_vectors_are_as_full_as_in_fp16(millrace, tmp_path, attention, sweeps, r
     inputs = {"x": draw.standard_normal((1, 48, SIDE, SIDE)).astype(np.float32)}
     nodes, constants = attention(draw)
     model = model_of(nodes, inputs, constants)
-    path = save_model(model, tmp_path)
-    quantised = tmp_path / "quantised.onnx"
-    quantize_static(path, quantised, Feeds(inputs))
-    real = run(model, inputs)["y"]
-    rounded = run(onnx.load(quantised), inputs)["y"]
-    fp16 = run_millrace(millrace, path, "tsp-v1", "fp16", inputs, tmp_path)
-    int8 = run_millrace(millrace, quantised, "tsp-v1", "int8", inputs, tmp_path)
+    quantised = quantised_statically(model, inputs, tmp_path)
+    real, rounded = run(model, inputs)["y"], run(quantised, inputs)["y"]
+    fp16 = run_millrace(millrace, save_model(model, tmp_path), "tsp-v1", "fp16", inputs, tmp_path)
+    int8 = run_millrace(millrace, save_model(quantised, tmp_path), "tsp-v1", "int8", inputs, tmp_path)
     assert relative_l2(fp16.outputs["y"], real) < 3e-3
     assert relative_l2(int8.outputs["y"], real) < 1.5 * relative_l2(rounded, real)
     assert int8.report["host_ops"] == []
     for what, more in (("mxm_vectors", sweeps), ("vxm_vectors", rows)):
         took = [sum(kernel[what] for kernel in got.report["kernels"]) for got in (fp16, int8)]
-        print(what, took)
         assert took[1] < more * took[0], what

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import probe
-from oracle import judge_on_grid
+from oracle import judge_on_grid, quantised_statically, relative_l2, run, run_millrace, save_model
 
 
 class Network:
@@ -79,7 +79,23 @@ def test_windows_over_slices_of_channels(millrace, tmp_path, channels, parts, ex
     assert cycles(millrace, tmp_path, sliced(channels, parts, 3, extent)) < 2.1 * cycles(millrace, tmp_path, sliced(channels, (), 3, extent))
 
 
+def quantised_cycles(millrace, folder, model, machine="tsp-v1"):
+    inputs = probe.seeded_inputs(model)
+    quantised = quantised_statically(model, inputs, folder)
+    got = run_millrace(millrace, save_model(quantised, folder), machine, "int8", inputs, folder, ["--exact-qdq"])
+    assert got.report["host_ops"] == [] and got.report["measured_cycles"] == got.report["predicted_cycles"]
+    assert relative_l2(got.outputs["y"], run(quantised, inputs)["y"]) < 1e-2
+    return got.report["measured_cycles"]
+
+
+@pytest.mark.parametrize("channels, parts, extent", [(96, (12, 12, 12), 56), (192, (24, 24, 24), 28)])
+def test_slices_of_integers(millrace, tmp_path, channels, parts, extent):
+    """Integers are moved as what holds 16 bits is."""
+    assert quantised_cycles(millrace, tmp_path, sliced(channels, parts, 3, extent)) < 2.1 * quantised_cycles(millrace, tmp_path, sliced(channels, (), 3, extent))
+
+
 @pytest.mark.parametrize("machine", ["mesh-4x4", "lp30", "tsp-small"])
 def test_on_other_machines(millrace, tmp_path, machine):
     cycles(millrace, tmp_path, residual((12, 8, 12), 3, 12), machine)
     cycles(millrace, tmp_path, sliced(24, (4, 4, 4), 2, 12), machine)
+    quantised_cycles(millrace, tmp_path, sliced(24, (4, 4, 4), 2, 12), machine)

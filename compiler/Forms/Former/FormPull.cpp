@@ -127,8 +127,8 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   if (attempt.loads || (runsLong(attempt) && isMadeByProduct(base)))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "quantize") {
-    const bool isRoot = joinedBeside.contains(attempt.root) && // a copy of these integers alone
-                        baseOf(attempt.root.getDefiningOp()->getOperand(0)) == base;
+    Operation *view = attempt.root.getDefiningOp(); // a copy of these integers alone
+    const bool isRoot = copies.contains(view) && baseOf(view->getOperand(0)) == base;
     if (attempt.contracts || quantizesInput(op) ||
         (!isRoot && (attempt.loadsIntegers || !isRoundedOnce(base))))
       return false;

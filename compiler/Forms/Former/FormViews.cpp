@@ -405,16 +405,16 @@ bool Former::isOnlyWeighed(Value value) const {
   });
 }
 
-/// Sums of which slices are all that is read, and maps of them, are computed slice by slice. Maps of
-/// what lies in memory are read where they are: their slices would be copies.
+/// Values of which slices are all that is read are computed slice by slice. Slices of what maps make
+/// of values in memory would be copies: only where attention multiplies them with each other.
 void Former::findSlicePoints() {
   function.walk([&](Operation *op) {
     for (Value value : op->getResults()) {
       unsigned slices = 0, others = 0;
       for (Operation *user : value.getUsers())
         ++(isa<tensor::ExtractSliceOp>(user) ? slices : others);
-      if (slices > 1 && others == 0 && computesSum(baseOf(value), /*orProduct=*/true) &&
-          !isOnlyWeighed(value))
+      if (slices > 1 && others == 0 && formOf(baseOf(value)) && !isOnlyWeighed(value) &&
+          (computesSum(baseOf(value), /*orProduct=*/true) || isMultiplied(value, /*two=*/true)))
         for (Operation *user : value.getUsers())
           slicePoints.insert(user);
     }

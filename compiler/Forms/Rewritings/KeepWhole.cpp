@@ -194,7 +194,7 @@ bool Torn::canKeep(const Class &its) const {
   const auto isPlain = [&](unsigned t) {
     const Tensor &tensor = graph.tensors[t];
     return tensor.role == TensorRole::Intermediate && layouts::canMove(graph, machine, t) &&
-           (tensor.type == ElementType::Fp16 || tensor.type == ElementType::Bf16);
+           (tensor.type == ElementType::Int8 || byteWidth(tensor.type) == 2);
   };
   return !its.isOther && !its.edges.empty() &&
          std::all_of(its.parts.begin(), its.parts.end(),
@@ -358,7 +358,10 @@ void Mover::move(const std::vector<Move> &moves, unsigned to) {
     a.index[whole.laneDim] = at(c, 1, from.from);
     build.term(a, {select, {result.index[whole.laneDim], at(c)}, 0}, 0);
   }
-  build.store(build.accumulator(), result);
+  if (whole.type == ElementType::Int8)
+    build.storeBits(build.accumulator(), result);
+  else
+    build.store(build.accumulator(), result);
   const auto writes = [&](const auto &place) {
     const auto isMoved = [&](const Result &r) {
       return std::any_of(moves.begin(), moves.end(),
