@@ -47,25 +47,28 @@ def test_heads_are_mixed(millrace, tmp_path, kind, machine, heads, more, tokens,
 
 
 @pytest.mark.parametrize("flags", [[], ["--exact-qdq"]], ids=["fused", "exact"])
-@pytest.mark.parametrize("kind", ["MatMul", "Conv"])
+@pytest.mark.parametrize("kind", ["MatMul", "Conv", "each step rounded"])
 def test_quantised_heads_are_mixed(millrace, tmp_path, kind, flags):
     """By weights of int8, whose scales differ from result to result."""
     heads, tokens, depth = 4, 96, 16
     graph = Quantised("mixed", 15)
 
-    def mixed(x: str) -> str:
+    def mixed(x: str, before: tuple[float, int], after: tuple[float, int]) -> str:
+        step = lambda value, its: graph.rounded(value, *its) if kind == "each step rounded" else value
         integers = graph.rng().integers(-90, 90, [heads, heads, 1, 1]).astype(np.int8)
         scales, zeros = graph.constant(np.float32([0.003, 0.005, 0.007, 0.011])), graph.constant(np.zeros(heads, np.int8))
         if kind == "Conv":
             weights = graph.add("DequantizeLinear", graph.constant(integers), scales, zeros, axis=0)
             return graph.add("Conv", x, weights, graph.normal([heads], 0.1), kernel_shape=[1, 1])
         weights = graph.add("DequantizeLinear", graph.constant(integers[:, :, 0, 0].T.copy()), scales, zeros, axis=1)
-        return graph.add("Transpose", graph.add("MatMul", graph.add("Transpose", x, perm=[0, 2, 3, 1]), weights), perm=[0, 3, 1, 2])
+        turned = step(graph.add("Transpose", x, perm=[0, 2, 3, 1]), before)
+        return graph.add("Transpose", step(graph.add("MatMul", turned, weights), after), perm=[0, 3, 1, 2])
 
     q = graph.rounded(graph.input("q", [1, heads, tokens, depth]), SCALES["input"], 0)
     k = graph.rounded(graph.input("k", [1, heads, depth, tokens]), SCALES["input"], 0)
-    scores = graph.rounded(mixed(graph.rounded(graph.add("MatMul", q, k), 0.1307, 3)), 0.0313, 5)
-    shares = graph.rounded(mixed(graph.rounded(graph.add("Softmax", scores, axis=-1), 0.0029, -128)), 0.0011, 0)
+    of_product, of_scores, of_softmax, of_shares = (0.1307, 3), (0.0313, 5), (0.0029, -128), (0.0011, 0)
+    scores = graph.rounded(mixed(graph.rounded(graph.add("MatMul", q, k), *of_product), of_product, of_scores), *of_scores)
+    shares = graph.rounded(mixed(graph.rounded(graph.add("Softmax", scores, axis=-1), *of_softmax), of_softmax, of_shares), *of_shares)
     graph.output(shares, [1, heads, tokens, tokens])
     rng = np.random.default_rng(13)
     inputs = {"q": rng.normal(size=[1, heads, tokens, depth]).astype(np.float32),

@@ -150,20 +150,10 @@ std::optional<unsigned> Former::laneOfSum(Value base, unsigned lane) {
 /// What maps make, perhaps behind views, of a product with constants; nothing for other values, or
 /// where what is between is stored anyway.
 std::optional<Former::ChannelsOf> Former::channelsOf(Value base) {
-  const ArrayRef<int64_t> shape = shapeOf(base);
-  Splits splits;
   constexpr int kTries = 4; // to cut the loops as views do
-  for (int i = 0; i < kTries; ++i) {
-    Attempt attempt(graph, splits);
-    Point point;
-    for (unsigned dim = 0; dim < shape.size(); ++dim)
-      point.push_back(attempt.space.dimension({nullptr, dim}, shape[dim], LoopKind::Parallel));
-    const std::optional<ChannelsOf> found = channelsOf(attempt, base, point);
-    if (found || !attempt.space.wanted)
-      return found;
-    splits = *attempt.space.wanted;
-  }
-  return std::nullopt;
+  return withCuts(base, kTries, [&](Attempt &attempt, const Point &index) {
+    return channelsOf(attempt, base, index);
+  });
 }
 
 std::optional<Former::ChannelsOf> Former::channelsOf(Attempt &attempt, Value base,
@@ -253,6 +243,65 @@ std::optional<unsigned> Former::laneBeforeTurning(Value base, unsigned lane) {
   return atOnce + 2 * parts * turning + kStep < turning * (sweeps + channels->hasMaps)
              ? channels->dim
              : std::nullopt;
+}
+
+/// What a chain of maps of one tensor each, and of views, reads in memory at `index` of `value`;
+/// nothing where it is no such chain, or a view cannot be taken apart.
+std::optional<Former::Resolved> Former::storedBehindMaps(Attempt &attempt, Value value,
+                                                         Point index) {
+  constexpr int kDeepest = 8; // maps, and views that will be copied
+  for (int depth = 0; depth < kDeepest && !stored.count(value); ++depth) {
+    Operation *copied = value.getDefiningOp();
+    if (!copies.contains(copied) && !isa_and_nonnull<tensor::ExtractSliceOp>(copied))
+      copied = nullptr;
+    if (linalg::LinalgOp map = copied ? linalg::LinalgOp() : formOf(value)) {
+      const auto isTensor = [&](OpOperand *input) { return !shapeOf(input->get()).empty(); };
+      const SmallVector<OpOperand *> inputs = map.getDpsInputOperands();
+      const auto only = llvm::find_if(inputs, isTensor);
+      if (!isMap(map) || llvm::count_if(inputs, isTensor) != 1)
+        return std::nullopt;
+      Point its;
+      for (AffineExpr expr : map.getMatchingIndexingMap(*only).getResults())
+        its.push_back(attempt.space.evaluate(expr, index).value_or(Linear()));
+      value = (*only)->get();
+      index = std::move(its);
+    } else if (!copied) {
+      return std::nullopt;
+    }
+    const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
+    if (failed(at))
+      return std::nullopt;
+    value = at->base;
+    index = at->index;
+  }
+  return stored.count(value) ? std::optional(Resolved{value, index, false, {}}) : std::nullopt;
+}
+
+/// Of what maps make of a value in memory whose lanes are others, along which of its dimensions
+/// those lie, if `lane` joins several of the value's: each vector would hold a short piece.
+std::optional<unsigned> Former::laneBehindMaps(Value base, unsigned lane) {
+  if (linalg::LinalgOp map = formOf(base); !map || !isMap(map))
+    return std::nullopt;
+  const auto usesAny = [](const Linear &index, const Linear &loops) {
+    return llvm::any_of(loops.terms, [&](const auto &term) { return index.uses(term.first); });
+  };
+  constexpr int kTries = 12; // as many cuts as a kernel's
+  return withCuts(
+      base, kTries, [&](Attempt &attempt, const Point &point) -> std::optional<unsigned> {
+        const std::optional<Resolved> at = storedBehindMaps(attempt, base, point);
+        if (!at || point[lane].terms.empty())
+          return std::nullopt;
+        const Stored &source = stored.lookup(at->base).front();
+        const Linear &along = at->index[graph.tensors[source.tensor].laneDim];
+        const auto isAlong = [&](const Linear &index) { return usesAny(index, point[lane]); };
+        if (source.laneSplit || isAlong(along) || llvm::count_if(at->index, isAlong) < 2 ||
+            kShort * attempt.space.loop(point[lane].terms.rbegin()->first).extent > options.lanes)
+          return std::nullopt;
+        const auto natural =
+            llvm::find_if(point, [&](const Linear &x) { return usesAny(along, x); });
+        return natural != point.end() ? std::optional(unsigned(natural - point.begin()))
+                                      : std::nullopt;
+      });
 }
 
 /// Whether constants that the value's kernel multiplies by are more than the value.

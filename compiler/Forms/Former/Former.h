@@ -37,6 +37,8 @@ struct Inlined {
   Scalar scalar;
 };
 
+llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
+
 /// One try to form a kernel.
 struct Attempt {
   Attempt(KernelGraph &graph, const Splits &splits)
@@ -102,6 +104,25 @@ private:
     bool padded = false;
     mlir::Attribute pad; ///< value outside the base
   };
+
+  /// What f makes of an index of the value, with its loops cut as f asks, `tries` times at most;
+  /// nothing where it makes nothing and asks for no other cuts.
+  template <class F>
+  std::invoke_result_t<F, Attempt &, const Point &> withCuts(mlir::Value value, int tries, F f) {
+    Splits splits;
+    for (int i = 0; i < tries; ++i) {
+      Attempt attempt(graph, splits);
+      Point point;
+      for (auto [dim, extent] : llvm::enumerate(shapeOf(value)))
+        point.push_back(
+            attempt.space.dimension({nullptr, unsigned(dim)}, extent, LoopKind::Parallel));
+      const auto found = f(attempt, point);
+      if (found || !attempt.space.wanted)
+        return found;
+      splits = *attempt.space.wanted;
+    }
+    return std::nullopt;
+  }
 
   // FormOutputs.cpp: results of the function.
   mlir::LogicalResult storeOutputs();
@@ -207,8 +228,6 @@ private:
   // JoinedBeside.cpp: what is joined beside scores.
   void findJoinedBeside();
   std::optional<unsigned> laneBesideJoined(mlir::Value base, unsigned lane);
-  std::optional<unsigned> laneBehindMaps(mlir::Value base, unsigned lane);
-  std::optional<Resolved> storedBehindMaps(Attempt &attempt, mlir::Value value, Point index);
   bool isBesideScores(mlir::Value value, int depth = 0);
   bool cutsRows(mlir::tensor::CollapseShapeOp view);
   std::optional<bool> cutsRows(Attempt &attempt, mlir::Value value, const Point &index,
@@ -255,6 +274,9 @@ private:
   std::optional<ChannelsOf> channelsOf(mlir::Value base);
   std::optional<ChannelsOf> channelsOf(Attempt &attempt, mlir::Value base, const Point &point);
   std::optional<unsigned> laneBeforeTurning(mlir::Value base, unsigned lane);
+  std::optional<unsigned> laneBehindMaps(mlir::Value base, unsigned lane);
+  std::optional<Resolved> storedBehindMaps(Attempt &attempt, mlir::Value value, Point index);
+  static constexpr int64_t kShort = 8; ///< to a vector: of a fifth of one, 64 lanes, it was no gain
   /// Scores, the dimension along which the maxima of their rows lie, and sums beside those.
   struct Maxima {
     mlir::Value scores, greatest;
@@ -532,7 +554,6 @@ bool isNeutralPadding(mlir::linalg::LinalgOp op, unsigned operand);
 /// loop is cut down to them. `dims`: the loops of `op`.
 std::pair<int64_t, int64_t> insidePadding(LoopSpace &space, mlir::linalg::LinalgOp op,
                                           unsigned operand, const Point &dims, unsigned loop);
-llvm::ArrayRef<int64_t> shapeOf(mlir::Value value);
 /// The dimensions of more than one element.
 llvm::SmallVector<unsigned> dimsBeside1(mlir::Value value);
 /// Narrows as a model of that type does: too large a magnitude becomes infinity.

@@ -12,8 +12,6 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kShort = 8; ///< to a vector: of a fifth of one, 64 lanes, it was no gain
-
 /// Whether the view joins dimensions to one of the last two, along which lanes may lie.
 bool joinsLanes(tensor::CollapseShapeOp view) {
   const ArrayRef<int64_t> shape = view.getSrcType().getShape();
@@ -73,86 +71,12 @@ std::optional<bool> Former::cutsRows(Attempt &attempt, Value value, const Point 
 }
 
 bool Former::cutsRows(tensor::CollapseShapeOp view) {
-  const ArrayRef<int64_t> shape = shapeOf(view);
   constexpr int kTries = 12; // as many cuts as a kernel's
-  Splits splits;
-  for (int i = 0; i < kTries; ++i) {
-    Attempt attempt(graph, splits);
-    Point point;
-    for (auto [dim, extent] : llvm::enumerate(shape))
-      point.push_back(
-          attempt.space.dimension({nullptr, unsigned(dim)}, extent, LoopKind::Parallel));
-    const std::optional<bool> cuts = cutsRows(attempt, view, point, point[shape.size() - 2], view);
-    if (cuts || !attempt.space.wanted)
-      return cuts.value_or(false);
-    splits = *attempt.space.wanted;
-  }
-  return false;
-}
-
-/// What a chain of maps of one tensor each, and of views, reads in memory at `index` of `value`;
-/// nothing where it is no such chain, or a view cannot be taken apart.
-std::optional<Former::Resolved> Former::storedBehindMaps(Attempt &attempt, Value value,
-                                                         Point index) {
-  constexpr int kDeepest = 8; // maps, and views that will be copied
-  for (int depth = 0; depth < kDeepest && !stored.count(value); ++depth) {
-    Operation *copied = value.getDefiningOp();
-    if (!copies.contains(copied) && !isa_and_nonnull<tensor::ExtractSliceOp>(copied))
-      copied = nullptr;
-    if (linalg::LinalgOp map = copied ? linalg::LinalgOp() : formOf(value)) {
-      const auto isTensor = [&](OpOperand *input) { return !shapeOf(input->get()).empty(); };
-      const SmallVector<OpOperand *> inputs = map.getDpsInputOperands();
-      const auto only = llvm::find_if(inputs, isTensor);
-      if (!isMap(map) || llvm::count_if(inputs, isTensor) != 1)
-        return std::nullopt;
-      Point its;
-      for (AffineExpr expr : map.getMatchingIndexingMap(*only).getResults())
-        its.push_back(attempt.space.evaluate(expr, index).value_or(Linear()));
-      value = (*only)->get();
-      index = std::move(its);
-    } else if (!copied) {
-      return std::nullopt;
-    }
-    const FailureOr<Resolved> at = resolve(attempt, value, index, copied);
-    if (failed(at))
-      return std::nullopt;
-    value = at->base;
-    index = at->index;
-  }
-  return stored.count(value) ? std::optional(Resolved{value, index, false, {}}) : std::nullopt;
-}
-
-/// Of what maps make of a value in memory whose lanes are others, along which of its dimensions
-/// those lie, if `lane` joins several of the value's: each vector would hold a short piece.
-std::optional<unsigned> Former::laneBehindMaps(Value base, unsigned lane) {
-  const ArrayRef<int64_t> shape = shapeOf(base);
-  constexpr int kTries = 12; // as many cuts as a kernel's
-  Splits splits;
-  for (int i = 0; i < kTries && formOf(base) && isMap(formOf(base)); ++i) {
-    Attempt attempt(graph, splits);
-    Point point;
-    for (auto [dim, extent] : llvm::enumerate(shape))
-      point.push_back(
-          attempt.space.dimension({nullptr, unsigned(dim)}, extent, LoopKind::Parallel));
-    if (const std::optional<Resolved> at = storedBehindMaps(attempt, base, point)) {
-      const Stored &source = stored.lookup(at->base).front();
-      const auto usesAny = [](const Linear &index, const Linear &loops) {
-        return llvm::any_of(loops.terms, [&](const auto &term) { return index.uses(term.first); });
-      };
-      const Linear &along = at->index[graph.tensors[source.tensor].laneDim];
-      if (source.laneSplit || point[lane].terms.empty() || usesAny(along, point[lane]) ||
-          llvm::count_if(at->index, [&](const Linear &x) { return usesAny(x, point[lane]); }) < 2 ||
-          kShort * attempt.space.loop(point[lane].terms.rbegin()->first).extent > options.lanes)
-        return std::nullopt;
-      const auto natural = llvm::find_if(point, [&](const Linear &x) { return usesAny(along, x); });
-      return natural != point.end() ? std::optional(unsigned(natural - point.begin()))
-                                    : std::nullopt;
-    }
-    if (!attempt.space.wanted)
-      return std::nullopt;
-    splits = *attempt.space.wanted;
-  }
-  return std::nullopt;
+  return withCuts(view, kTries,
+                  [&](Attempt &attempt, const Point &index) {
+                    return cutsRows(attempt, view, index, index[index.size() - 2], view);
+                  })
+      .value_or(false);
 }
 
 /// Along which lanes a join is stored before it is turned to have `lane` along them; none if it is

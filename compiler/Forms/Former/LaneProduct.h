@@ -21,4 +21,10 @@ mlir::linalg::GenericOp multiplyLanes(mlir::OpBuilder &builder, mlir::Location l
 /// is.
 bool isComputed(mlir::Value value);
 
+/// Whether it is a map of one value, element by element, with constants that are the same for all.
+bool isMapOfElements(mlir::Operation *op);
+
+/// The same map of a value of any shape.
+mlir::Value mapAgain(mlir::OpBuilder &builder, mlir::linalg::GenericOp map, mlir::Value of);
+
 } // namespace millrace::forms

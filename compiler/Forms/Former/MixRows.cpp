@@ -5,6 +5,7 @@
 // each vector.
 #include "compiler/Forms/Former/ChannelMap.h"
 #include "compiler/Forms/Former/Former.h"
+#include "compiler/Forms/Former/LaneProduct.h"
 #include "compiler/Forms/Former/Rewrite.h"
 #include "compiler/Forms/Former/Views.h"
 #include "compiler/Support/OnnxValue.h"
@@ -25,6 +26,7 @@ struct Mix {
   int64_t results = 0;
   std::vector<float> factors;
   linalg::TransposeOp turn; ///< which the product has moved dim behind the lanes; null if none
+  linalg::GenericOp map;    ///< of the rows' elements, such as dequantises them; null if none
 };
 
 /// The constants of a product of `count` rows and so many results.
@@ -57,11 +59,20 @@ std::optional<Mix> mixOfTurned(linalg::LinalgOp op, int64_t mostRows) {
           utils::IteratorType::reduction)
     return std::nullopt;
   Value source = op->getOperand(0), factors = op->getOperand(1);
-  if (auto collapse = source.getDefiningOp<tensor::CollapseShapeOp>();
-      collapse && collapse.getReassociationIndices().back().size() == 1)
-    source = collapse.getSrc();
+  const auto beforeCollapse = [](Value value) {
+    auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+    return collapse && collapse.getReassociationIndices().back().size() == 1 ? collapse.getSrc()
+                                                                             : value;
+  };
+  source = beforeCollapse(source);
+  linalg::GenericOp map;
+  if (isMapOfElements(source.getDefiningOp())) {
+    map = cast<linalg::GenericOp>(source.getDefiningOp());
+    source = beforeCollapse(map->getOperand(0));
+  }
   Mix mix{
-      op, {}, 0, shapeOf(op->getResult(0)).back(), {}, source.getDefiningOp<linalg::TransposeOp>()};
+      op, {}, 0, shapeOf(op->getResult(0)).back(), {}, source.getDefiningOp<linalg::TransposeOp>(),
+      map};
   if (!mix.turn)
     return std::nullopt;
   mix.rows = mix.turn.getInput();
@@ -83,7 +94,7 @@ std::optional<Mix> mixOfTurned(linalg::LinalgOp op, int64_t mostRows) {
 std::optional<Mix> mixOfScores(linalg::Conv2DNchwFchwOp op, int64_t mostRows) {
   const ArrayRef<int64_t> weights = shapeOf(op->getOperand(1));
   const auto isOne = [](int64_t step) { return step == 1; };
-  Mix mix{op, op->getOperand(0), 1, weights[0], {}, {}};
+  Mix mix{op, op->getOperand(0), 1, weights[0], {}, {}, {}};
   if (weights[2] != 1 || weights[3] != 1 || weights[1] > mostRows ||
       !llvm::all_of(op.getStrides().getValues<int64_t>(), isOne) || !isProductOfTwo(mix.rows) ||
       !setFactors(mix, op->getOperand(1), weights[1], /*resultsFirst=*/true))
@@ -102,7 +113,7 @@ std::optional<Mix> mixOf(linalg::LinalgOp op, int64_t mostRows) {
 void mixInRows(Mix &mix) {
   OpBuilder builder(mix.product);
   const Location loc = mix.product->getLoc();
-  const Value rows = mix.rows;
+  const Value rows = mix.map ? mapAgain(builder, mix.map, mix.rows) : mix.rows;
   auto type = cast<RankedTensorType>(rows.getType());
   const auto rank = unsigned(type.getRank());
   const int64_t count = type.getDimSize(mix.dim);

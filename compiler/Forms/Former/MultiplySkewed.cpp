@@ -17,6 +17,17 @@ namespace millrace::forms {
 
 using namespace mlir;
 
+bool isMapOfElements(Operation *op) {
+  auto map = dyn_cast_or_null<linalg::GenericOp>(op);
+  if (!map || !isMap(map) || map.getNumDpsInputs() == 0 || map->getNumResults() != 1 ||
+      map.hasIndexSemantics() ||
+      !map.getMatchingIndexingMap(map.getDpsInputOperand(0)).isIdentity())
+    return false;
+  return llvm::all_of(llvm::drop_begin(map.getDpsInputs()), [](Value constant) {
+    return areWeights(constant) && cast<RankedTensorType>(constant.getType()).getNumElements() == 1;
+  });
+}
+
 namespace {
 
 constexpr int64_t kMostElements = 1 << 22; // of what is followed, and of matrices
@@ -34,18 +45,6 @@ struct Shown {
   std::vector<int64_t> places;
   SmallVector<linalg::GenericOp, 2> maps; ///< the first that is applied first
 };
-
-/// A map of one value, element by element, with constants that are the same for all.
-bool isMapOfElements(Operation *op) {
-  auto map = dyn_cast_or_null<linalg::GenericOp>(op);
-  if (!map || !isMap(map) || map.getNumDpsInputs() == 0 || map->getNumResults() != 1 ||
-      map.hasIndexSemantics() ||
-      !map.getMatchingIndexingMap(map.getDpsInputOperand(0)).isIdentity())
-    return false;
-  return llvm::all_of(llvm::drop_begin(map.getDpsInputs()), [](Value constant) {
-    return areWeights(constant) && cast<RankedTensorType>(constant.getType()).getNumElements() == 1;
-  });
-}
 
 /// Calls f(element of the box, element of the whole), both in row-major order, for a box in the
 /// whole.
@@ -239,7 +238,8 @@ template <class Cast> Value castTo(OpBuilder &builder, Location loc, Value value
                      });
 }
 
-/// The same map of other elements.
+} // namespace
+
 Value mapAgain(OpBuilder &builder, linalg::GenericOp map, Value of) {
   SmallVector<Value> inputs(map.getDpsInputs());
   inputs[0] = of;
@@ -257,6 +257,8 @@ Value mapAgain(OpBuilder &builder, linalg::GenericOp map, Value of) {
       made.getDefiningOp()->setDiscardableAttr(attribute.getName(), attribute.getValue());
   return made;
 }
+
+namespace {
 
 /// One product with a matrix for each index of the dimensions that move lanes.
 void multiply(const Skew &skew) {
