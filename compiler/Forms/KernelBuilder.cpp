@@ -190,6 +190,13 @@ void KernelBuilder::storeBits(unsigned node, Access access) {
   building.results.push_back({node, std::move(access)});
 }
 
+void KernelBuilder::storeMoved(Access access) {
+  if (graph.tensors[access.tensor].type == ElementType::Int8)
+    storeBits(accumulator(), std::move(access));
+  else
+    store(accumulator(), std::move(access));
+}
+
 unsigned KernelBuilder::finish(std::string name, std::string provenance) {
   building.provenance = provenance.empty() ? name : std::move(provenance);
   building.name = std::move(name);

@@ -136,6 +136,8 @@ public:
   void store(unsigned node, Access access);
   /// Stores the low bytes of a node as they are.
   void storeBits(unsigned node, Access access);
+  /// Stores the accumulator, the sum of a product with ones and zeros of a tensor of that type.
+  void storeMoved(Access access);
 
   Kernel &kernel() { return building; }
   /// Appends the kernel to the graph, last in order. Returns its index.

@@ -58,10 +58,7 @@ Kernel moveOf(KernelGraph &graph, unsigned from, unsigned to, const Moved &moved
   read.index[moved.dim] =
       forms::at(result.index[moved.dim].terms[0].first, moved.step, moved.offset);
   build.term(read, {w, {result.index[target.laneDim], forms::at(k)}, 0}, 0);
-  if (source.type == ElementType::Int8)
-    build.storeBits(build.accumulator(), result);
-  else
-    build.store(build.accumulator(), result);
+  build.storeMoved(result);
   Kernel kernel = std::move(build.kernel());
   kernel.name = target.name;
   maskOutside(graph, kernel, moved, source.shape[moved.dim], pad);

@@ -127,8 +127,10 @@ bool Former::canInline(Attempt &attempt, Value base, const Point &index) {
   if (attempt.loads || (runsLong(attempt) && isMadeByProduct(base)))
     return false;
   if (options.precision == Precision::Int8 && quantKind(op) == "quantize") {
-    Operation *view = attempt.root.getDefiningOp(); // a copy of these integers alone
-    const bool isRoot = copies.contains(view) && baseOf(view->getOperand(0)) == base;
+    // What kernels store that is no value of the model's has no root.
+    Operation *view = attempt.root ? attempt.root.getDefiningOp() : nullptr;
+    const bool isRoot = view && copies.contains(view) && // a copy of these integers alone
+                        baseOf(view->getOperand(0)) == base;
     if (attempt.contracts || quantizesInput(op) ||
         (!isRoot && (attempt.loadsIntegers || !isRoundedOnce(base))))
       return false;

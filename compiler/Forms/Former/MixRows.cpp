@@ -66,7 +66,8 @@ std::optional<Mix> mixOfTurned(linalg::LinalgOp op, int64_t mostRows) {
   };
   source = beforeCollapse(source);
   linalg::GenericOp map;
-  if (isMapOfElements(source.getDefiningOp())) {
+  if (Operation *its = source.getDefiningOp();
+      isMapOfElements(its) && source.hasOneUse() && !isNamedByUser(its)) {
     map = cast<linalg::GenericOp>(source.getDefiningOp());
     source = beforeCollapse(map->getOperand(0));
   }

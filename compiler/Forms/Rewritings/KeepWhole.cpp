@@ -358,10 +358,7 @@ void Mover::move(const std::vector<Move> &moves, unsigned to) {
     a.index[whole.laneDim] = at(c, 1, from.from);
     build.term(a, {select, {result.index[whole.laneDim], at(c)}, 0}, 0);
   }
-  if (whole.type == ElementType::Int8)
-    build.storeBits(build.accumulator(), result);
-  else
-    build.store(build.accumulator(), result);
+  build.storeMoved(result);
   const auto writes = [&](const auto &place) {
     const auto isMoved = [&](const Result &r) {
       return std::any_of(moves.begin(), moves.end(),
