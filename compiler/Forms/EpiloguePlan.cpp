@@ -123,6 +123,7 @@ public:
       addWaiting(n, last);
   }
   EpilogueNeeds needs() const { return {mostAtOnce(alus), mostAtOnce(streams)}; }
+  const std::vector<Held> &heldAlus() const { return alus; }
 
 private:
   const Kernel &kernel;
@@ -245,6 +246,53 @@ bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &m
                   readsOfTile(kernel, graph, access) * byteWidth(tensor.type) <=
                       mostBytesApart(machine);
          });
+}
+
+/// ALUs at once if all that is held is held again every `period` cycles.
+static Cycles mostAtOnce(const std::vector<Held> &held, Cycles period) {
+  std::vector<Cycles> change(size_t(period) + 1, 0);
+  Cycles always = 0;
+  for (const Held &h : held) {
+    const Cycles cycles = h.last - h.first + 1;
+    const Cycles from = ((h.first % period) + period) % period, to = from + cycles % period;
+    always += cycles / period * h.amount;
+    change[size_t(from)] += h.amount;
+    change[size_t(std::min(to, period))] -= h.amount;
+    if (to > period) {
+      change[0] += h.amount;
+      change[size_t(to - period)] -= h.amount;
+    }
+  }
+  Cycles now = 0, most = 0;
+  for (Cycles t = 0; t < period; ++t)
+    most = std::max(most, now += change[size_t(t)]);
+  return always + most;
+}
+
+int64_t rowsOfBurst(const Kernel &kernel, const KernelGraph &graph, const Machine &machine,
+                    unsigned alus, int64_t longest, int64_t step, double wanted) {
+  constexpr int64_t kShortest = 16; // of fewer rows, latches and reads take longer than ALUs
+  if (kernel.results.empty() || longest <= kShortest)
+    return longest;
+  const Cycles all = epilogueNeeds(kernel, graph, machine).alus;
+  if (all == 0 || all > alus || double(alus / all) >= wanted) // whole bursts beside each other
+    return longest;
+  // Beyond three times the rows that all chained ALUs hold, bursts overlap as good as not at all.
+  const int64_t most = std::min<int64_t>(longest, 3 * 3 * int64_t(alus));
+  double best = double(alus / all);
+  int64_t rows = longest;
+  for (int64_t length = most / step * step; length >= kShortest; length -= step) {
+    const std::vector<Held> held = NeedsCount(kernel, graph, machine, length - 1).heldAlus();
+    Cycles period = std::max<Cycles>(1, length * all / alus);
+    while (period < length && mostAtOnce(held, period) > Cycles(alus))
+      ++period;
+    const double rate = std::min(wanted, double(length) / double(period));
+    if (rate > best * (rows == longest ? 9. / 8 : 17. / 16)) {
+      best = rate;
+      rows = length;
+    }
+  }
+  return rows;
 }
 
 unsigned readsOfTile(const Kernel &kernel, const KernelGraph &graph, const Access &access) {

@@ -235,6 +235,7 @@ grid::FitOptions optionsOf(const Case &c, const Machine &machine) {
       tactic.used = part;
   options.compile.sharesRows = draw() % 2 == 0;
   tactic.segments = draw() % 2 ? 0 : unsigned(draw() % 9);
+  tactic.fills = unsigned(draw() % 3);
   return options;
 }
 

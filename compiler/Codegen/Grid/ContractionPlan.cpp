@@ -25,7 +25,8 @@ std::vector<Worker> workersOf(const Context &c, unsigned pe, ElementType type) {
 }
 
 int64_t longestShare(const Context &c, const Work &work) {
-  return std::max<int64_t>(1, c.machine.mxm.accumulatorRows / c.bands / work.stripRows);
+  const int64_t rows = c.machine.mxm.accumulatorRows / c.bands;
+  return std::max<int64_t>(1, std::min(rows, work.burstRows) / work.stripRows);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "compiler/Codegen/Grid/Bindings.h"
 #include "compiler/Codegen/Grid/Detours.h"
 #include "compiler/Codegen/Grid/Transfer.h"
+#include "compiler/Forms/EpiloguePlan.h"
 #include "compiler/Forms/Uses.h"
 #include "compiler/MemoryPlan/Verify.h"
 #include "compiler/Schedule/Order.h"
@@ -26,6 +27,21 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
   return Success{};
 }
 
+/// Rows of a piece with which ALUs pass what the MXM emits, or a map's rows of both hemispheres.
+/// Sums of several passes keep long pieces: with short ones their tiles would be installed again.
+static int64_t burstRowsOf(const Context &c, const Kernel &kernel, const Work &work) {
+  const bool isMap = kernel.terms.empty();
+  const auto parts = int64_t(work.instances.size() * work.tiles.size());
+  if (!work.roles.running.empty() || (!isMap && leastBundlesOf(c, kernel, work) > parts))
+    return work.burstRows;
+  const int64_t longest = c.machine.mxm.accumulatorRows / 2;
+  const unsigned alus = c.used.alus ? c.used.alus : c.machine.vxm.alus;
+  const size_t atOnce = isMap ? kHemispheres : workersOf(c, 0, contractedType(c, kernel)).size();
+  const int64_t rows =
+      forms::rowsOfBurst(kernel, c.graph, c.machine, alus, longest, work.stripRows, double(atOnce));
+  return rows == longest ? work.burstRows : rows;
+}
+
 Status GridCompiler::planKernels() {
   int64_t bundles = 0, most = 0;
   const Kernel *largest = nullptr;
@@ -35,6 +51,8 @@ Status GridCompiler::planKernels() {
     Expected<Work> work = workOf(c, kernel);
     if (!work)
       return work.takeError();
+    if (tactic.fills > (kernel.terms.empty() ? 1 : 0))
+      work->burstRows = burstRowsOf(c, kernel, *work);
     works.push_back(std::move(*work));
     const int64_t its = leastBundlesOf(c, kernel, works.back());
     bundles += its;
@@ -208,7 +226,8 @@ std::vector<Part> GridCompiler::partsOfContraction(size_t k) {
 
 std::vector<Part> GridCompiler::partsOfMap(size_t k) {
   const Work &work = works[k];
-  const int64_t most = std::max<int64_t>(1, tactic.mapRows / work.stripRows);
+  const int64_t most =
+      std::max<int64_t>(1, std::min(tactic.mapRows, work.burstRows) / work.stripRows);
   std::vector<Part> parts;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     std::vector<Share> shares[kHemispheres];

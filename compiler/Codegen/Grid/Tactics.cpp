@@ -19,6 +19,8 @@ std::string Tactic::text() const {
     text += ", maps of " + std::to_string(mapRows) + " rows";
   if (bands != usual.bands)
     text += ", sweeps of 1/" + std::to_string(bands) + " of the accumulators";
+  if (fills)
+    text += fills > 1 ? ", pieces that fill the ALUs, of maps too" : ", pieces that fill the ALUs";
   if (flight != usual.flight)
     text += ", " + std::to_string(flight) + " kernels together";
   if (segments)
@@ -196,6 +198,16 @@ std::vector<Tactic> lengthsOf(const Tactic &like) {
   return round;
 }
 
+/// With pieces that fill the ALUs.
+std::vector<Tactic> fillingsOf(const Tactic &like) {
+  std::vector<Tactic> round;
+  for (const unsigned fills : {1u, 2u}) {
+    round.push_back(like);
+    round.back().fills = fills;
+  }
+  return round;
+}
+
 /// With rows in segments that follow each other through slices.
 std::vector<Tactic> segmentsOf(const Tactic &like) {
   std::vector<Tactic> round;
@@ -285,9 +297,9 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Halves in two banks where they are in one, orders, fewer PEs, rows apart by time, segments of
-/// rows, lengths of pieces, kernels scheduled together, then orders that are drawn while any are
-/// allowed. Where many are, places of rows come behind lengths.
+/// Halves in two banks where they are in one, orders, pieces that fill the ALUs, fewer PEs, rows
+/// apart by time, segments of rows, lengths of pieces, kernels scheduled together, then orders that
+/// are drawn while any are allowed. Where many are, places of rows come behind lengths.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   std::vector<Tactic> round;
@@ -299,6 +311,8 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   constexpr uint64_t kAll = 18; // with so many, each of the rounds is tried whole
   const bool isShort = search.allowed() < kAll;
   search.run(isShort ? ordersOf(best, first, free, {first.mapRows}) : ordersOf(best, first, free));
+  if (!isShort)
+    search.run(fillingsOf(best));
   round.clear();
   for (const unsigned pes : free.pes) {
     round.push_back(best);
@@ -312,6 +326,7 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   if (isShort) { // places gain most
     runPlaces();
     search.run(ordersOf(best, first, free));
+    search.run(fillingsOf(best));
   }
   search.run(lengthsOf(best));
   search.run(flightsOf(best, free));

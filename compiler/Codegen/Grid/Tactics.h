@@ -20,7 +20,10 @@ struct Tactic {
   uint64_t seed = 0;           ///< not 0: the order's priorities are drawn near what they are
   int64_t mapRows = 2048;      ///< most rows of a map in one piece
   unsigned bands = 2;          ///< a share of a contraction has 1/bands of the accumulator rows
-  unsigned flight = 1;         ///< kernels that are scheduled together, where one PE computes
+  /// Pieces short enough that, one after another, they fill the ALUs (forms::rowsOfBurst): 1 those
+  /// of contractions of one pass; 2 those of maps, too.
+  unsigned fills = 0;
+  unsigned flight = 1; ///< kernels that are scheduled together, where one PE computes
   /// StorageWays::segments; 0: halves.
   unsigned segments = 0;
   /// Rows lie where little else happens when they would be touched if memory held nothing up: how

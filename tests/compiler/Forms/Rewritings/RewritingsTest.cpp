@@ -438,6 +438,48 @@ KernelGraph buildMish() {
   return graph;
 }
 
+/// So many multiplications, one after another.
+KernelGraph buildChain(unsigned operations) {
+  KernelGraph graph;
+  graph.name = "chain";
+  const unsigned x = addTensor(graph, "x", {500, 40}, ElementType::Fp16, 1, TensorRole::Input);
+  const unsigned y = addTensor(graph, "y", {500, 40}, ElementType::Fp16, 1, TensorRole::Output);
+  KernelBuilder build(graph);
+  const unsigned r = build.loop(500), l = build.loop(40);
+  unsigned value = build.load({x, {at(r), at(l)}, 0});
+  while (build.kernel().nodes.size() < 2 * operations)
+    value = build.op(AluOp::MulF32, {value, build.constant(float(build.kernel().nodes.size()))});
+  build.store(value, {y, {at(r), at(l)}});
+  build.finish("chain");
+  return graph;
+}
+
+TEST(EpiloguePlan, BurstsAreShortWhereLongOnesLeaveAlusIdle) {
+  const Machine machine = *loadMachine("tsp-v1");
+  const auto rowsOf = [&](unsigned operations, int64_t step, double wanted) {
+    const KernelGraph graph = buildChain(operations);
+    return rowsOfBurst(graph.kernels[0], graph, machine, machine.vxm.alus, 512, step, wanted);
+  };
+  unsigned some = 0;
+  for (unsigned operations = 2; operations < 16; ++operations) {
+    const KernelGraph graph = buildChain(operations);
+    const unsigned alus = epilogueNeeds(graph.kernels[0], graph, machine).alus;
+    const int64_t rows = rowsOf(operations, 1, 4), steps = rowsOf(operations, 7, 4);
+    if (machine.vxm.alus % alus == 0) { // whole bursts side by side take all
+      EXPECT_EQ(rows, 512) << operations;
+    }
+    if (alus < 9 || alus > 13)
+      continue;
+    ++some;
+    // A chain of all ALUs holds 48 rows; with a third more, bursts overlap little less.
+    EXPECT_LE(rows, 4 * int64_t(machine.vxm.alus)) << operations;
+    EXPECT_GE(rows, 16) << operations;
+    EXPECT_EQ(steps % 7, 0) << operations;
+    EXPECT_EQ(rowsOf(operations, 1, 1), 512) << operations; // a row a cycle is all that comes
+  }
+  EXPECT_GE(some, 4u);
+}
+
 TEST(SplitEpilogues, CutsWhereValuesThatWaitNeedMoreAlusThanThereAre) {
   const Machine machine = *loadMachine("tsp-v1");
   KernelGraph graph = buildMish();
