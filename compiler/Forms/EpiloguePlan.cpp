@@ -269,25 +269,27 @@ static Cycles mostAtOnce(const std::vector<Held> &held, Cycles period) {
   return always + most;
 }
 
-int64_t rowsOfBurst(const Kernel &kernel, const KernelGraph &graph, const Machine &machine,
-                    unsigned alus, int64_t longest, int64_t step, double wanted) {
+std::optional<int64_t> rowsOfBurst(const Kernel &kernel, const KernelGraph &graph,
+                                   const Machine &machine, unsigned alus, int64_t step,
+                                   double wanted) {
   constexpr int64_t kShortest = 16; // of fewer rows, latches and reads take longer than ALUs
-  if (kernel.results.empty() || longest <= kShortest)
-    return longest;
+  if (kernel.results.empty())
+    return std::nullopt;
   const Cycles all = epilogueNeeds(kernel, graph, machine).alus;
   if (all == 0 || all > alus || double(alus / all) >= wanted) // whole bursts beside each other
-    return longest;
-  // Beyond three times the rows that all chained ALUs hold, bursts overlap as good as not at all.
-  const int64_t most = std::min<int64_t>(longest, 3 * 3 * int64_t(alus));
+    return std::nullopt;
+  // Of three times the rows that a chain of all ALUs holds, bursts overlap as good as not at all.
+  const int64_t inChain = machine.latency.aluLatency(std::string(aluOpInfo(AluOp::Pass).mnemonic)) +
+                          machine.latency.aluChain;
   double best = double(alus / all);
-  int64_t rows = longest;
-  for (int64_t length = most / step * step; length >= kShortest; length -= step) {
+  std::optional<int64_t> rows;
+  for (int64_t length = 3 * inChain * alus / step * step; length >= kShortest; length -= step) {
     const std::vector<Held> held = NeedsCount(kernel, graph, machine, length - 1).heldAlus();
     Cycles period = std::max<Cycles>(1, length * all / alus);
     while (period < length && mostAtOnce(held, period) > Cycles(alus))
       ++period;
     const double rate = std::min(wanted, double(length) / double(period));
-    if (rate > best * (rows == longest ? 9. / 8 : 17. / 16)) {
+    if (rate > best * (rows ? 17. / 16 : 9. / 8)) {
       best = rate;
       rows = length;
     }

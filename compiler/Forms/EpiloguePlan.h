@@ -9,6 +9,7 @@
 #include "arch/spec/Machine.h"
 
 #include <functional>
+#include <optional>
 
 namespace millrace::forms {
 
@@ -48,13 +49,14 @@ EpilogueNeeds epilogueNeedsOfRows(const Kernel &kernel, const KernelGraph &graph
 /// Do a row of each hemisphere find ALUs at once, and what they read of one tensor slices
 /// (mostBytesApart)?
 bool twoRowsFit(const Kernel &kernel, const KernelGraph &graph, const Machine &machine);
-/// Bursts of `longest` rows at most, in multiples of `step`: with how many rows each do rows pass
-/// at `wanted` rows a cycle, or as fast as any length lets them? A burst begins as soon as the one
-/// before leaves ALUs to each of its operations in turn, so that long bursts of 9 of 16 ALUs pass
-/// one row a cycle, and short ones nearly 16 rows in 9 cycles. `longest` where no length is faster
-/// by an eighth, and among lengths that differ by less than a sixteenth the greatest.
-int64_t rowsOfBurst(const Kernel &kernel, const KernelGraph &graph, const Machine &machine,
-                    unsigned alus, int64_t longest, int64_t step, double wanted);
+/// Rows of a burst, a multiple of `step`, with which rows pass `alus` ALUs at `wanted` rows a
+/// cycle, or as fast as any length lets them: a burst begins as soon as the one before leaves ALUs
+/// to each of its operations in turn, so that long bursts of 9 of 16 ALUs pass one row a cycle, and
+/// short ones nearly 16 rows in 9 cycles. None where no length is faster than long bursts by an
+/// eighth; among lengths that differ by less than a sixteenth, the greatest.
+std::optional<int64_t> rowsOfBurst(const Kernel &kernel, const KernelGraph &graph,
+                                   const Machine &machine, unsigned alus, int64_t step,
+                                   double wanted);
 /// Operands that are the access's tensor, of the same lanes.
 unsigned readsOfTile(const Kernel &kernel, const KernelGraph &graph, const Access &access);
 /// Bytes of an element in all copies of a tensor that a hemisphere reads at once, where it reads

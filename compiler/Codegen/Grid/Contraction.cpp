@@ -441,7 +441,7 @@ std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
 }
 
 size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares) {
-  if (work.burstRows != Work().burstRows) // of one pass: no sum waits for another
+  if (work.burstRows) // of one pass: no sum waits for another
     return 1;
   int64_t rows = 1;
   for (const Share &share : shares)

@@ -26,7 +26,7 @@ std::vector<Worker> workersOf(const Context &c, unsigned pe, ElementType type) {
 
 int64_t longestShare(const Context &c, const Work &work) {
   const int64_t rows = c.machine.mxm.accumulatorRows / c.bands;
-  return std::max<int64_t>(1, std::min(rows, work.burstRows) / work.stripRows);
+  return std::max<int64_t>(1, std::min(rows, work.burstRows.value_or(rows)) / work.stripRows);
 }
 
 namespace {

@@ -29,17 +29,15 @@ Status GridCompiler::checkFormats(const Kernel &kernel) const {
 
 /// Rows of a piece with which ALUs pass what the MXM emits, or a map's rows of both hemispheres.
 /// Sums of several passes keep long pieces: with short ones their tiles would be installed again.
-static int64_t burstRowsOf(const Context &c, const Kernel &kernel, const Work &work) {
+static std::optional<int64_t> burstRowsOf(const Context &c, const Kernel &kernel,
+                                          const Work &work) {
   const bool isMap = kernel.terms.empty();
   const auto parts = int64_t(work.instances.size() * work.tiles.size());
   if (!work.roles.running.empty() || (!isMap && leastBundlesOf(c, kernel, work) > parts))
-    return work.burstRows;
-  const int64_t longest = c.machine.mxm.accumulatorRows / 2;
+    return std::nullopt;
   const unsigned alus = c.used.alus ? c.used.alus : c.machine.vxm.alus;
   const size_t atOnce = isMap ? kHemispheres : workersOf(c, 0, contractedType(c, kernel)).size();
-  const int64_t rows =
-      forms::rowsOfBurst(kernel, c.graph, c.machine, alus, longest, work.stripRows, double(atOnce));
-  return rows == longest ? work.burstRows : rows;
+  return forms::rowsOfBurst(kernel, c.graph, c.machine, alus, work.stripRows, double(atOnce));
 }
 
 Status GridCompiler::planKernels() {
@@ -226,8 +224,8 @@ std::vector<Part> GridCompiler::partsOfContraction(size_t k) {
 
 std::vector<Part> GridCompiler::partsOfMap(size_t k) {
   const Work &work = works[k];
-  const int64_t most =
-      std::max<int64_t>(1, std::min(tactic.mapRows, work.burstRows) / work.stripRows);
+  const int64_t rows = std::min(tactic.mapRows, work.burstRows.value_or(tactic.mapRows));
+  const int64_t most = std::max<int64_t>(1, rows / work.stripRows);
   std::vector<Part> parts;
   for (unsigned pe = 0; pe < machine.pes(); ++pe) {
     std::vector<Share> shares[kHemispheres];

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <thread>
+#include <type_traits>
 
 namespace millrace::grid {
 
@@ -185,59 +186,49 @@ std::vector<Tactic> ordersOf(const Tactic &like, const Tactic &first, const Free
   return ordersOf(like, first, free, {first.mapRows, 128, 32});
 }
 
-std::vector<Tactic> lengthsOf(const Tactic &like) {
+std::vector<Tactic> operator+(std::vector<Tactic> x, const std::vector<Tactic> &y) {
+  x.insert(x.end(), y.begin(), y.end());
+  return x;
+}
+
+/// With each of these values of one choice.
+template <class T>
+std::vector<Tactic> variantsOf(const Tactic &like, T Tactic::*choice,
+                               const std::vector<std::type_identity_t<T>> &values) {
   std::vector<Tactic> round;
-  for (const unsigned bands : {4u, 8u}) {
+  for (const T &value : values) {
     round.push_back(like);
-    round.back().bands = bands;
-  }
-  for (const int64_t rows : {512, 64, 16}) {
-    round.push_back(like);
-    round.back().mapRows = rows;
+    round.back().*choice = value;
   }
   return round;
+}
+
+std::vector<Tactic> lengthsOf(const Tactic &like) {
+  return variantsOf(like, &Tactic::bands, {4, 8}) +
+         variantsOf(like, &Tactic::mapRows, {512, 64, 16});
 }
 
 /// With pieces that fill the ALUs.
 std::vector<Tactic> fillingsOf(const Tactic &like) {
-  std::vector<Tactic> round;
-  for (const unsigned fills : {1u, 2u}) {
-    round.push_back(like);
-    round.back().fills = fills;
-  }
-  return round;
+  return variantsOf(like, &Tactic::fills, {1, 2});
 }
 
 /// With rows in segments that follow each other through slices.
 std::vector<Tactic> segmentsOf(const Tactic &like) {
-  std::vector<Tactic> round;
-  for (const unsigned segments : {4u, 8u, 2u}) {
-    round.push_back(like);
-    round.back().segments = segments;
-  }
-  return round;
+  return variantsOf(like, &Tactic::segments, {4, 8, 2});
 }
 
 /// With rows where little else happens meanwhile: in other slices for that, or within those that
 /// they would lie in.
 std::vector<Tactic> meetingsOf(const Tactic &like) {
-  std::vector<Tactic> round;
-  for (const unsigned most : {100u, 15u}) {
-    round.push_back(like);
-    round.back().meeting = most;
-  }
-  return round;
+  return variantsOf(like, &Tactic::meeting, {100, 15});
 }
 
 /// With kernels scheduled together.
 std::vector<Tactic> flightsOf(const Tactic &like, const Free &free) {
-  std::vector<Tactic> round;
-  for (const unsigned kernels : {2u, 3u, 12u})
-    if (free.flights || like.pes == 1) {
-      round.push_back(like);
-      round.back().flight = kernels;
-    }
-  return round;
+  if (!free.flights && like.pes != 1)
+    return {};
+  return variantsOf(like, &Tactic::flight, {2, 3, 12});
 }
 
 /// In other places.
@@ -254,17 +245,7 @@ std::vector<Tactic> placesOf(const Tactic &like, const Free &free) {
 
 /// On parts of the machine.
 std::vector<Tactic> partsOf(const Tactic &like, const Free &free) {
-  std::vector<Tactic> round;
-  for (const Used &part : free.parts) {
-    round.push_back(like);
-    round.back().used = part;
-  }
-  return round;
-}
-
-std::vector<Tactic> operator+(std::vector<Tactic> x, const std::vector<Tactic> &y) {
-  x.insert(x.end(), y.begin(), y.end());
-  return x;
+  return variantsOf(like, &Tactic::used, free.parts);
 }
 
 /// Other places and parts of the machine, each alone; then orders and lengths with one that takes
@@ -313,12 +294,7 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   search.run(isShort ? ordersOf(best, first, free, {first.mapRows}) : ordersOf(best, first, free));
   if (!isShort)
     search.run(fillingsOf(best));
-  round.clear();
-  for (const unsigned pes : free.pes) {
-    round.push_back(best);
-    round.back().pes = pes;
-  }
-  search.run(std::move(round));
+  search.run(variantsOf(best, &Tactic::pes, free.pes));
   const auto runPlaces = [&] {
     search.run(meetingsOf(best));
     search.run(segmentsOf(best));

@@ -5,8 +5,6 @@
 
 #include "compiler/Codegen/Grid/Domain.h"
 
-#include <limits>
-
 namespace millrace::grid {
 
 /// How a kernel's row loops are walked: instances (batch and outer row loops) x lane tiles x
@@ -30,7 +28,7 @@ struct Work {
   std::optional<unsigned> beside;
   int64_t together = 1;
   /// Most rows of a piece, so that pieces after each other fill the ALUs (forms::rowsOfBurst).
-  int64_t burstRows = std::numeric_limits<int64_t>::max();
+  std::optional<int64_t> burstRows;
   int64_t units() const { return int64_t(instances.size()) * int64_t(tiles.size()) * strips; }
 };
 /// Errors: loops that no address walk serves; more parts than kMostBundles.
