@@ -278,9 +278,9 @@ void searchPlaces(Search &search, const Tactic &first, const Free &free) {
   }
 }
 
-/// Halves in two banks where they are in one, orders, pieces that fill the ALUs, fewer PEs, rows
-/// apart by time, segments of rows, lengths of pieces, kernels scheduled together, then orders that
-/// are drawn while any are allowed. Where many are, places of rows come behind lengths.
+/// Halves in two banks where they are in one, orders, fewer PEs, rows apart by time, segments of
+/// rows, lengths of pieces, kernels scheduled together, pieces that fill the ALUs, then orders that
+/// are drawn while any are allowed. Where many are, places of rows come behind these lengths.
 void searchOrders(Search &search, const Tactic &first, const Free &free) {
   const Tactic &best = search.found.best;
   std::vector<Tactic> round;
@@ -292,8 +292,6 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   constexpr uint64_t kAll = 18; // with so many, each of the rounds is tried whole
   const bool isShort = search.allowed() < kAll;
   search.run(isShort ? ordersOf(best, first, free, {first.mapRows}) : ordersOf(best, first, free));
-  if (!isShort)
-    search.run(fillingsOf(best));
   search.run(variantsOf(best, &Tactic::pes, free.pes));
   const auto runPlaces = [&] {
     search.run(meetingsOf(best));
@@ -302,10 +300,10 @@ void searchOrders(Search &search, const Tactic &first, const Free &free) {
   if (isShort) { // places gain most
     runPlaces();
     search.run(ordersOf(best, first, free));
-    search.run(fillingsOf(best));
   }
   search.run(lengthsOf(best));
   search.run(flightsOf(best, free));
+  search.run(fillingsOf(best));
   if (!isShort)
     runPlaces();
   constexpr size_t kAtOnce = 8; // drawn with what was best before
