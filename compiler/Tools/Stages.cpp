@@ -357,9 +357,10 @@ std::optional<Failure> Stages::schedule() {
   if (bytesOfTables(graph) > forms::mostBytesOfFewTables(*target) &&
       !formAgain(forms::Room::FewTables) && !scheduleKernels())
     return std::nullopt;
+  rewritesToFit = true;
   std::optional<Formed> best;
-  for (const forms::Room its : {forms::Room::Spare, forms::Room::Least}) {
-    if (formAgain(its))
+  for (const forms::Room its : {room, forms::Room::Spare, forms::Room::Least}) {
+    if (its != room && formAgain(its))
       continue;
     Attempt made = compileKernels(options.effort);
     if (!made.image || (best && made.report.predictedCycles >= attempt->report.predictedCycles))
@@ -391,7 +392,7 @@ Stages::Attempt Stages::compileKernels(unsigned effort) {
     return {s.takeError(), {}};
   grid::CompileReport report;
   grid::FitOptions fit;
-  fit.rewrites = !origin || room >= forms::Room::Spare; // else other forms come first
+  fit.rewrites = !origin || rewritesToFit;
   fit.compile.partition = options.partition;
   fit.compile.keepsOrder = options.order != "auto";
   if (fit.compile.keepsOrder)

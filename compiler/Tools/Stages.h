@@ -118,6 +118,7 @@ private:
   void take(Formed formed);
   std::optional<Attempt> attempt; ///< the kernels' program, if it was made to choose among them
   forms::Room room = forms::Room::Ample;
+  bool rewritesToFit = false; ///< kernels as they were formed did not fit
   std::shared_ptr<layouts::CostCache> layoutCosts = std::make_shared<layouts::CostCache>();
   forms::KernelGraph graph;
   Image image;

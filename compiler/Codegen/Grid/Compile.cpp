@@ -21,12 +21,12 @@ constexpr unsigned kMostPressure = 5;
 /// values that must be whole where weights gave it, is compared with the next way of detours.
 constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},
                          {ColumnPlaces::Apart, false, true},
+                         {ColumnPlaces::Sets, false, true, 0, /*sharesRows=*/true},
+                         {ColumnPlaces::Sets, false, false, 0, /*sharesRows=*/true},
                          {ColumnPlaces::Sets, true, true},
                          {ColumnPlaces::Shared, true, true},
                          {ColumnPlaces::Sets, false, false},
                          {ColumnPlaces::Apart, false, false},
-                         {ColumnPlaces::Sets, false, true, 0, /*sharesRows=*/true},
-                         {ColumnPlaces::Sets, false, false, 0, /*sharesRows=*/true},
                          {ColumnPlaces::Sets, true, false},
                          {ColumnPlaces::Shared, true, false}};
 

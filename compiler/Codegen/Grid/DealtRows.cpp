@@ -19,8 +19,10 @@ bool isForeign(const RowRun &run, Hemisphere h) { return run.owner % kHemisphere
 
 /// What the host touches lies whole in one place.
 bool Storage::isDealt(unsigned tensor) const {
-  return !c.whole.contains(tensor) && c.tensor(tensor).role == TensorRole::Intermediate &&
-         !c.ofHost[tensor] && needs[tensor].rows[0] && needs[tensor].rows[1];
+  const TensorRole role = c.tensor(tensor).role;
+  return !c.whole.contains(tensor) &&
+         (role == TensorRole::Intermediate || role == TensorRole::Constant) && !c.ofHost[tensor] &&
+         needs[tensor].rows[0] && needs[tensor].rows[1];
 }
 
 /// What travels, and what nobody reads here, is in the west.

@@ -301,12 +301,17 @@ Status Storage::plan(bool weightsLast, bool mixed) {
     splitSlices();
   if (Status s = storeTables(); !s) // before weights: large ones need whole slices
     return s;
-  if (weightsLast) {
-    if (Status s = storeColumns(); !s)
-      return s;
+  const auto allocateAllConstants = [&]() -> Status {
     for (size_t k = 0; k < c.graph.kernels.size(); ++k)
       if (Status s = allocateConstants(k); !s)
         return s;
+    return Success{};
+  };
+  if (weightsLast) {
+    if (Status s = storeColumns(); !s)
+      return s;
+    if (Status s = allocateAllConstants(); !s)
+      return s;
   } else {
     reserveConstantRows();
   }
@@ -316,6 +321,9 @@ Status Storage::plan(bool weightsLast, bool mixed) {
     return s;
   if (!weightsLast)
     if (Status s = storeColumns(); !s)
+      return s;
+  if (!weightsLast && c.sharesRows) // values leave none that were never used
+    if (Status s = allocateAllConstants(); !s)
       return s;
   if (weightsLast)
     reserveConstantRows();

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 #include <unordered_map>
@@ -15,28 +17,31 @@ namespace millrace::grid {
 
 namespace {
 
-/// Whole shares for either hemisphere, alternately: so that both have as much to do as can be. The
-/// odd one goes to the hemisphere that has less to do in all, `busy`, or else then stores less.
-/// `rows`: what a share adds to what either stores.
-std::vector<Hemisphere> dealWhole(const Work &work, const std::vector<Share> &shares,
-                                  const std::vector<WeightRows::PerHemisphere> &rows,
+/// Shares that take the same weights, which a hemisphere stores once for all of them.
+struct ShareGroup {
+  int64_t units = 0;
+  WeightRows::PerHemisphere added{}; ///< what the weights add to what either hemisphere stores
+};
+
+/// The hemisphere of each group: alternately, so that both have as much to do as can be. The odd
+/// one goes to the hemisphere that has less to do in all, `busy`, or else then stores less.
+std::vector<Hemisphere> dealWhole(const std::vector<ShareGroup> &groups,
                                   const WeightRows::PerHemisphere &stored,
                                   const WeightRows::PerHemisphere &busy) {
-  std::vector<size_t> order(shares.size());
+  std::vector<size_t> order(groups.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) {
-    return unitsOf(work, shares[x]) > unitsOf(work, shares[y]);
-  });
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return groups[i].units; });
   std::array<int64_t, kHemispheres> units{};
   WeightRows::PerHemisphere sum = stored;
-  std::vector<Hemisphere> dealt(shares.size());
+  std::vector<Hemisphere> dealt(groups.size());
   for (size_t i : order) {
-    const size_t h = units[0] != units[1]                         ? (units[0] < units[1] ? 0 : 1)
-                     : busy[0] != busy[1]                         ? (busy[0] < busy[1] ? 0 : 1)
-                     : sum[0] + rows[i][0] <= sum[1] + rows[i][1] ? 0
-                                                                  : 1;
-    units[h] += unitsOf(work, shares[i]);
-    sum[h] += rows[i][h];
+    const WeightRows::PerHemisphere &added = groups[i].added;
+    const size_t h = units[0] != units[1]                     ? (units[0] < units[1] ? 0 : 1)
+                     : busy[0] != busy[1]                     ? (busy[0] < busy[1] ? 0 : 1)
+                     : sum[0] + added[0] <= sum[1] + added[1] ? 0
+                                                              : 1;
+    units[h] += groups[i].units;
+    sum[h] += added[h];
     dealt[i] = Hemisphere(h);
   }
   return dealt;
@@ -129,14 +134,6 @@ Expected<WeightRows> WeightRows::of(Context &c, const std::vector<Work> &works) 
   return all;
 }
 
-/// Of what several kernels take, the kernel's part.
-double WeightRows::rowsOf(size_t kernel, const Share &share) const {
-  double sum = 0;
-  for (uint32_t tile : tilesOf(kernel, share).tiles)
-    sum += double(rows[tile]) / kernels[tile];
-  return sum;
-}
-
 bool WeightRows::storesWeights(size_t kernel) const {
   return std::any_of(tiles[kernel].begin(), tiles[kernel].end(),
                      [](const TileList &list) { return !list.tiles.empty(); });
@@ -146,10 +143,30 @@ bool WeightRows::streamsConstants(size_t kernel) const {
   return grid::streamsConstants(c, c.graph.kernels[kernel]);
 }
 
-std::vector<Hemisphere> WeightRows::dealtWhole(size_t kernel,
-                                               const std::vector<Share> &shares) const {
-  return dealWhole(works[kernel], shares,
-                   std::vector<PerHemisphere>(shares.size(), PerHemisphere{}), {}, {});
+std::vector<Hemisphere> WeightRows::dealtWhole(size_t kernel, const std::vector<Share> &shares,
+                                               const Stored *stored) const {
+  std::vector<ShareGroup> groups;
+  std::vector<size_t> groupOf(shares.size());
+  std::map<std::vector<uint32_t>, size_t> known;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const std::vector<uint32_t> &its = tilesOf(kernel, shares[i]).tiles;
+    groupOf[i] = groups.size();
+    if (!its.empty())
+      groupOf[i] = known.emplace(its, groups.size()).first->second;
+    if (groupOf[i] == groups.size()) {
+      ShareGroup &fresh = groups.emplace_back();
+      for (unsigned h = 0; stored && h < kHemispheres; ++h)
+        for (uint32_t tile : its)
+          fresh.added[h] += stored->users[h][tile] ? 0 : rows[tile];
+    }
+    groups[groupOf[i]].units += unitsOf(works[kernel], shares[i]);
+  }
+  const std::vector<Hemisphere> dealt =
+      stored ? dealWhole(groups, stored->rows, stored->busy) : dealWhole(groups, {}, {});
+  std::vector<Hemisphere> hemispheres;
+  for (size_t group : groupOf)
+    hemispheres.push_back(dealt[group]);
+  return hemispheres;
 }
 
 std::vector<std::vector<bool>> WeightRows::placesOf(const Partition &p, size_t kernel,
@@ -188,6 +205,15 @@ void WeightRows::forEachTile(const Partition &p, size_t kernel, const Share &sha
     f(list.tiles[t]);
 }
 
+double WeightRows::rowsOfEach(std::vector<uint32_t> its) const {
+  std::sort(its.begin(), its.end());
+  its.erase(std::unique(its.begin(), its.end()), its.end());
+  double sum = 0;
+  for (uint32_t tile : its)
+    sum += double(rows[tile]) / kernels[tile];
+  return sum;
+}
+
 double WeightRows::rowsOn(const Partition &p, size_t kernel, unsigned pe) const {
   const auto places = placesOf(p, kernel, pe);
   double sum = 0;
@@ -197,12 +223,16 @@ double WeightRows::rowsOn(const Partition &p, size_t kernel, unsigned pe) const 
       if (places[i][h])
         forEachTile(p, kernel, p.shares[kernel][pe][i], Hemisphere(h),
                     [&](uint32_t tile) { its.push_back(tile); });
-    std::sort(its.begin(), its.end());
-    its.erase(std::unique(its.begin(), its.end()), its.end());
-    for (uint32_t tile : its)
-      sum += double(rows[tile]) / kernels[tile];
+    sum += rowsOfEach(std::move(its));
   }
   return sum;
+}
+
+double WeightRows::rowsOnce(size_t kernel, const std::vector<Share> &shares) const {
+  std::vector<uint32_t> its;
+  for (const Share &share : shares)
+    its.insert(its.end(), tilesOf(kernel, share).tiles.begin(), tilesOf(kernel, share).tiles.end());
+  return rowsOfEach(std::move(its));
 }
 
 void WeightRows::use(Stored &stored, const Partition &p, size_t kernel, unsigned pe,
@@ -255,13 +285,7 @@ void WeightRows::storeOnce(Stored &stored, Partition &p, size_t kernel, unsigned
     use(stored, p, kernel, pe, 1);
     return;
   }
-  std::vector<PerHemisphere> added(shares.size(), PerHemisphere{});
-  for (size_t i = 0; i < shares.size(); ++i)
-    for (unsigned h = 0; h < kHemispheres; ++h)
-      for (uint32_t tile : tilesOf(kernel, shares[i]).tiles)
-        added[i][h] += stored.users[h][tile] ? 0 : rows[tile];
-  const std::vector<Hemisphere> dealt =
-      dealWhole(works[kernel], shares, added, stored.rows, stored.busy);
+  const std::vector<Hemisphere> dealt = dealtWhole(kernel, shares, &stored);
   p.hemispheres[kernel][pe] = dealt;
   int64_t units = 0;
   for (const Share &share : shares)
@@ -366,13 +390,9 @@ void WeightRows::spare(Partition &p, const std::vector<uint64_t> &most) const {
     for (size_t k = 0; k < works.size(); ++k) {
       if (p.splitK[k])
         continue;
-      const std::vector<Share> &shares = p.shares[k][pe];
-      const auto places = placesOf(p, k, pe);
-      double twice = 0;
-      for (size_t i = 0; i < shares.size(); ++i)
-        twice += places[i][0] && places[i][1] ? rowsOf(k, shares[i]) : 0;
+      const double twice = rowsOn(p, k, pe) - rowsOnce(k, p.shares[k][pe]);
       // What streams lies in parts on either side, once as it is.
-      if (twice == 0 || streamsConstants(k))
+      if (twice <= 0 || streamsConstants(k))
         continue;
       const double idle = splits[k] ? *longerHalf[k] - 0.5 : idleIfWhole(p, k);
       savings.push_back({k, idle * double(vectorsOf(c, c.graph.kernels[k], works[k])) / twice});

@@ -72,7 +72,6 @@ private:
   const TileList &tilesOf(size_t kernel, const Share &share) const {
     return tiles[kernel][share.instance * works[kernel].tiles.size() + share.tile];
   }
-  double rowsOf(size_t kernel, const Share &share) const;
   bool storesWeights(size_t kernel) const;
   /// Does the kernel send constants into the MXM? Each hemisphere has the rows that its workers
   /// read.
@@ -83,8 +82,13 @@ private:
   /// Rows that a kernel takes on a PE, both hemispheres summed; of what several kernels take, its
   /// part.
   double rowsOn(const Partition &p, size_t kernel, unsigned pe) const;
-  /// Whole shares for either hemisphere so that both have as much to do as can be.
-  std::vector<Hemisphere> dealtWhole(size_t kernel, const std::vector<Share> &shares) const;
+  /// The same if one hemisphere had all of its shares on a PE.
+  double rowsOnce(size_t kernel, const std::vector<Share> &shares) const;
+  double rowsOfEach(std::vector<uint32_t> its) const; ///< of tiles, each once
+  /// A hemisphere for each share, one for those of the same weights, so that both have as much to
+  /// do as can be. `stored`: beside what a PE has been dealt; none: whatever that is.
+  std::vector<Hemisphere> dealtWhole(size_t kernel, const std::vector<Share> &shares,
+                                     const Stored *stored = nullptr) const;
   /// Which hemispheres store a share's weights.
   std::vector<std::vector<bool>> placesOf(const Partition &p, size_t kernel, unsigned pe) const;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Does every solver deal all work once, and does the check see what is missing or twice?
-#include "TestMachine.h"
+#include "Dealt.h"
 
 #include "compiler/Codegen/Grid/Sharding.h"
 #include "compiler/Codegen/Grid/Shares.h"
@@ -15,42 +15,9 @@
 #include <numeric>
 
 using namespace millrace;
+using test::Dealt;
 
 namespace {
-
-/// What a partition is made for: a graph on `pes` PEs in a line.
-class Dealt {
-public:
-  Dealt(const forms::KernelGraph &graph, unsigned pes, unsigned rowsPerBank = 4096,
-        bool sharesRows = false)
-      : graph(graph), machine(lineOf(pes, rowsPerBank)), program(machine),
-        c(machine, this->graph, program, {.sharesRows = sharesRows}) {
-    for (const forms::Kernel &kernel : this->graph.kernels)
-      works.push_back(*grid::workOf(c, kernel));
-    for (unsigned pe = 0; pe < pes; ++pe)
-      order.push_back(pe);
-  }
-  grid::PartitionProblem problem(std::optional<uint64_t> mostWeightRows = std::nullopt) {
-    std::vector<uint64_t> most;
-    if (mostWeightRows)
-      most.assign(order.size() * kHemispheres, *mostWeightRows);
-    return {c, works, order, most};
-  }
-
-private:
-  static Machine lineOf(unsigned pes, unsigned rowsPerBank) {
-    Machine m = test::testMachine(2);
-    m.fabric.columns = pes;
-    m.memory.rowsPerBank = rowsPerBank;
-    return m;
-  }
-  forms::KernelGraph graph;
-  Machine machine;
-  schedule::Program program;
-  grid::Context c;
-  std::vector<grid::Work> works;
-  std::vector<unsigned> order;
-};
 
 class EverySolver : public testing::TestWithParam<std::string> {};
 
@@ -462,41 +429,6 @@ TEST(Partition, AHemisphereReadsTheRowsThatItsWorkersTake) {
   EXPECT_EQ(reads.rows[0], 70u);
   EXPECT_EQ(reads.rows[1], 70u);
   EXPECT_EQ(reads.both, 20u);
-}
-
-TEST(Partition, AHemisphereStoresTheRowsThatItReadsUnlessAllAreWanted) {
-  const forms::KernelGraph layers = forms::buildPerceptron(30, 32, 3, ElementType::Fp16);
-  for (const bool isWhole : {false, true}) {
-    Dealt dealt(layers, 1);
-    const grid::PartitionProblem problem = dealt.problem();
-    const Expected<grid::Partition> p = grid::solve(problem, "spread");
-    ASSERT_TRUE(p) << p.error();
-    for (unsigned t = 0; isWhole && t < layers.tensors.size(); ++t)
-      problem.c.whole.insert(t);
-    grid::Storage storage(problem.c, problem.works, *p);
-    std::vector<size_t> order(layers.kernels.size());
-    std::iota(order.begin(), order.end(), 0);
-    storage.planCopies(order, grid::CopiesFor::Speed);
-    ASSERT_TRUE(storage.plan(false, false));
-    for (size_t k = 0; k < layers.kernels.size(); ++k)
-      ASSERT_TRUE(storage.allocateFor(k));
-    unsigned copies = 0;
-    for (unsigned t = 0; t < layers.tensors.size(); ++t)
-      for (const grid::Copy &copy : problem.c.layouts[t].copies) {
-        if (layers.tensors[t].role != forms::TensorRole::Intermediate)
-          continue;
-        ++copies;
-        int64_t rows = 0;
-        for (const grid::Segment &segment : copy.tiles.front())
-          rows += segment.rows;
-        EXPECT_EQ(copy.isPart, !isWhole);
-        EXPECT_EQ(rows, isWhole ? 30 : 15);
-        // The hemispheres' rows follow each other.
-        EXPECT_EQ(copy.tiles.front().front().firstRow,
-                  isWhole || copy.hemisphere == Hemisphere::West ? 0 : 15);
-      }
-    EXPECT_GE(copies, 4u);
-  }
 }
 
 TEST(Partition, MoreRowsThanThereAreAreRefusedBeforeTheyAreStored) {
