@@ -226,3 +226,12 @@ def test_an_image_is_normalised_by_its_own_mean(millrace, tmp_path):
     net.value = net.add("Sub", image, mean)
     net.convolve(32, 5, 2)
     measure(millrace, tmp_path, net)
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0, 0, 0, 2, 0], [2, 0, 0, 0, 0, 0, 2, 0], [0, 0, 1, 0, 0, 0, 0, 0]])
+def test_a_dimension_of_one_index_is_padded(millrace, tmp_path, pads):
+    """The host that writes what a map reads of an input has nothing beside the only index of a dimension: random model 6081026."""
+    net = Network([33, 1, 2, 1])
+    net.do("Reshape", np.int64([1, 33, 1, 2]))
+    net.do("Pad", np.int64(pads), np.float32(2.5))
+    measure(millrace, tmp_path, net)

@@ -40,7 +40,7 @@ private:
   using Installs = std::vector<uint32_t>;
   Expected<Installs> installConstant(Tile &tile, unsigned buffer, Cycle from);
   Expected<Installs> installRows(const Tile &tile, unsigned buffer, Cycle from);
-  Expected<Installs> placeInstalls(Piece &piece, Piece::StreamVar stream, unsigned planes,
+  Expected<Installs> placeInstalls(Piece &piece, Piece::StreamVar stream, const Tile &tile,
                                    unsigned buffer, Cycle from);
   void annotateWeights(Piece &piece, Piece::BurstId activate, unsigned planes, unsigned buffer);
   /// The Accumulate of a pass, once it has a place.
@@ -59,17 +59,19 @@ private:
 };
 
 Expected<Contraction::Installs> Contraction::placeInstalls(Piece &piece, Piece::StreamVar stream,
-                                                           unsigned planes, unsigned buffer,
+                                                           const Tile &tile, unsigned buffer,
                                                            Cycle from) {
+  const unsigned planes = m.mxm.format(typeOf(tile))->planes;
   std::vector<Piece::BurstId> bursts;
   for (unsigned p = 0; p < planes; ++p) {
-    Instruction i = instruction(Opcode::Install, dense(columnGroups(), 1));
+    Instruction i = instruction(Opcode::Install, dense(tile.groups.size(), 1));
+    i.address = tile.groups.from;
     i.s0 = 1;
     i.buffer = uint8_t(buffer);
     i.provenance = domain.provenance;
     bursts.push_back(piece.add(domain.pe,
                                {UnitKind::MxmInstall, worker.hemisphere, worker.plane + p}, i,
-                               Cycle(p) * columnGroups()));
+                               Cycle(p) * tile.groups.size()));
     piece.tap(bursts.back(), ProducerOf::A, stream, 0, m.mxm.columnsPerInstall, m.lastPosition());
   }
   ++counts.installs;
@@ -104,7 +106,7 @@ Expected<Contraction::Installs> Contraction::installConstant(Tile &tile, unsigne
                                      -c.program.timing.readTo(slice, m.lastPosition()));
     piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
   }
-  return placeInstalls(piece, stream, planes, buffer, from);
+  return placeInstalls(piece, stream, tile, buffer, from);
 }
 
 /// Columns of a column copy from one step of the loop to the next.
@@ -158,7 +160,7 @@ Expected<Contraction::Installs> Contraction::installRows(const Tile &tile, unsig
                     Cycle(p) * columnGroups() - c.program.timing.readTo(slice, m.lastPosition()));
       piece.feed(burst, 0, stream, s, 1, m.position(slice), c.program.timing.readInjects());
     }
-  return placeInstalls(piece, stream, planes, buffer, from);
+  return placeInstalls(piece, stream, tile, buffer, from);
 }
 
 /// Which buffer holds the tile, after installing it if none does.
@@ -176,8 +178,8 @@ Expected<unsigned> Contraction::install(Tile &tile, Cycle from) {
   if (!done)
     return done.takeError();
   for (unsigned p = 0; p < planes; ++p)
-    mxm.plane(worker.pe, worker.hemisphere, worker.plane + p).resident[buffer] = {tile.key, p,
-                                                                                  (*done)[p]};
+    mxm.plane(worker.pe, worker.hemisphere, worker.plane + p).resident[buffer] = {
+        tile.key, p, (*done)[p], tile.groups.from};
   return last = buffer;
 }
 
@@ -190,7 +192,7 @@ void Contraction::annotateWeights(Piece &piece, Piece::BurstId activate, unsigne
         mxm.plane(worker.pe, worker.hemisphere, worker.plane + p).resident[buffer];
     std::vector<schedule::Origin> groups;
     for (unsigned g = i.g0; g < i.g1; ++g)
-      groups.push_back({held.install, g, 0});
+      groups.push_back({held.install, g - held.first, 0});
     piece.weights(activate, p, std::move(groups));
   }
 }

@@ -17,7 +17,8 @@ namespace millrace::grid {
 struct ResidentTile {
   std::string key;      ///< of the tile; empty: nothing
   unsigned part = 0;    ///< which of the tile's planes
-  uint32_t install = 0; ///< number of the Install in its PE's program; its element g fills group g
+  uint32_t install = 0; ///< number of the Install in its PE's program
+  unsigned first = 0;   ///< column group that its first element fills
 };
 
 /// What one plane keeps from job to job, whichever formats the jobs have: a plane of a 16-bit pair

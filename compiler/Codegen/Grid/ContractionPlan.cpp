@@ -194,8 +194,11 @@ void ContractionPlan::planTiles() {
   }
   if (c.sharesRows && !work.roles.heads)
     cutTiles();
-  for (Tile &tile : tiles)
+  for (Tile &tile : tiles) {
     tile.key = keyOf(tile);
+    if (tile.groups = groupsOf(tile, tile.k0, tile.k1); tile.groups.empty())
+      tile.groups = {0, columnGroups()}; // what no other pass sums needs one that multiplies zeros
+  }
 }
 
 Status ContractionPlan::planPasses() {
@@ -219,25 +222,38 @@ Status ContractionPlan::planPasses() {
   return Success{};
 }
 
-/// Are all weights of the pass zero? Bands have such corners, and groups of channels.
-bool ContractionPlan::multipliesNothing(const Pass &pass) const {
-  const Tile &tile = tiles[pass.tile];
+/// Groups of columns from the first to the last whose weights in these lanes are not all zero.
+/// Bands have corners of zeros, and so have groups of channels.
+ColumnGroups ContractionPlan::groupsOf(const Tile &tile, unsigned k0, unsigned k1) const {
   if (!isConstant(tile))
-    return false;
-  return c.areZeros({tile.key, pass.k0, pass.k1}, [&] {
+    return {0, columnGroups()};
+  return c.groupsOf({tile.key, k0, k1}, [&] {
     const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
     const unsigned width = byteWidth(w.type);
-    bool nothing = true;
-    forEachColumn(tile, [&](int64_t, int64_t lane, int64_t count, int64_t element, int64_t step) {
-      const int64_t from = std::max<int64_t>(0, pass.k0 - lane),
-                    to = std::min<int64_t>(count, pass.k1 - lane);
-      for (int64_t k = from; nothing && k < to; ++k) {
-        const auto first = w.data.begin() + (element + k * step) * width;
-        nothing = std::all_of(first, first + width, [](uint8_t byte) { return byte == 0; });
+    const std::vector<WeightRun> runs = runsOf(tile);
+    const auto isZero = [&](const WeightRun &run, int64_t column) {
+      const int64_t lane = run.lane + column * run.laneStep,
+                    element = run.element + column * run.elementStep;
+      for (int64_t k = std::max<int64_t>(0, k0 - lane), to = std::min(run.lanes, k1 - lane); k < to;
+           ++k) {
+        const auto first = w.data.begin() + (element + k * run.step) * width;
+        if (std::any_of(first, first + width, [](uint8_t byte) { return byte != 0; }))
+          return false;
       }
-      return nothing;
-    });
-    return nothing;
+      return true;
+    };
+    const unsigned perGroup = m.mxm.columnsPerInstall;
+    for (auto run = runs.begin(); run != runs.end(); ++run)
+      for (int64_t column = 0; column < run->columns; ++column) {
+        if (isZero(*run, column))
+          continue;
+        const auto from = unsigned(run->first + column) / perGroup;
+        for (auto last = runs.rbegin();; ++last)
+          for (int64_t at = last->columns; at-- > 0;)
+            if (!isZero(*last, at))
+              return ColumnGroups{from, unsigned(last->first + at) / perGroup + 1};
+      }
+    return ColumnGroups{};
   });
 }
 
@@ -260,7 +276,12 @@ void ContractionPlan::splitPasses() {
 /// products with zeros.
 void ContractionPlan::trimPasses() {
   const Pass any = passes.front();
-  std::erase_if(passes, [&](const Pass &p) { return multipliesNothing(p); });
+  for (Pass &pass : passes) {
+    const ColumnGroups its = groupsOf(tiles[pass.tile], pass.k0, pass.k1);
+    pass.g0 = its.from;
+    pass.g1 = its.to;
+  }
+  std::erase_if(passes, [](const Pass &p) { return p.g0 == p.g1; });
   if (passes.empty())
     passes.push_back(any);
   passes.front().full = passes.back().full = true;
@@ -335,14 +356,18 @@ void ContractionPlan::orderPasses() {
 ConstantData::Writer ContractionPlan::writerOf(const Tile &tile) const {
   const Tensor &w = c.tensor(kernel.terms[tile.term].w.tensor);
   return [runs = runsOf(tile), &w, width = byteWidth(w.type), perGroup = m.mxm.columnsPerInstall,
-          groups = columnGroups(), lanes = tile.k1](uint8_t *bytes) {
+          groups = tile.groups, lanes = tile.k1](uint8_t *bytes) {
     for (const WeightRun &run : runs)
       for (int64_t column = 0; column < run.columns; ++column) {
-        const int64_t n = run.first + column, lane = run.lane + column * run.laneStep,
+        const int64_t n = run.first + column - int64_t(groups.from * perGroup),
+                      lane = run.lane + column * run.laneStep,
                       element = run.element + column * run.elementStep;
+        if (n < 0 || n >= int64_t(groups.size() * perGroup))
+          continue;
         for (unsigned b = 0; b < width; ++b) {
           uint8_t *to =
-              bytes + ((size_t(n % perGroup) * width + b) * groups + size_t(n / perGroup)) * lanes +
+              bytes +
+              ((size_t(n % perGroup) * width + b) * groups.size() + size_t(n / perGroup)) * lanes +
               lane;
           const uint8_t *from = w.data.data() + size_t(element) * width + b;
           for (int64_t k = 0; k < run.lanes; ++k)
@@ -355,7 +380,7 @@ ConstantData::Writer ContractionPlan::writerOf(const Tile &tile) const {
 Expected<WeightTile> ContractionPlan::store(Tile &tile) {
   const MxmFormatSpec &format = *m.mxm.format(typeOf(tile));
   const auto writer = [&] { return writerOf(tile); };
-  const WeightShape shape{columnGroups(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
+  const WeightShape shape{tile.groups.size(), format.planes, tile.k0, tile.k1, format.lanesPerPass};
   const std::string &name = c.tensor(kernel.terms[tile.term].w.tensor).name;
   const Installer by{kernelIndex, worker};
   Expected<WeightTile> stored = tile.inRow > 1
@@ -390,7 +415,7 @@ Status forEachWeightTile(Context &c, const Kernel &kernel, size_t kernelIndex, c
   for (const Pass &pass : plan.passes)
     if (const Tile &tile = plan.tiles[pass.tile]; plan.isConstant(tile))
       f(tile.key,
-        (plan.columnGroups() * plan.m.mxm.format(plan.typeOf(tile))->planes + tile.inRow - 1) /
+        (tile.groups.size() * plan.m.mxm.format(plan.typeOf(tile))->planes + tile.inRow - 1) /
             tile.inRow);
   return Success{};
 }

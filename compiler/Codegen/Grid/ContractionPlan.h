@@ -17,7 +17,8 @@ struct Tile {
   int64_t firstLane = 0;      ///< absolute lane of a at lane 0 of the vector
   unsigned k0 = 0, k1 = 0;    ///< lanes of the vector that multiply
   unsigned inRow = 1;         ///< as many tiles like it lie beside each other in memory
-  int shift = 0; ///< lanes by which activations move up on their way to it, once it is stored
+  int shift = 0;       ///< lanes by which activations move up on their way to it, once it is stored
+  ColumnGroups groups; ///< that are stored and installed: all others multiply nothing
   std::string tap, key;
 };
 
@@ -89,7 +90,7 @@ private:
   void sweepHeads();
   bool isAlwaysInside(const Tile &tile) const;
   template <class F> void forEachColumn(const Tile &tile, F f) const;
-  bool multipliesNothing(const Pass &pass) const;
+  ColumnGroups groupsOf(const Tile &tile, unsigned k0, unsigned k1) const;
   std::vector<WeightRun> runsOf(const Tile &tile) const;
   ConstantData::Writer writerOf(const Tile &tile) const;
 };

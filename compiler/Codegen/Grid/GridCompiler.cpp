@@ -438,7 +438,7 @@ Status GridCompiler::plan() {
 Status GridCompiler::scheduleAll() {
   if (Status s = planPartition(); !s)
     return s;
-  if (Status s = storage.plan(pressure > 1, isMixed()); !s)
+  if (Status s = storage.plan(pressure, isMixed()); !s)
     return s;
   for (unsigned t = 0; t < graph.tensors.size(); ++t)
     if (c.tensor(t).role == TensorRole::Input)

@@ -294,7 +294,8 @@ void Storage::reserveConstantRows() {
                                   c.rowsPerSlice() / 32)));
 }
 
-Status Storage::plan(bool weightsLast, bool mixed) {
+Status Storage::plan(unsigned pressure, bool mixed) {
+  const bool weightsLast = pressure > 1;
   if (mixed)
     c.weightSlices = c.machine.memory.slices;
   else
@@ -322,7 +323,7 @@ Status Storage::plan(bool weightsLast, bool mixed) {
   if (!weightsLast)
     if (Status s = storeColumns(); !s)
       return s;
-  if (!weightsLast && c.sharesRows) // values leave none that were never used
+  if (!weightsLast && (pressure || c.sharesRows)) // values leave no rows that were never used
     if (Status s = allocateAllConstants(); !s)
       return s;
   if (weightsLast)

@@ -50,11 +50,12 @@ public:
   /// Refuses a partition of which some hemisphere has more to hold than rows, before it is tried.
   Status checkRoom() const;
   /// Splits every hemisphere's slices between weights and activations, and stores all weights, once
-  /// rows for constants are kept. With `weightsLast`, padded column copies and constants, which
-  /// need longer runs of rows, come before them, and kernels find no constants of their own to
-  /// store; rows for constants come last. `mixed`: weights lie in all slices, so that none runs
+  /// rows for constants are kept. With a `pressure` (GridCompiler.h), or where weights share rows,
+  /// all constants are stored, too, so that no kernel comes to store one when no row is unused any
+  /// longer; from 2 on they and padded column copies, which need longer runs of rows, come before
+  /// weights, and rows for constants last. `mixed`: weights lie in all slices, so that none runs
   /// full before the others. Errors say how much memory is missing.
-  Status plan(bool weightsLast, bool mixed);
+  Status plan(unsigned pressure, bool mixed);
   /// Rows for the constants that flow through a kernel, and for its results.
   Status allocateFor(size_t kernel);
   /// Rows of a tensor on every PE that reads it, filled by the host in the present step.

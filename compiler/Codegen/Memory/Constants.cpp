@@ -370,10 +370,10 @@ const std::string &Context::keyOfContent(const std::string &name,
   return contentKeys.emplace(name, key->second).first->second;
 }
 
-bool Context::areZeros(TileLanes lanes, const std::function<bool()> &look) {
-  const auto known = zeros.find(lanes);
-  return known != zeros.end() ? known->second
-                              : zeros.emplace(std::move(lanes), look()).first->second;
+ColumnGroups Context::groupsOf(TileLanes lanes, const std::function<ColumnGroups()> &look) {
+  const auto known = groups.find(lanes);
+  return known != groups.end() ? known->second
+                               : groups.emplace(std::move(lanes), look()).first->second;
 }
 
 /// Rows of as many slices as an install reads at once, loaded from the data that begins there. What

@@ -46,6 +46,13 @@ struct WeightTile {
   std::vector<uint32_t> regions;
 };
 
+/// Column groups [from, to) of a tile, as many columns each as an install takes at once.
+struct ColumnGroups {
+  unsigned from = 0, to = 0;
+  bool empty() const { return from >= to; }
+  unsigned size() const { return to - from; }
+};
+
 /// A weight tile of `groups` column groups on `planes` planes multiplies lanes [k0, k1), none of
 /// two runs of `step` lanes if it lies beside others.
 struct WeightShape {
@@ -224,8 +231,8 @@ struct Context : StorageWays {
     unsigned k0, k1;
     auto operator<=>(const TileLanes &) const = default;
   };
-  /// Are these weights all zero? `look` is asked once.
-  bool areZeros(TileLanes lanes, const std::function<bool()> &look);
+  /// Groups of columns outside of which these weights are all zero. `look` is asked once.
+  ColumnGroups groupsOf(TileLanes lanes, const std::function<ColumnGroups()> &look);
   /// Stores a weight tile of the tensor once per (key, pe, hemisphere). `writer` is asked once for
   /// each key, for what writes its bytes: [slice][plane][group][lane bytes].
   Expected<WeightTile> weightTile(const std::string &key, const std::string &tensor,
@@ -311,7 +318,7 @@ private:
   const WeightTile &noteWeights(const Installer &by, const WeightTile &tile);
   std::unordered_map<std::string, std::string> contentKeys; ///< per name of a tile
   std::unordered_map<std::string, std::string> keysByContent;
-  std::map<TileLanes, bool> zeros;
+  std::map<TileLanes, ColumnGroups> groups;                        ///< as groupsOf
   std::unordered_map<unsigned, unsigned> dataNumbers;              ///< per constant tensor
   std::unordered_map<uint64_t, std::vector<unsigned>> firstOfData; ///< tensors by size and a sample
   std::unordered_map<std::string, uint64_t>

@@ -77,6 +77,11 @@ std::optional<View> Viewer::viewOf(const Kernel &kernel, const Access &access) c
   if (!staysInside(graph, kernel, access)) {
     if (!endsWithHost(from))
       return std::nullopt;
+    for (unsigned e = 0; e < access.index.size(); ++e) { // beside what lies nowhere is nothing
+      const auto [low, high] = rangeOf(kernel, access.index[e]);
+      if (!(*dims)[e].step && (low < 0 || high >= from.shape[e]))
+        return std::nullopt;
+    }
     view.hostFill = access.pad;
   }
   for (unsigned e = 0; e < access.index.size(); ++e)

@@ -70,7 +70,7 @@ TEST(Hemispheres, StoreTheRowsThatTheyReadUnlessAllAreWanted) {
     std::vector<size_t> order(layers.kernels.size());
     std::iota(order.begin(), order.end(), 0);
     storage.planCopies(order, grid::CopiesFor::Speed);
-    ASSERT_TRUE(storage.plan(false, false));
+    ASSERT_TRUE(storage.plan(0, false));
     for (size_t k = 0; k < layers.kernels.size(); ++k)
       ASSERT_TRUE(storage.allocateFor(k));
     unsigned copies = 0;
@@ -110,7 +110,7 @@ TEST(Hemispheres, StoreTheRowsOfAConstantThatTheyRead) {
   ASSERT_TRUE(p) << p.error();
   grid::Storage storage(problem.c, problem.works, *p);
   storage.planCopies({0}, grid::CopiesFor::Speed);
-  ASSERT_TRUE(storage.plan(false, false));
+  ASSERT_TRUE(storage.plan(0, false));
   ASSERT_TRUE(storage.allocateFor(0));
   ASSERT_EQ(problem.c.layouts[bias].copies.size(), 2u);
   for (const grid::Copy &copy : problem.c.layouts[bias].copies) {

@@ -332,7 +332,7 @@ std::vector<uint64_t> mostRowsInUse(const grid::PartitionProblem &problem, grid:
                                       c.allocators[i].freeRows(0, c.machine.memory.slices));
   };
   const auto check = [](const Status &s) { EXPECT_TRUE(s) << s.error(); };
-  check(storage.plan(false, false));
+  check(storage.plan(0, false));
   for (unsigned t = 0; t < c.graph.tensors.size(); ++t)
     if (c.tensor(t).role == forms::TensorRole::Input)
       check(storage.allocateFromHost(t));
