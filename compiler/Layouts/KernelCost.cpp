@@ -13,9 +13,10 @@ namespace millrace::layouts {
 namespace {
 
 /// What a row of results takes of a row of an operand in which groups of columns have lanes of
-/// their own: the parts of vectors that its vectors meet, and the vectors that its lanes meet.
+/// their own: the parts of vectors that its vectors meet; the vectors, and the parts of them, that
+/// each of its lanes meets, summed.
 struct Diagonal {
-  int64_t cells = 0, vectors = 0;
+  int64_t cells = 0, vectors = 0, parts = 0;
 };
 
 /// Nothing if slots lie between.
@@ -44,12 +45,15 @@ std::optional<Diagonal> diagonalOf(const Kernel &kernel, const KernelLayout &lay
                   last = operand.runs.laneOf(group + high);
     diagonal.vectors += last / vector - first / vector + 1;
     const auto cellAt = [&](int64_t lane) { return lane / vector * parts + lane % vector / part; };
+    diagonal.parts += cellAt(last) - cellAt(first) + 1;
     for (int64_t cell = cellAt(first); cell <= cellAt(last); ++cell)
       cells.insert({result.runs.laneOf(int64_t(channel)) / vector, cell});
   }
   diagonal.cells = int64_t(cells.size());
-  if (result.runs.length) // what lies in gaps is a copy
+  if (result.runs.length) { // what lies in gaps is a copy
     diagonal.vectors += result.lanes - int64_t(channels.size());
+    diagonal.parts += result.lanes - int64_t(channels.size());
+  }
   return diagonal;
 }
 
@@ -117,13 +121,15 @@ std::optional<TermCost> termCostOf(const KernelGraph &graph, const Kernel &kerne
       cost.waits +=
           std::max<int64_t>(0, int64_t(machine.latency.accumulateInterval) - rows) * cellsOf(row);
       const int64_t width = byteWidth(graph.tensors[kernel.terms[t].w.tensor].type);
-      if (diagonal)
-        cost.weights += {diagonal->vectors * vector * width, diagonal->vectors * vector * width};
-      else
-        cost.weights += weightBytesOf(row, lanes * width, vector,
-                                      format && machine.sxm.shifters >= width
-                                          ? std::min<int64_t>(format->lanesPerPass, vector)
-                                          : vector);
+      const int64_t step = format && machine.sxm.shifters >= width
+                               ? std::min<int64_t>(format->lanesPerPass, vector)
+                               : vector;
+      if (diagonal) {
+        const int64_t whole = diagonal->vectors * vector;
+        cost.weights += {whole * width, std::min(whole, diagonal->parts * step) * width};
+      } else {
+        cost.weights += weightBytesOf(row, lanes * width, vector, step);
+      }
     }
   }
   return cost;

@@ -99,10 +99,17 @@ std::optional<Image> Fitting::fitRewritten() {
       rounded = forms::narrowConstants(start, *options.narrow);
     if (narrows && rounded.empty())
       break;
-    for (const int64_t share : {2, 4})
-      if (KernelGraph parts = inParts(start, machine, peak / share); parts != graph)
-        if (Expected<Image> image = attempt(withPackedWeights(parts, machine), rounded))
+    for (const int64_t share : {2, 4}) {
+      KernelGraph parts = inParts(start, machine, peak / share);
+      if (parts == graph)
+        continue;
+      KernelGraph packed = withPackedWeights(parts, machine);
+      if (packed != parts)
+        if (Expected<Image> image = attempt(std::move(parts), rounded))
           return std::move(*image);
+      if (Expected<Image> image = attempt(std::move(packed), rounded))
+        return std::move(*image);
+    }
   }
   return std::nullopt;
 }
