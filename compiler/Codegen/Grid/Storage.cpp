@@ -279,7 +279,8 @@ Status Storage::addColumns(unsigned tensor, unsigned pe) {
 }
 
 /// Twice what the kernels' per-lane constants need if every PE computes all, evenly spread.
-void Storage::reserveConstantRows() {
+/// At most a thirty-second of the memory, or a sixteenth where some kernel found none.
+void Storage::reserveConstantRows(unsigned pressure) {
   uint64_t rows = 0;
   for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
     std::set<unsigned> constants;
@@ -291,7 +292,7 @@ void Storage::reserveConstantRows() {
   }
   c.reserveConstantRows(
       unsigned(std::min<uint64_t>(8 + 2 * rows / c.slices(), // a row of memory is much
-                                  c.rowsPerSlice() / 32)));
+                                  c.rowsPerSlice() / (pressure ? 16 : 32))));
 }
 
 Status Storage::plan(unsigned pressure, bool mixed) {
@@ -314,7 +315,7 @@ Status Storage::plan(unsigned pressure, bool mixed) {
     if (Status s = allocateAllConstants(); !s)
       return s;
   } else {
-    reserveConstantRows();
+    reserveConstantRows(pressure);
   }
   if (Status s = storeWeights(); !s)
     return s;
@@ -327,7 +328,7 @@ Status Storage::plan(unsigned pressure, bool mixed) {
     if (Status s = allocateAllConstants(); !s)
       return s;
   if (weightsLast)
-    reserveConstantRows();
+    reserveConstantRows(pressure);
   return Success{};
 }
 

@@ -96,7 +96,7 @@ private:
   Status storeTables();
   Status storeColumns();
   Status addColumns(unsigned tensor, unsigned pe);
-  void reserveConstantRows();
+  void reserveConstantRows(unsigned pressure);
   Status allocate(unsigned tensor, unsigned pe, const RowRuns &runs);
   bool isOfOneKernel(unsigned tensor) const;
   /// What a PE holds at least of a tensor.
