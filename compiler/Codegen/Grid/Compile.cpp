@@ -16,9 +16,9 @@ namespace {
 /// Half of the memory for values beyond estimates.
 constexpr unsigned kMostPressure = 5;
 
-/// In turn: as they are; with bursts that are led around each other; with halves of rows in one
-/// bank; where weights leave few rows, with less of these. What shares rows, or found room for
-/// values that must be whole where weights gave it, is compared with the next way of detours.
+/// In turn: as they are; where weights leave few rows, with less of these; with bursts that are led
+/// around each other; with halves of rows in one bank. What shares rows, or found room for values
+/// that must be whole where weights gave it, is compared with the next way of detours.
 constexpr Way kWays[] = {{ColumnPlaces::Sets, false, true},
                          {ColumnPlaces::Apart, false, true},
                          {ColumnPlaces::Sets, false, true, 0, /*sharesRows=*/true},

@@ -279,7 +279,7 @@ Status Storage::addColumns(unsigned tensor, unsigned pe) {
 }
 
 /// Twice what the kernels' per-lane constants need if every PE computes all, evenly spread.
-/// At most a thirty-second of the memory, or a sixteenth where some kernel found none.
+/// At most a thirty-second of the memory, or a sixteenth once rows were missing (`pressure`).
 void Storage::reserveConstantRows(unsigned pressure) {
   uint64_t rows = 0;
   for (size_t k = 0; k < c.graph.kernels.size(); ++k) {
