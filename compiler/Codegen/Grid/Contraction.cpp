@@ -21,7 +21,6 @@ public:
 
   /// Plans the passes, of a half or all, and takes accumulator rows.
   Status begin(std::optional<unsigned> half);
-  int64_t rows() const { return int64_t(domain.flow.n0) * domain.flow.n1; }
   bool isAtLastTile() const { return passes[next].tile == passes.back().tile; }
   /// Places the next passes that take one tile, up to the last pass.
   Status run();
@@ -403,8 +402,6 @@ public:
     return Success{};
   }
   bool isDone() const { return done; }
-  /// Accumulator rows that they take of each worker's plane.
-  int64_t rows() const { return halves.front().rows(); }
   /// Places the next passes that take one tile of each half.
   Status run() {
     const bool isLast = std::all_of(halves.begin(), halves.end(),
@@ -445,12 +442,15 @@ std::optional<unsigned> MxmState::bufferOf(const Worker &worker, unsigned count,
   return std::nullopt;
 }
 
-size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares) {
+size_t sharesAtOnce(const Machine &machine, const Kernel &kernel, const Work &work,
+                    const std::vector<Share> &shares) {
   if (work.burstRows) // of one pass: no sum waits for another
     return 1;
   int64_t rows = 1;
-  for (const Share &share : shares)
-    rows = std::max(rows, share.strips * work.stripRows);
+  for (const Share &share : shares) { // steps of a running reduction have rows of their own
+    const Flow flow = domainOf(work, kernel, share, 0, 0).flow;
+    rows = std::max(rows, int64_t(flow.n0) * flow.n1);
+  }
   const int64_t interval = machine.latency.accumulateInterval;
   return size_t(std::max<int64_t>(
       1, std::min((interval + rows - 1) / rows, machine.mxm.accumulatorRows / 2 / rows)));
@@ -459,28 +459,19 @@ size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<
 Status contract(Context &c, const Kernel &kernel, size_t kernelIndex, const Work &work,
                 std::span<const Share> shares, std::span<const Worker> workers, MxmState &mxm,
                 ContractionCounts &counts, uint32_t provenance) {
+  std::deque<Sums> all;
   Status done = Success{};
-  for (size_t next = 0; done && next < shares.size();) {
-    std::deque<Sums> all;
-    // Sums that are begun together lie beside each other, wherever those before ended.
-    for (int64_t rows = 0; done && next < shares.size(); ++next) {
-      all.emplace_back(c, kernel, kernelIndex, work, shares[next], workers, mxm, counts,
-                       provenance);
-      rows += all.back().rows();
-      if (all.size() > 1 && rows > c.machine.mxm.accumulatorRows / 2) {
-        all.pop_back();
-        break;
+  for (size_t i = 0; done && i < shares.size(); ++i)
+    done =
+        all.emplace_back(c, kernel, kernelIndex, work, shares[i], workers, mxm, counts, provenance)
+            .begin();
+  for (bool any = true; done && any;) {
+    any = false;
+    for (Sums &sums : all)
+      if (done && !sums.isDone()) {
+        done = sums.run();
+        any = true;
       }
-      done = all.back().begin();
-    }
-    for (bool any = true; done && any;) {
-      any = false;
-      for (Sums &sums : all)
-        if (done && !sums.isDone()) {
-          done = sums.run();
-          any = true;
-        }
-    }
   }
   if (!done && done.error().find("kernel '") == std::string::npos)
     return Error{"kernel '" + kernel.name + "': " + done.error()};

@@ -55,7 +55,9 @@ struct ContractionCounts {
 
 /// How many shares of a worker take turns, tile by tile: an accumulator row takes a sum every
 /// `accumulate_interval` cycles, so that shares of few rows would wait for themselves.
-size_t sharesAtOnce(const Machine &machine, const Work &work, const std::vector<Share> &shares);
+/// Their sums take half of the accumulators at most, if they are several.
+size_t sharesAtOnce(const Machine &machine, const Kernel &kernel, const Work &work,
+                    const std::vector<Share> &shares);
 /// Runs shares of a contraction in turn: every pass, its installs, and the epilogue with the last
 /// pass. By one worker; or with split K by two, one in either hemisphere: the first takes the
 /// passes of half 0, the second those of half 1, their last passes go side by side, and the VXM

@@ -194,7 +194,7 @@ std::vector<Part> GridCompiler::partsOfContraction(size_t k) {
       jobs.push_back(
           {std::move(workers), storage.cutForOthers(k, pe, team[w].hemisphere,
                                                     sharesOf(c, work, partition, k, pe, w, most))});
-      jobs.back().atOnce = sharesAtOnce(machine, work, jobs.back().shares);
+      jobs.back().atOnce = sharesAtOnce(machine, graph.kernels[k], work, jobs.back().shares);
     }
   }
   std::vector<Part> parts;
